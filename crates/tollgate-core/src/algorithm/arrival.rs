@@ -1,0 +1,371 @@
+//! The state machine of token bucket, GCRA and leaky bucket: one theoretical arrival time.
+//!
+//! All three are the same function with three readings of it. The state is the *theoretical arrival time* `tat`: the
+//! instant at which everything admitted so far has been paid back. A request of `c` units fits when
+//! `max(tat, now) + c·T − now ≤ τ`, with `T = period / rate` the time of one unit and `τ = burst·T`.
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    quota::{AlgorithmKind, Interval, Quota},
+    time::{Tick, micros},
+};
+
+/// Token bucket, GCRA or leaky bucket, made ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrival {
+    /// `T` in lowest terms is `numerator / denominator` µs; spans are mixed numbers over `denominator`.
+    interval: Span,
+    denominator: u64,
+    numerator: u64,
+    tolerance: Span,
+    burst: u64,
+    /// Units per µs: a first guess that is then made exact.
+    units_per_tick: f64,
+}
+
+/// A mixed number of microseconds: `whole + rest / denominator`, with `rest < denominator`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Span {
+    whole: u64,
+    rest: u64,
+}
+
+/// 16 bytes: the theoretical arrival time, as whole microseconds and a remainder in units of the quota's denominator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrivalState {
+    tat: Tick,
+    rest: u32,
+}
+
+impl ArrivalState {
+    /// The theoretical arrival time, rounded down to microseconds.
+    #[must_use]
+    pub const fn tat(&self) -> Tick {
+        self.tat
+    }
+
+    /// What the arrival time has beyond whole microseconds, in units of 1/[`denominator`](Arrival::denominator) µs.
+    #[must_use]
+    pub const fn rest(&self) -> u32 {
+        self.rest
+    }
+}
+
+impl Arrival {
+    /// The denominator of the remainder that a state carries.
+    #[must_use]
+    pub const fn denominator(&self) -> u64 {
+        self.denominator
+    }
+
+    /// `units · T`. `units` is at most the burst, so that no product leaves 53 bits.
+    #[inline]
+    fn span_of(&self, units: u64) -> Span {
+        self.sum(
+            Span::default(),
+            Span {
+                whole: units * self.interval.whole,
+                rest: units * self.interval.rest,
+            },
+        )
+    }
+
+    /// `a + b`, where `b.rest` may be above the denominator.
+    #[inline]
+    fn sum(&self, a: Span, b: Span) -> Span {
+        let whole = a.whole + b.whole;
+        let rest = a.rest + b.rest;
+        if rest < self.denominator {
+            Span { whole, rest }
+        } else if rest - self.denominator < self.denominator {
+            Span {
+                whole: whole + 1,
+                rest: rest - self.denominator,
+            }
+        } else {
+            Span {
+                whole: whole + rest / self.denominator,
+                rest: rest % self.denominator,
+            }
+        }
+    }
+
+    /// `a − b`, at least zero.
+    #[inline]
+    fn difference(&self, a: Span, b: Span) -> Span {
+        if a <= b {
+            Span::default()
+        } else if a.rest >= b.rest {
+            Span {
+                whole: a.whole - b.whole,
+                rest: a.rest - b.rest,
+            }
+        } else {
+            Span {
+                whole: a.whole - b.whole - 1,
+                rest: a.rest + self.denominator - b.rest,
+            }
+        }
+    }
+
+    /// How many whole units lie in a span, which is at most the tolerance: ⌊span / T⌋.
+    #[inline]
+    fn units_in(&self, span: Span) -> u64 {
+        // The guess is off by one at most; the comparison is exact, and neither divides.
+        let guess = ((span.whole as f64 * self.units_per_tick) as u64).min(self.burst);
+        let have = u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest);
+        let cost = |units: u64| u128::from(units) * u128::from(self.numerator);
+        let mut units = guess;
+        while cost(units) > have {
+            units -= 1;
+        }
+        while units < self.burst && cost(units + 1) <= have {
+            units += 1;
+        }
+        units
+    }
+
+    /// What is ahead of `now`: the debt that time has still to pay back.
+    #[inline]
+    fn ahead(state: &ArrivalState, now: Tick) -> Span {
+        if state.tat < now {
+            Span::default()
+        } else {
+            Span {
+                whole: state.tat - now,
+                rest: u64::from(state.rest),
+            }
+        }
+    }
+
+    #[inline]
+    fn state(now: Tick, ahead: Span) -> ArrivalState {
+        ArrivalState {
+            tat: now.saturating_add(ahead.whole),
+            // A remainder is below the denominator, which validation keeps within 32 bits.
+            rest: ahead.rest as u32,
+        }
+    }
+
+    #[inline]
+    fn answer(&self, ahead: Span, cost: u64) -> Assessment {
+        if cost == 0 || (cost <= self.burst && ahead <= self.tolerance) {
+            let after = if cost == 0 {
+                ahead.min(self.tolerance)
+            } else {
+                self.sum(ahead, self.span_of(cost))
+            };
+            if after <= self.tolerance {
+                return Assessment {
+                    fits: true,
+                    remaining: self.units_in(self.difference(self.tolerance, after)),
+                    reset_after: ceil(after),
+                    retry: Retry::Now,
+                };
+            }
+        }
+        self.denial(ahead, cost)
+    }
+
+    #[inline]
+    fn denial(&self, ahead: Span, cost: u64) -> Assessment {
+        // A state beyond the tolerance is repaired by this denial: a clock went back, or the burst was lowered.
+        let ahead = ahead.min(self.tolerance);
+        let retry = if cost > self.burst {
+            Retry::Never
+        } else {
+            let after = self.sum(ahead, self.span_of(cost));
+            Retry::after_micros(ceil(self.difference(after, self.tolerance)))
+        };
+        Assessment {
+            fits: false,
+            remaining: self.units_in(self.difference(self.tolerance, ahead)),
+            reset_after: ceil(ahead),
+            retry,
+        }
+    }
+}
+
+#[inline]
+fn ceil(span: Span) -> u64 {
+    span.whole + u64::from(span.rest > 0)
+}
+
+impl Algorithm for Arrival {
+    type State = ArrivalState;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        if !matches!(
+            quota.algorithm(),
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket
+        ) || quota.validate().is_err()
+        {
+            return None;
+        }
+        let Interval {
+            numerator,
+            denominator,
+        } = Interval::of(quota.rate(), micros(quota.period()));
+        let mut arrival = Self {
+            interval: Span {
+                whole: numerator / denominator,
+                rest: numerator % denominator,
+            },
+            denominator,
+            numerator,
+            tolerance: Span::default(),
+            burst: quota.limit(),
+            units_per_tick: denominator as f64 / numerator as f64,
+        };
+        arrival.tolerance = arrival.span_of(arrival.burst);
+        Some(arrival)
+    }
+
+    #[inline]
+    fn assess(&self, state: &ArrivalState, now: Tick, cost: u64) -> Assessment {
+        self.answer(Self::ahead(state, now), cost)
+    }
+
+    #[inline]
+    fn take(&self, state: &mut ArrivalState, now: Tick, cost: u64) {
+        if cost > 0 && cost <= self.burst {
+            *state = Self::state(now, self.sum(Self::ahead(state, now), self.span_of(cost)));
+        }
+    }
+
+    fn repair(&self, state: &mut ArrivalState, now: Tick) {
+        let ahead = Self::ahead(state, now);
+        if ahead > self.tolerance {
+            *state = Self::state(now, self.tolerance);
+        }
+    }
+
+    fn refund(&self, state: &mut ArrivalState, now: Tick, taken: Taken, cost: u64) {
+        // What the ticket's units still weigh: had they never been taken, and had the bucket been full before the last
+        // of them, the arrival time would be `now` and not earlier.
+        let weight = Span {
+            whole: taken.fresh_at.saturating_sub(now),
+            rest: 0,
+        };
+        let back = self.span_of(cost.min(self.burst)).min(weight);
+        *state = Self::state(now, self.difference(Self::ahead(state, now), back));
+    }
+
+    #[inline]
+    fn fresh_at(&self, state: &ArrivalState) -> Tick {
+        state.tat + u64::from(state.rest > 0)
+    }
+
+    fn convert(&self, before: &Self, state: &ArrivalState, now: Tick) -> ArrivalState {
+        if before == self {
+            return *state;
+        }
+        // Used units are `ahead / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
+        let ahead = Self::ahead(state, now).min(before.tolerance);
+        let ticks =
+            u128::from(ahead.whole) * u128::from(before.denominator) + u128::from(ahead.rest);
+        // used = ticks / before.numerator units, in lowest terms of the old quota; the burst is the most there can be.
+        let full = u128::from(self.burst) * u128::from(before.numerator);
+        if ticks >= full {
+            return Self::state(now, self.tolerance);
+        }
+        // new ahead · denominator = ticks · numerator / before.numerator, rounded up, computed in two halves so that no
+        // product leaves 128 bits: ticks < burst · before.numerator ≤ 2^53 · 2^49.
+        let old = u128::from(before.numerator);
+        let new = u128::from(self.numerator);
+        let (units, part) = (ticks / old, ticks % old);
+        let scaled = units * new + (part * new).div_ceil(old);
+        let denominator = u128::from(self.denominator);
+        // Below burst · T of the new quota, which fits.
+        Self::state(
+            now,
+            Span {
+                whole: (scaled / denominator) as u64,
+                rest: (scaled % denominator) as u64,
+            },
+        )
+    }
+
+    #[inline]
+    fn learn(&self, state: &ArrivalState, _now: Tick) -> Option<LearnedBound> {
+        Some(LearnedBound(state.tat, u64::from(state.rest)))
+    }
+
+    #[inline]
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+        let state = ArrivalState {
+            tat: bound.0,
+            rest: bound.1 as u32,
+        };
+        let ahead = Self::ahead(&state, now);
+        // Beyond the tolerance: a denial has to repair the state first.
+        if cost == 0 || ahead > self.tolerance {
+            return None;
+        }
+        let answer = self.answer(ahead, cost);
+        (!answer.fits).then_some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::time::SECOND;
+
+    fn ready(quota: Quota) -> Arrival {
+        Arrival::new(&quota).expect("a valid quota")
+    }
+
+    #[test]
+    fn the_first_burst_passes_at_once_and_the_next_does_not() {
+        let quota = ready(Quota::gcra(7, SECOND).burst(10));
+        let mut state = ArrivalState::default();
+        for left in (0..10).rev() {
+            let answer = quota.assess(&state, 1_000, 1);
+            assert_eq!((answer.fits, answer.remaining), (true, left));
+            quota.take(&mut state, 1_000, 1);
+        }
+        let answer = quota.assess(&state, 1_000, 1);
+        // A seventh of a second is 142 857 and 1/7 µs: one tick earlier it does not pass.
+        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(142_858)));
+        assert!(quota.assess(&state, 1_000 + 142_858, 1).fits);
+        assert!(!quota.assess(&state, 1_000 + 142_857, 1).fits);
+    }
+
+    #[test]
+    fn a_refund_gives_back_no_more_than_the_units_still_weigh() {
+        let quota = ready(Quota::token_bucket(10).refill(1, SECOND));
+        let mut state = ArrivalState::default();
+        let start = 1_000_000_000;
+        quota.take(&mut state, start, 5);
+        let taken = Taken {
+            at: start,
+            fresh_at: quota.fresh_at(&state),
+        };
+        // A hundred seconds later the bucket has been full again; other units are taken, and the refund comes late.
+        let later = start + 100_000_000;
+        quota.take(&mut state, later, 5);
+        quota.refund(&mut state, later, taken, 5);
+        assert_eq!(quota.assess(&state, later, 0).remaining, 5);
+        // In time it gives everything back.
+        let mut state = ArrivalState::default();
+        quota.take(&mut state, start, 5);
+        quota.refund(&mut state, start, taken, 5);
+        assert_eq!(quota.assess(&state, start, 0).remaining, 10);
+    }
+
+    #[test]
+    fn a_raised_limit_is_in_force_at_once_and_keeps_what_was_used() {
+        let small = ready(Quota::gcra(10, Duration::from_secs(60)));
+        let large = ready(Quota::gcra(100, Duration::from_secs(60)));
+        let now = 1_000_000_000_000;
+        let mut state = ArrivalState::default();
+        small.take(&mut state, now, 10);
+        let carried = large.convert(&small, &state, now);
+        assert_eq!(large.assess(&carried, now, 0).remaining, 90);
+        let back = small.convert(&large, &carried, now);
+        assert_eq!(small.assess(&back, now, 0).remaining, 0);
+    }
+}

@@ -1,0 +1,124 @@
+//! What an algorithm is: the trait, and what it answers.
+
+use std::{fmt, time::Duration};
+
+use crate::{quota::Quota, time::Tick};
+
+/// A quota made ready for its algorithm: pure functions of (state, now, cost).
+///
+/// No method reads a clock, and none panics, whatever the state and the time. Time that goes back never refills.
+pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
+    /// What is kept per key. The default is the fresh state: nothing was ever used.
+    type State: fmt::Debug + Clone + Default + PartialEq + Send + 'static;
+
+    /// Whether states hold memory on the heap.
+    const HAS_HEAP: bool = false;
+
+    /// Makes a [validated](Quota::validate) quota ready. `None` if it is of another algorithm or not valid.
+    fn new(quota: &Quota) -> Option<Self>;
+
+    /// Decides about `cost` units at `now`, without taking them.
+    ///
+    /// A cost of 0 always fits and tells what is left.
+    fn assess(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment;
+
+    /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`.
+    fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
+
+    /// Moves a state that lies in the future to `now` without giving back a unit. Called on a denial: a clock has gone
+    /// back, or a limit was lowered.
+    fn repair(&self, state: &mut Self::State, now: Tick);
+
+    /// Gives back up to `cost` of the units that were [taken](Taken), as far as time has not given them back yet.
+    ///
+    /// Never gives more than the units taken still weigh, so that a refund never lifts above what would be left had the
+    /// units never been taken.
+    fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
+
+    /// The tick from which on the state equals the fresh one and may be forgotten.
+    fn fresh_at(&self, state: &Self::State) -> Tick;
+
+    /// Carries a state over that was written under the quota `before`. Used units stay used.
+    fn convert(&self, before: &Self, state: &Self::State, now: Tick) -> Self::State;
+
+    /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
+    /// state.
+    fn learn(&self, state: &Self::State, now: Tick) -> Option<LearnedBound>;
+
+    /// Denies from a learned bound. `None`: it does not say, the state has to be asked.
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment>;
+
+    /// The heap memory of a state in bytes.
+    fn heap_bytes(_state: &Self::State) -> usize {
+        0
+    }
+}
+
+/// Two words that an algorithm understands: a lower bound of a state that only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnedBound(pub u64, pub u64);
+
+/// When and until when units were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// When they were taken.
+    pub at: Tick,
+    /// When the state would have been fresh again after they were taken (`at` + `reset_after`).
+    pub fresh_at: Tick,
+}
+
+/// The answer of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assessment {
+    /// Whether the cost fits.
+    pub fits: bool,
+    /// Units left: after the take if it fits, as they are if not.
+    pub remaining: u64,
+    /// Microseconds until the state equals the fresh one: after the take if it fits, as it is if not.
+    pub reset_after: u64,
+    /// When the same cost would fit, for one client alone on the key.
+    pub retry: Retry,
+}
+
+/// When to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// At once: it was allowed.
+    Now,
+    /// After this time, and not one microsecond earlier, for one client alone on the key.
+    After(Duration),
+    /// It is not known: the store did not answer.
+    Unknown,
+    /// Never: the cost is above what ever fits.
+    Never,
+}
+
+impl Retry {
+    /// After this many microseconds.
+    #[inline]
+    #[must_use]
+    pub const fn after_micros(micros: u64) -> Self {
+        Self::After(Duration::from_micros(micros))
+    }
+
+    /// The later of two: what to wait for where both have to pass. `Never` is the latest, then `Unknown`.
+    #[must_use]
+    pub fn or_later(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::After(a), Self::After(b)) => Self::After(a.max(b)),
+            (Self::Now, later) | (later, Self::Now) => later,
+        }
+    }
+
+    /// The time to wait: zero for [`Now`](Self::Now), `None` where there is no telling.
+    #[must_use]
+    pub const fn delay(self) -> Option<Duration> {
+        match self {
+            Self::Now => Some(Duration::ZERO),
+            Self::After(delay) => Some(delay),
+            Self::Unknown | Self::Never => None,
+        }
+    }
+}

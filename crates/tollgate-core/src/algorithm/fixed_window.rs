@@ -1,0 +1,172 @@
+//! Fixed window
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    quota::{AlgorithmKind, Quota},
+    time::{Tick, micros},
+};
+
+/// A fixed window, made ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FixedWindow {
+    limit: u64,
+    period: u64,
+}
+
+/// 16 bytes: which window, and how many units were taken in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedWindowState {
+    window: u64,
+    used: u64,
+}
+
+impl FixedWindow {
+    /// The state's window if it is not over; a state of the future counts as well, so that time that goes back never
+    /// refills.
+    #[inline]
+    fn current(&self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
+        let window = now / self.period;
+        if state.window >= window && state.used > 0 {
+            *state
+        } else {
+            FixedWindowState { window, used: 0 }
+        }
+    }
+
+    #[inline]
+    fn end(&self, window: u64) -> Tick {
+        (window + 1).saturating_mul(self.period)
+    }
+
+    fn denial(&self, used: u64, now: Tick, cost: u64) -> Assessment {
+        // A window of the future is repaired by this denial: it moves to now with its count.
+        let reset_after = self.end(now / self.period) - now;
+        Assessment {
+            fits: false,
+            remaining: self.limit.saturating_sub(used),
+            reset_after: if used > 0 { reset_after } else { 0 },
+            retry: if cost > self.limit {
+                Retry::Never
+            } else {
+                Retry::after_micros(reset_after)
+            },
+        }
+    }
+}
+
+impl Algorithm for FixedWindow {
+    type State = FixedWindowState;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        (quota.algorithm() == AlgorithmKind::FixedWindow && quota.validate().is_ok()).then(|| {
+            Self {
+                limit: quota.limit(),
+                period: micros(quota.period()),
+            }
+        })
+    }
+
+    #[inline]
+    fn assess(&self, state: &FixedWindowState, now: Tick, cost: u64) -> Assessment {
+        let state = self.current(state, now);
+        let left = self.limit.saturating_sub(state.used);
+        if cost > left {
+            return self.denial(state.used, now, cost);
+        }
+        Assessment {
+            fits: true,
+            remaining: left - cost,
+            reset_after: if state.used + cost > 0 {
+                self.end(state.window).saturating_sub(now)
+            } else {
+                0
+            },
+            retry: Retry::Now,
+        }
+    }
+
+    #[inline]
+    fn take(&self, state: &mut FixedWindowState, now: Tick, cost: u64) {
+        if cost > 0 {
+            *state = self.current(state, now);
+            state.used = state.used.saturating_add(cost);
+        }
+    }
+
+    fn repair(&self, state: &mut FixedWindowState, now: Tick) {
+        state.window = state.window.min(now / self.period);
+    }
+
+    fn refund(&self, state: &mut FixedWindowState, _now: Tick, taken: Taken, cost: u64) {
+        // Units of a window that is over are not given back in a later one.
+        if taken.fresh_at == self.end(state.window) {
+            state.used = state.used.saturating_sub(cost);
+        }
+    }
+
+    #[inline]
+    fn fresh_at(&self, state: &FixedWindowState) -> Tick {
+        if state.used == 0 {
+            0
+        } else {
+            self.end(state.window)
+        }
+    }
+
+    fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
+        if before.period == self.period {
+            return *state;
+        }
+        if before.fresh_at(state) <= now {
+            return FixedWindowState::default();
+        }
+        FixedWindowState {
+            window: now / self.period,
+            used: state.used,
+        }
+    }
+
+    fn learn(&self, state: &FixedWindowState, _now: Tick) -> Option<LearnedBound> {
+        Some(LearnedBound(state.window, state.used))
+    }
+
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+        let (window, used) = (bound.0, bound.1);
+        // A window that is over, or of the future, is for the state to say.
+        if window != now / self.period || cost <= self.limit.saturating_sub(used) {
+            return None;
+        }
+        Some(self.denial(used, now, cost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND;
+
+    #[test]
+    fn windows_are_aligned_to_the_epoch() {
+        let quota = FixedWindow::new(&Quota::fixed_window(3, SECOND)).expect("a valid quota");
+        let mut state = FixedWindowState::default();
+        let now = 1_700_000_000_999_000;
+        quota.take(&mut state, now, 3);
+        let answer = quota.assess(&state, now, 1);
+        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(1_000)));
+        assert!(quota.assess(&state, now + 1_000, 3).fits);
+    }
+
+    #[test]
+    fn a_refund_in_a_later_window_gives_nothing_back() {
+        let quota = FixedWindow::new(&Quota::fixed_window(3, SECOND)).expect("a valid quota");
+        let mut state = FixedWindowState::default();
+        quota.take(&mut state, 5_000_000, 2);
+        let taken = Taken {
+            at: 5_000_000,
+            fresh_at: quota.fresh_at(&state),
+        };
+        quota.take(&mut state, 6_000_000, 2);
+        quota.refund(&mut state, 6_000_000, taken, 2);
+        assert_eq!(quota.assess(&state, 6_000_000, 0).remaining, 1);
+    }
+}

@@ -1,0 +1,1 @@
+//! Leaky bucket as a meter

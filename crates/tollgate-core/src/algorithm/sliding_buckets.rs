@@ -1,0 +1,268 @@
+//! Sliding window in sub-buckets
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    quota::{AlgorithmKind, Quota},
+    time::{Tick, micros},
+};
+
+/// A sliding window in sub-buckets, made ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlidingBuckets {
+    limit: u64,
+    /// The width of a sub-bucket in µs, rounded up.
+    width: u64,
+    /// Sub-buckets in a window.
+    buckets: u64,
+}
+
+/// 24 bytes, and 4 bytes a sub-bucket on the heap while any unit counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingBucketsState {
+    /// The number of the newest sub-bucket since the epoch.
+    newest: u64,
+    /// A ring: the sub-bucket with number `n` is at `n % len`, for the `len` numbers up to `newest`.
+    units: Box<[u32]>,
+}
+
+impl SlidingBuckets {
+    /// Sub-buckets that count at an instant: the current one, and all that overlap the window before it.
+    #[inline]
+    fn len(&self) -> u64 {
+        self.buckets + 1
+    }
+
+    /// The number of the sub-bucket that stands for `now`. A state of the future counts as it is, so that time that
+    /// goes back never refills.
+    fn number(&self, state: &SlidingBucketsState, now: Tick) -> u64 {
+        (now / self.width).max(state.newest)
+    }
+
+    /// The sub-buckets that count when `number` is the newest, the oldest first.
+    fn counting<'a>(
+        &self,
+        state: &'a SlidingBucketsState,
+        number: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, u64)> + use<'a> {
+        let len = state.units.len() as u64;
+        let oldest = (number + 1).saturating_sub(self.len());
+        let first = oldest.max((state.newest + 1).saturating_sub(len));
+        let end = if len == 0 { first } else { state.newest + 1 };
+        (first..end).map(move |n| (n, u64::from(state.units[(n % len) as usize])))
+    }
+
+    fn used(&self, state: &SlidingBucketsState, number: u64) -> u64 {
+        self.counting(state, number).map(|(_, units)| units).sum()
+    }
+
+    /// When the sub-bucket with this number stops to count.
+    fn gone_at(&self, number: u64) -> Tick {
+        number.saturating_add(self.len()).saturating_mul(self.width)
+    }
+
+    fn newest_used(&self, state: &SlidingBucketsState, number: u64) -> Option<u64> {
+        self.counting(state, number)
+            .rev()
+            .find_map(|(n, units)| (units > 0).then_some(n))
+    }
+
+    fn denial(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
+        // A state of the future is repaired by this denial: it moves to now with its counts.
+        let number = self.number(state, now);
+        let shift = number - now / self.width;
+        let used = self.used(state, number);
+        let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
+        let mut retry = Retry::Never;
+        if cost <= self.limit {
+            for (n, units) in self.counting(state, number) {
+                if units >= must_go && must_go > 0 {
+                    retry = Retry::after_micros(self.gone_at(n.saturating_sub(shift)).saturating_sub(now));
+                    break;
+                }
+                must_go -= units.min(must_go);
+            }
+        }
+        let reset_at = self
+            .newest_used(state, number)
+            .map_or(0, |n| self.gone_at(n.saturating_sub(shift)));
+        Assessment {
+            fits: false,
+            remaining: self.limit.saturating_sub(used),
+            reset_after: reset_at.saturating_sub(now),
+            retry,
+        }
+    }
+
+    /// Makes `number` the newest sub-bucket.
+    fn advance(&self, state: &mut SlidingBucketsState, number: u64) {
+        let len = self.len();
+        if state.units.len() as u64 != len {
+            state.units = vec![0; len as usize].into_boxed_slice();
+            state.newest = number;
+            return;
+        }
+        if number.saturating_sub(state.newest) >= len {
+            state.units.fill(0);
+        } else {
+            for n in state.newest + 1..=number {
+                state.units[(n % len) as usize] = 0;
+            }
+        }
+        state.newest = state.newest.max(number);
+    }
+}
+
+impl Algorithm for SlidingBuckets {
+    type State = SlidingBucketsState;
+    const HAS_HEAP: bool = true;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        (quota.algorithm() == AlgorithmKind::SlidingBuckets && quota.validate().is_ok()).then(|| {
+            let buckets = u64::from(quota.bucket_count());
+            Self {
+                limit: quota.limit(),
+                width: micros(quota.period()).div_ceil(buckets),
+                buckets,
+            }
+        })
+    }
+
+    fn assess(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
+        let number = self.number(state, now);
+        let left = self.limit.saturating_sub(self.used(state, number));
+        if cost > left {
+            return self.denial(state, now, cost);
+        }
+        let newest = if cost > 0 {
+            Some(number)
+        } else {
+            self.newest_used(state, number)
+        };
+        Assessment {
+            fits: true,
+            remaining: left - cost,
+            reset_after: newest.map_or(0, |n| self.gone_at(n).saturating_sub(now)),
+            retry: Retry::Now,
+        }
+    }
+
+    fn take(&self, state: &mut SlidingBucketsState, now: Tick, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        let number = self.number(state, now);
+        self.advance(state, number);
+        let units = &mut state.units[(number % self.len()) as usize];
+        // At most the limit, which validation keeps within 32 bits.
+        *units = units.saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+    }
+
+    fn repair(&self, state: &mut SlidingBucketsState, now: Tick) {
+        let number = now / self.width;
+        if state.newest <= number || state.units.is_empty() {
+            return;
+        }
+        let len = state.units.len() as u64;
+        // Turn the ring, so that each sub-bucket keeps its age.
+        let turn = (number % len + len - state.newest % len) % len;
+        state.units.rotate_right(turn as usize);
+        state.newest = number;
+    }
+
+    fn refund(&self, state: &mut SlidingBucketsState, _now: Tick, taken: Taken, cost: u64) {
+        let number = (taken.fresh_at / self.width).saturating_sub(self.len());
+        let len = state.units.len() as u64;
+        if len > 0 && number <= state.newest && state.newest - number < len {
+            let units = &mut state.units[(number % len) as usize];
+            *units = units.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn fresh_at(&self, state: &SlidingBucketsState) -> Tick {
+        // The newest sub-bucket with units: it is the newest but for refunds, so a look at it is enough. Later than
+        // need be is safe.
+        if state.units.is_empty() {
+            0
+        } else {
+            self.gone_at(state.newest)
+        }
+    }
+
+    fn convert(
+        &self,
+        before: &Self,
+        state: &SlidingBucketsState,
+        now: Tick,
+    ) -> SlidingBucketsState {
+        if before.width == self.width && before.buckets == self.buckets {
+            return state.clone();
+        }
+        // Other sub-buckets: what counts now counts in the new window as if it had just been taken.
+        let used = before.used(state, before.number(state, now));
+        let mut carried = SlidingBucketsState::default();
+        self.take(&mut carried, now, used);
+        carried
+    }
+
+    fn learn(&self, state: &SlidingBucketsState, now: Tick) -> Option<LearnedBound> {
+        // Only where even one unit fails: until the oldest units go, nothing changes.
+        let one = self.denial(state, now, 1);
+        match one.retry {
+            Retry::After(wait) if one.remaining == 0 => {
+                Some(LearnedBound(now + micros(wait), now + one.reset_after))
+            }
+            _ => None,
+        }
+    }
+
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+        // The bound says when one unit fits; when several do is for the state to say.
+        (cost == 1 && now < bound.0).then(|| Assessment {
+            fits: false,
+            remaining: 0,
+            reset_after: bound.1.saturating_sub(now),
+            retry: Retry::after_micros(bound.0 - now),
+        })
+    }
+
+    fn heap_bytes(state: &SlidingBucketsState) -> usize {
+        size_of_val::<[u32]>(&state.units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::MINUTE;
+
+    #[test]
+    fn never_more_than_the_limit_in_any_window() {
+        let quota = SlidingBuckets::new(&Quota::sliding_buckets(100, MINUTE)).expect("valid");
+        let mut state = SlidingBucketsState::default();
+        let start = 60_000_000 * 1_000 + 59_999_999;
+        quota.take(&mut state, start, 100);
+        // The sub-bucket counts whole until it has left the window: a window and what was left of the sub-bucket.
+        let answer = quota.assess(&state, start, 1);
+        assert_eq!(answer.retry, Retry::after_micros(60_000_001));
+        assert!(!quota.assess(&state, start + 60_000_000, 1).fits);
+        assert!(quota.assess(&state, start + 60_000_001, 100).fits);
+    }
+
+    #[test]
+    fn a_ring_that_is_turned_back_keeps_its_counts() {
+        let quota =
+            SlidingBuckets::new(&Quota::sliding_buckets(10, MINUTE).buckets(6)).expect("valid");
+        let mut state = SlidingBucketsState::default();
+        let start = 600_000_000;
+        quota.take(&mut state, start, 4);
+        quota.take(&mut state, start + 20_000_000, 6);
+        let back = start - 300_000_000;
+        let denied = quota.assess(&state, back, 1);
+        assert!(!denied.fits && denied.remaining == 0);
+        quota.repair(&mut state, back);
+        assert_eq!(quota.assess(&state, back, 1), denied);
+        // The six units are now of this sub-bucket, the four two older.
+        assert_eq!(denied.retry, Retry::after_micros(50_000_000));
+        assert!(quota.assess(&state, back + 50_000_000, 4).fits);
+    }
+}

@@ -1,0 +1,239 @@
+//! Sliding log
+
+use std::collections::VecDeque;
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    quota::{AlgorithmKind, Quota},
+    time::{Tick, micros},
+};
+
+/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; an exact log of tens of thousands of
+/// entries a key stalls whoever keeps it.
+pub const MAX_LOG: u64 = 1_000;
+
+/// A sliding log, made ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlidingLog {
+    limit: u64,
+    period: u64,
+}
+
+/// 8 bytes, and on the heap 32 and 16 for each instant at which units were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingLogState(
+    // A box of a queue: a key that is empty costs a word, and most keys of a table have few entries.
+    #[expect(clippy::box_collection, reason = "the table's entries stay small")]
+    Option<Box<VecDeque<Entry>>>,
+);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    at: Tick,
+    units: u64,
+}
+
+impl SlidingLogState {
+    fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.0.iter().flat_map(|entries| entries.iter())
+    }
+}
+
+impl SlidingLog {
+    fn gone_at(&self, at: Tick) -> Tick {
+        at.saturating_add(self.period)
+    }
+
+    /// The entries that count, the oldest first. Entries of the future count, so that time that goes back never
+    /// refills.
+    fn counting<'a>(
+        &self,
+        state: &'a SlidingLogState,
+        now: Tick,
+    ) -> impl DoubleEndedIterator<Item = &'a Entry> {
+        let period = self.period;
+        state
+            .entries()
+            .filter(move |entry| entry.at.saturating_add(period) > now)
+    }
+
+    fn used(&self, state: &SlidingLogState, now: Tick) -> u64 {
+        self.counting(state, now).map(|entry| entry.units).sum()
+    }
+
+    fn denial(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
+        let used = self.used(state, now);
+        let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
+        let mut retry = Retry::Never;
+        let mut reset_after = 0;
+        for entry in self.counting(state, now) {
+            // An entry of the future is repaired by this denial: it moves to now.
+            let wait = self.gone_at(entry.at.min(now)).saturating_sub(now);
+            reset_after = wait;
+            if cost <= self.limit && must_go > 0 {
+                must_go = must_go.saturating_sub(entry.units);
+                retry = Retry::after_micros(wait);
+            }
+        }
+        Assessment {
+            fits: false,
+            remaining: self.limit.saturating_sub(used),
+            reset_after,
+            retry,
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = SlidingLogState;
+    const HAS_HEAP: bool = true;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        (quota.algorithm() == AlgorithmKind::SlidingLog && quota.validate().is_ok()).then(|| Self {
+            limit: quota.limit(),
+            period: micros(quota.period()),
+        })
+    }
+
+    fn assess(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
+        let left = self.limit.saturating_sub(self.used(state, now));
+        if cost > left {
+            return self.denial(state, now, cost);
+        }
+        let newest = state.entries().next_back().map(|entry| entry.at);
+        let newest = if cost > 0 {
+            Some(newest.map_or(now, |at| at.max(now)))
+        } else {
+            newest
+        };
+        Assessment {
+            fits: true,
+            remaining: left - cost,
+            reset_after: newest.map_or(0, |at| self.gone_at(at).saturating_sub(now)),
+            retry: Retry::Now,
+        }
+    }
+
+    fn take(&self, state: &mut SlidingLogState, now: Tick, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        let entries = state.0.get_or_insert_default();
+        while entries
+            .front()
+            .is_some_and(|entry| self.gone_at(entry.at) <= now)
+        {
+            entries.pop_front();
+        }
+        match entries.back_mut() {
+            // Units of one instant are summed: none overwrites another. A clock that stands or went back counts as the
+            // newest instant seen, so that entries stay in order.
+            Some(newest) if newest.at >= now => newest.units += cost,
+            _ => entries.push_back(Entry {
+                at: now,
+                units: cost,
+            }),
+        }
+    }
+
+    fn repair(&self, state: &mut SlidingLogState, now: Tick) {
+        let Some(entries) = &mut state.0 else { return };
+        let mut moved = 0;
+        while entries.back().is_some_and(|entry| entry.at > now) {
+            moved += entries.pop_back().map_or(0, |entry| entry.units);
+        }
+        if moved > 0 {
+            entries.push_back(Entry {
+                at: now,
+                units: moved,
+            });
+        }
+    }
+
+    fn refund(&self, state: &mut SlidingLogState, _now: Tick, taken: Taken, cost: u64) {
+        let Some(entries) = &mut state.0 else { return };
+        // The entry they were put into: the instant of the take, or the newest there was then.
+        let at = taken.fresh_at.saturating_sub(self.period);
+        if let Ok(index) = entries.binary_search_by_key(&at, |entry| entry.at) {
+            let entry = &mut entries[index];
+            entry.units = entry.units.saturating_sub(cost);
+            if entry.units == 0 {
+                entries.remove(index);
+            }
+        }
+        if entries.is_empty() {
+            state.0 = None;
+        }
+    }
+
+    fn fresh_at(&self, state: &SlidingLogState) -> Tick {
+        state
+            .entries()
+            .next_back()
+            .map_or(0, |entry| self.gone_at(entry.at))
+    }
+
+    fn convert(&self, before: &Self, state: &SlidingLogState, now: Tick) -> SlidingLogState {
+        // Entries are instants: they mean the same under any limit and any window. What the old window had let go does
+        // not come back under a longer one.
+        let entries: VecDeque<_> = before.counting(state, now).copied().collect();
+        SlidingLogState((!entries.is_empty()).then(|| Box::new(entries)))
+    }
+
+    fn learn(&self, state: &SlidingLogState, now: Tick) -> Option<LearnedBound> {
+        let one = self.denial(state, now, 1);
+        match one.retry {
+            Retry::After(wait) if one.remaining == 0 => {
+                Some(LearnedBound(now + micros(wait), now + one.reset_after))
+            }
+            _ => None,
+        }
+    }
+
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+        // The bound says when one unit fits; when several do is for the state to say.
+        (cost == 1 && now < bound.0).then(|| Assessment {
+            fits: false,
+            remaining: 0,
+            reset_after: bound.1.saturating_sub(now),
+            retry: Retry::after_micros(bound.0 - now),
+        })
+    }
+
+    fn heap_bytes(state: &SlidingLogState) -> usize {
+        state.0.as_ref().map_or(0, |entries| {
+            size_of::<VecDeque<Entry>>() + entries.capacity() * size_of::<Entry>()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::MINUTE;
+
+    #[test]
+    fn every_unit_counts_whatever_its_instant() {
+        let quota = SlidingLog::new(&Quota::sliding_log(5, MINUTE)).expect("valid");
+        let mut state = SlidingLogState::default();
+        for _ in 0..5 {
+            assert!(quota.assess(&state, 7_000, 1).fits);
+            quota.take(&mut state, 7_000, 1);
+        }
+        let answer = quota.assess(&state, 8_000, 1);
+        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(59_999_000)));
+        assert!(quota.assess(&state, 60_007_000, 5).fits);
+    }
+
+    #[test]
+    fn entries_of_the_future_are_repaired_with_their_units() {
+        let quota = SlidingLog::new(&Quota::sliding_log(2, MINUTE)).expect("valid");
+        let mut state = SlidingLogState::default();
+        quota.take(&mut state, 500_000_000, 2);
+        let denied = quota.assess(&state, 100_000_000, 1);
+        assert_eq!(denied.retry, Retry::after_micros(60_000_000));
+        quota.repair(&mut state, 100_000_000);
+        assert_eq!(quota.assess(&state, 100_000_000, 1), denied);
+        assert!(quota.assess(&state, 160_000_000, 2).fits);
+    }
+}

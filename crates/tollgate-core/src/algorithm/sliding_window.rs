@@ -1,0 +1,299 @@
+//! Sliding window of two weighted counters
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    quota::{AlgorithmKind, Quota},
+    time::{Tick, micros},
+};
+
+/// A sliding window of two counters, made ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlidingWindow {
+    limit: u64,
+    period: u64,
+    /// The overlap with the previous window is counted in grains of this many µs, rounded up. It is 1 unless
+    /// `limit · period` would leave 53 bits.
+    grain: u64,
+    /// Grains in a window.
+    grains: u64,
+}
+
+/// 16 bytes: which window, the units taken in it, and in the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlidingWindowState {
+    window: u64,
+    previous: u32,
+    current: u32,
+}
+
+/// A state seen at an instant: its counters, when its window ends, and what still overlaps of the one before.
+#[derive(Clone, Copy)]
+struct View {
+    window: u64,
+    previous: u64,
+    current: u64,
+    /// The tick that stands for `now`: the start of the state's window where that lies in the future.
+    at: Tick,
+}
+
+impl SlidingWindow {
+    #[inline]
+    fn view(&self, state: &SlidingWindowState, now: Tick) -> View {
+        let window = now / self.period;
+        let (previous, current) = (u64::from(state.previous), u64::from(state.current));
+        if state.window == window {
+            return View {
+                window,
+                previous,
+                current,
+                at: now,
+            };
+        }
+        if state.window > window && previous + current > 0 {
+            return View {
+                window: state.window,
+                previous,
+                current,
+                at: state.window.saturating_mul(self.period),
+            };
+        }
+        View {
+            window,
+            previous: if state.window.checked_add(1) == Some(window) {
+                current
+            } else {
+                0
+            },
+            current: 0,
+            at: now,
+        }
+    }
+
+    #[inline]
+    fn end(&self, window: u64) -> Tick {
+        (window + 1).saturating_mul(self.period)
+    }
+
+    /// How much of the previous window still overlaps the sliding one, in grains, rounded up.
+    #[inline]
+    fn overlap(&self, view: &View) -> u64 {
+        (self.end(view.window) - view.at)
+            .div_ceil(self.grain)
+            .min(self.grains)
+    }
+
+    /// Units that are left: `limit − current − ⌈previous · overlap / window⌉`.
+    #[inline]
+    fn left(&self, view: &View) -> u64 {
+        self.limit
+            .saturating_sub(view.current)
+            .saturating_sub(self.weighted(view))
+    }
+
+    /// `⌈previous · overlap / window⌉`.
+    #[inline]
+    fn weighted(&self, view: &View) -> u64 {
+        let overlap = self.overlap(view);
+        match view.previous.checked_mul(overlap) {
+            Some(product) => product.div_ceil(self.grains),
+            // Counted under a far larger limit that was lowered since; the quotient is at most `previous`.
+            None => {
+                let product = u128::from(view.previous) * u128::from(overlap);
+                product.div_ceil(u128::from(self.grains)) as u64
+            }
+        }
+    }
+
+    /// The first tick at which `previous` units of the window before `end − period` leave room for `room` units.
+    fn room_at(&self, previous: u64, room: u64, end: Tick) -> Tick {
+        // `previous · overlap ≤ room · grains`, and the overlap is `⌈(end − t) / grain⌉`.
+        let overlap = (room * self.grains) / previous.max(1);
+        if overlap >= self.grains {
+            end - self.period
+        } else {
+            end - overlap * self.grain
+        }
+    }
+
+    fn retry(&self, view: &View, cost: u64) -> Retry {
+        if cost > self.limit {
+            return Retry::Never;
+        }
+        let end = self.end(view.window);
+        let at = match self.limit.checked_sub(view.current + cost) {
+            // Room comes while the previous window slides out.
+            Some(room) => self.room_at(view.previous, room, end),
+            // Room comes only when this window has become the previous one and slides out.
+            None => self.room_at(view.current, self.limit - cost, end + self.period),
+        };
+        Retry::after_micros(at.saturating_sub(view.at))
+    }
+
+    #[inline]
+    fn fresh_at_of(&self, window: u64, previous: u64, current: u64) -> Tick {
+        if current > 0 {
+            self.end(window).saturating_add(self.period)
+        } else if previous > 0 {
+            self.end(window)
+        } else {
+            0
+        }
+    }
+}
+
+impl Algorithm for SlidingWindow {
+    type State = SlidingWindowState;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        if quota.algorithm() != AlgorithmKind::SlidingWindow || quota.validate().is_err() {
+            return None;
+        }
+        let (limit, period) = (quota.limit(), micros(quota.period()));
+        let product = u128::from(limit) * u128::from(period);
+        // At most 10^8 by validation, where the product does not fit.
+        let grain = u64::try_from(product >> 53).unwrap_or(u64::MAX).saturating_add(1);
+        Some(Self {
+            limit,
+            period,
+            grain,
+            grains: (period / grain).max(1),
+        })
+    }
+
+    #[inline]
+    fn assess(&self, state: &SlidingWindowState, now: Tick, cost: u64) -> Assessment {
+        let view = self.view(state, now);
+        let left = self.left(&view);
+        if cost <= left {
+            let fresh_at = self.fresh_at_of(view.window, view.previous, view.current + cost);
+            return Assessment {
+                fits: true,
+                remaining: left - cost,
+                reset_after: fresh_at.saturating_sub(now),
+                retry: Retry::Now,
+            };
+        }
+        // A window of the future is repaired by this denial: it moves to now with its counts.
+        let window = view.window.min(now / self.period);
+        let view = View {
+            window,
+            at: now,
+            ..view
+        };
+        Assessment {
+            fits: false,
+            remaining: self.left(&view),
+            reset_after: self
+                .fresh_at_of(window, view.previous, view.current)
+                .saturating_sub(now),
+            retry: self.retry(&view, cost),
+        }
+    }
+
+    #[inline]
+    fn take(&self, state: &mut SlidingWindowState, now: Tick, cost: u64) {
+        if cost > 0 {
+            let view = self.view(state, now);
+            // Both are at most the limit, which validation keeps within 32 bits.
+            *state = SlidingWindowState {
+                window: view.window,
+                previous: view.previous as u32,
+                current: (view.current + cost).min(self.limit) as u32,
+            };
+        }
+    }
+
+    fn repair(&self, state: &mut SlidingWindowState, now: Tick) {
+        state.window = state.window.min(now / self.period);
+    }
+
+    fn refund(&self, state: &mut SlidingWindowState, _now: Tick, taken: Taken, cost: u64) {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        // The units were taken in the window that ends one period before they are forgotten.
+        let end = self.end(state.window);
+        if taken.fresh_at == end.saturating_add(self.period) {
+            state.current = state.current.saturating_sub(cost);
+        } else if taken.fresh_at == end {
+            state.previous = state.previous.saturating_sub(cost);
+        }
+    }
+
+    #[inline]
+    fn fresh_at(&self, state: &SlidingWindowState) -> Tick {
+        self.fresh_at_of(
+            state.window,
+            u64::from(state.previous),
+            u64::from(state.current),
+        )
+    }
+
+    fn convert(&self, before: &Self, state: &SlidingWindowState, now: Tick) -> SlidingWindowState {
+        let view = before.view(state, now);
+        let fits = |units: u64| units.min(u64::from(u32::MAX)) as u32;
+        if before.period == self.period {
+            return SlidingWindowState {
+                window: view.window,
+                previous: fits(view.previous),
+                current: fits(view.current),
+            };
+        }
+        // Another window: what counts now counts in the new one as if it had just been taken.
+        SlidingWindowState {
+            window: now / self.period,
+            previous: 0,
+            current: fits(view.current + before.weighted(&view)),
+        }
+    }
+
+    fn learn(&self, state: &SlidingWindowState, _now: Tick) -> Option<LearnedBound> {
+        let counters = u64::from(state.previous) << 32 | u64::from(state.current);
+        Some(LearnedBound(state.window, counters))
+    }
+
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+        let state = SlidingWindowState {
+            window: bound.0,
+            previous: (bound.1 >> 32) as u32,
+            current: bound.1 as u32,
+        };
+        // A state of the future has to be repaired by the denial.
+        if state.window > now / self.period {
+            return None;
+        }
+        let answer = self.assess(&state, now, cost);
+        (!answer.fits).then_some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{DAY, MINUTE};
+
+    #[test]
+    fn the_window_slides_and_retry_is_exact() {
+        let quota = SlidingWindow::new(&Quota::sliding_window(100, MINUTE)).expect("valid");
+        let mut state = SlidingWindowState::default();
+        let start = 60_000_000 * 1_000;
+        quota.take(&mut state, start, 100);
+        let answer = quota.assess(&state, start, 1);
+        // One hundredth of the next window after it began.
+        assert_eq!(answer.retry, Retry::after_micros(60_000_000 + 600_000));
+        assert!(!quota.assess(&state, start + 60_599_999, 1).fits);
+        assert!(quota.assess(&state, start + 60_600_000, 1).fits);
+    }
+
+    #[test]
+    fn a_million_a_day_is_weighted_in_grains_and_stays_exact_to_a_unit() {
+        let quota = SlidingWindow::new(&Quota::sliding_window(1_000_000, DAY)).expect("valid");
+        assert_eq!(quota.grain, 10);
+        let mut state = SlidingWindowState::default();
+        quota.take(&mut state, 0, 1_000_000);
+        let Retry::After(wait) = quota.assess(&state, 0, 1).retry else {
+            panic!("it is denied");
+        };
+        let wait = micros(wait);
+        assert_eq!(wait, 86_400_000_000 + 86_400);
+        assert!(quota.assess(&state, wait, 1).fits && !quota.assess(&state, wait - 1, 1).fits);
+    }
+}

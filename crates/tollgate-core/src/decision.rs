@@ -1,0 +1,367 @@
+//! Decisions: what a limiter answers.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{Assessment, Retry},
+    time::Tick,
+};
+
+/// What became of a check, or of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The units fit; if the whole request was allowed, they were taken.
+    Allow,
+    /// The units did not fit.
+    Deny,
+    /// The store could not say.
+    Failed,
+    /// Nobody asked: another rule had decided already.
+    NotAsked,
+}
+
+/// Who answered a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// The store.
+    Store,
+    /// A bound learned from an earlier denial, without asking the store.
+    LearnedBound,
+    /// Units that this process holds on lease.
+    Lease,
+    /// The rule's answer to a store failure.
+    Fallback,
+}
+
+/// Why a request was denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A quota is used up for now.
+    Quota,
+    /// The cost is above what ever fits.
+    Never,
+    /// The store failed, and a rule says to deny then.
+    StoreFailed,
+    /// There is no key, and a rule says to reject then.
+    NoKey,
+}
+
+/// The answer to one check.
+///
+/// The rule's name, limit and window are in the [`RuleSet`](crate::RuleSet), under [`rule`](Self::rule).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    remaining: u64,
+    reset_after: u64,
+    retry: Retry,
+    rule: u16,
+    plan: u16,
+    outcome: Outcome,
+    source: Source,
+    degraded: bool,
+}
+
+impl Verdict {
+    /// A verdict as an algorithm gave it.
+    #[inline]
+    #[must_use]
+    pub fn new(rule: u16, plan: u16, answer: Assessment, source: Source) -> Self {
+        Self {
+            remaining: answer.remaining,
+            reset_after: answer.reset_after,
+            retry: answer.retry,
+            rule,
+            plan,
+            outcome: if answer.fits {
+                Outcome::Allow
+            } else {
+                Outcome::Deny
+            },
+            source,
+            degraded: false,
+        }
+    }
+
+    /// A verdict without numbers: the check failed, or nobody was asked.
+    #[must_use]
+    pub fn unanswered(rule: u16, plan: u16, outcome: Outcome) -> Self {
+        Self {
+            remaining: 0,
+            reset_after: 0,
+            retry: Retry::Unknown,
+            rule,
+            plan,
+            outcome,
+            source: Source::Store,
+            degraded: false,
+        }
+    }
+
+    /// The rule's place in the rule set.
+    #[must_use]
+    pub fn rule(&self) -> usize {
+        usize::from(self.rule)
+    }
+
+    /// The plan's number in the rule: 0 is the rule's own quota.
+    #[must_use]
+    pub fn plan(&self) -> usize {
+        usize::from(self.plan)
+    }
+
+    /// What became of the check.
+    #[inline]
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Who answered.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Units left: after the take if it was allowed, as they are if it was denied.
+    ///
+    /// # Accuracy
+    ///
+    /// Exact at the time of the decision where the source is the store.
+    #[inline]
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// The time until the state equals a fresh one, if nothing more is taken.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_after)
+    }
+
+    pub(crate) fn reset_after_ticks(&self) -> u64 {
+        self.reset_after
+    }
+
+    /// When the same cost would fit.
+    ///
+    /// # Accuracy
+    ///
+    /// Exact to the microsecond for one client alone on the key.
+    #[inline]
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        self.retry
+    }
+
+    /// Whether the request passes only because the store failed and the rule says to pass then.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.degraded
+    }
+
+    /// Whether the numbers are known: the check was answered by counting.
+    #[inline]
+    #[must_use]
+    pub fn has_numbers(&self) -> bool {
+        !self.degraded
+            && match self.outcome {
+                Outcome::Allow => true,
+                Outcome::Deny => self.retry != Retry::Unknown,
+                Outcome::Failed | Outcome::NotAsked => false,
+            }
+    }
+
+    /// The same verdict, answered by `source`.
+    #[must_use]
+    pub fn from_source(mut self, source: Source) -> Self {
+        self.source = source;
+        self
+    }
+
+    pub(crate) fn not_asked(&self) -> Self {
+        Self::unanswered(self.rule, self.plan, Outcome::NotAsked)
+    }
+
+    /// A failed check that passes all the same.
+    pub(crate) fn pass_degraded(&mut self) {
+        self.outcome = Outcome::Allow;
+        self.source = Source::Fallback;
+        self.degraded = true;
+    }
+
+    /// A failed check that is denied.
+    pub(crate) fn deny_for_failure(&mut self) {
+        self.outcome = Outcome::Deny;
+        self.source = Source::Fallback;
+        self.retry = Retry::Unknown;
+    }
+}
+
+pub(crate) type Verdicts = SmallVec<[Verdict; 4]>;
+
+/// The answer to a request: a verdict for each check, and what follows from them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    verdicts: Verdicts,
+    at: Tick,
+    outcome: Outcome,
+    reason: Option<Reason>,
+    retry: Retry,
+}
+
+impl Decision {
+    /// A decision with no verdict: nothing limits the request.
+    #[must_use]
+    pub fn unlimited(at: Tick) -> Self {
+        Self {
+            verdicts: Verdicts::new(),
+            at,
+            outcome: Outcome::Allow,
+            reason: None,
+            retry: Retry::Now,
+        }
+    }
+
+    /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and marks do not.
+    ///
+    /// An enforced denial decides; then an enforced failure; then the request is allowed.
+    #[inline]
+    pub fn new(
+        at: Tick,
+        verdicts: impl IntoIterator<Item = Verdict>,
+        enforced: impl Fn(&Verdict) -> bool,
+    ) -> Self {
+        let mut decision = Self {
+            verdicts: verdicts.into_iter().collect(),
+            at,
+            outcome: Outcome::Allow,
+            reason: None,
+            retry: Retry::Now,
+        };
+        decision.conclude(enforced);
+        decision
+    }
+
+    /// Concludes from the verdicts.
+    #[inline]
+    pub(crate) fn conclude(&mut self, enforced: impl Fn(&Verdict) -> bool) {
+        self.outcome = Outcome::Allow;
+        self.reason = None;
+        self.retry = Retry::Now;
+        let mut failed = false;
+        for verdict in &self.verdicts {
+            match verdict.outcome {
+                Outcome::Allow | Outcome::NotAsked => {}
+                Outcome::Deny if enforced(verdict) => {
+                    self.outcome = Outcome::Deny;
+                    self.retry = self.retry.or_later(verdict.retry);
+                }
+                Outcome::Failed => failed |= enforced(verdict),
+                Outcome::Deny => {}
+            }
+        }
+        if self.outcome == Outcome::Deny {
+            // A rule that denied by counting wins over one that denied because the store failed.
+            let counted = self
+                .verdicts
+                .iter()
+                .filter(|verdict| verdict.outcome == Outcome::Deny && enforced(verdict))
+                .any(Verdict::has_numbers);
+            self.reason = Some(match self.retry {
+                _ if !counted => Reason::StoreFailed,
+                Retry::Never => Reason::Never,
+                _ => Reason::Quota,
+            });
+        } else if failed {
+            self.outcome = Outcome::Failed;
+            self.reason = Some(Reason::StoreFailed);
+            self.retry = Retry::Unknown;
+        }
+    }
+
+    pub(crate) fn single(at: Tick, verdict: Verdict, enforced: bool) -> Self {
+        let mut verdicts = Verdicts::new();
+        verdicts.push(verdict);
+        let denied = enforced && verdict.outcome == Outcome::Deny;
+        Self {
+            verdicts,
+            at,
+            outcome: if denied { Outcome::Deny } else { Outcome::Allow },
+            reason: match verdict.retry {
+                _ if !denied => None,
+                Retry::Never => Some(Reason::Never),
+                _ => Some(Reason::Quota),
+            },
+            retry: if denied { verdict.retry } else { Retry::Now },
+        }
+    }
+
+    /// Allowed, denied, or (only between a store and its limiter) failed.
+    #[inline]
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the request may proceed.
+    #[inline]
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome == Outcome::Allow
+    }
+
+    /// Why it was denied.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
+    /// When *all* rules would pass: the latest of the denying enforced rules.
+    ///
+    /// # Accuracy
+    ///
+    /// Exact to the microsecond for one client alone on its keys; otherwise others may be faster, and it only promises
+    /// "not earlier".
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        self.retry
+    }
+
+    /// The time to wait until all rules pass; `None` if it passed already, or where there is no telling.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.retry {
+            Retry::After(delay) => Some(delay),
+            Retry::Now | Retry::Unknown | Retry::Never => None,
+        }
+    }
+
+    /// The time of the decision by the store's clock; 0 if no store decided.
+    #[must_use]
+    pub fn at(&self) -> Tick {
+        self.at
+    }
+
+    /// The verdicts, in the order of the checks.
+    #[inline]
+    #[must_use]
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    pub(crate) fn verdicts_mut(&mut self) -> &mut Verdicts {
+        &mut self.verdicts
+    }
+
+    /// Whether a rule passes only because the store failed.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.verdicts.iter().any(Verdict::is_degraded)
+    }
+}

@@ -1,0 +1,177 @@
+//! Errors: what was wrong, and what would be right.
+
+use std::{error::Error, fmt};
+
+/// A rule that cannot be used.
+///
+/// It is returned by the call that received the rule, names the rule, repeats the input, and says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleError {
+    rule: Option<String>,
+    kind: RuleErrorKind,
+    message: String,
+}
+
+/// What kind of mistake a [`RuleError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuleErrorKind {
+    /// The rule's name.
+    Name,
+    /// The numbers of a quota.
+    Quota,
+    /// A cost that no request could ever pay.
+    Cost,
+    /// A mode or a mark that does not fit the rule it refers to.
+    Mode,
+    /// A plan.
+    Plan,
+    /// Whom the rule counts: its extractor.
+    Key,
+    /// The rules do not fit together.
+    RuleSet,
+    /// The store cannot serve the rule.
+    Store,
+}
+
+impl RuleError {
+    /// An error about `rule`.
+    pub fn new(kind: RuleErrorKind, rule: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            rule: Some(rule.into()),
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// An error about the rules as a whole.
+    pub fn general(kind: RuleErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            rule: None,
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// What the mistake is about.
+    #[must_use]
+    pub fn kind(&self) -> RuleErrorKind {
+        self.kind
+    }
+
+    /// The name of the rule, where it is about one.
+    #[must_use]
+    pub fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
+    }
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rule {
+            Some(rule) => write!(f, "rule {rule:?}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl Error for RuleError {}
+
+/// A call to a limiter that names something its rule set does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    message: String,
+}
+
+impl UnknownName {
+    pub(crate) fn new<'a>(
+        what: &str,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let known: Vec<_> = known.into_iter().map(|name| format!("{name:?}")).collect();
+        Self {
+            message: if known.is_empty() {
+                format!("there is no {what} {name:?}, nor any other")
+            } else {
+                format!("there is no {what} {name:?}; there is {}", known.join(", "))
+            },
+        }
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for UnknownName {}
+
+/// A store that could not carry out a command outside of a decision, such as a reset.
+///
+/// Decisions never end in an error: a check that could not be decided has the outcome
+/// [`Failed`](crate::Outcome::Failed), and the rule's own answer to a store failure applies.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// How a [`StoreError`] came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The store did not answer in time; whether the command ran is not known.
+    Timeout,
+    /// The store could not be reached; the command did not run.
+    Unavailable,
+    /// The store answered something else than expected.
+    Protocol,
+}
+
+impl StoreError {
+    /// An error of this kind.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Adds what caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// How it came about.
+    #[must_use]
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the same command may succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::Timeout | StoreErrorKind::Unavailable
+        )
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,409 @@
+//! The limiter: rules on a store, and what happens when the store fails.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use crate::{
+    decision::{Decision, Outcome, Source},
+    error::{RuleError, UnknownName},
+    key::{Key, KeyBuf},
+    memory::MemoryStore,
+    quota::Quota,
+    rule::{OnStoreError, Rule, RuleSet},
+    store::{BoundStore, Check, Checks, Pending, Settlement, Step, Store},
+    ticket::{Ticket, holdings},
+};
+
+/// Rules on a store. What a worker, a queue consumer or a layer asks.
+///
+/// Cheap to clone; clones share everything.
+///
+/// ```
+/// use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule, SECOND};
+///
+/// let limiter = Limiter::new(
+///     MemoryStore::new(),
+///     [Rule::new("provider", Quota::token_bucket(50).refill(10, SECOND))],
+/// )?;
+/// let decision = limiter.try_acquire("provider", &Key::shared())?;
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.verdicts()[0].remaining(), 49);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    bound: Arc<dyn BoundStore>,
+    /// For stores that can fail: the local shares and caps, in bounded memory.
+    fallback: Option<Arc<dyn BoundStore>>,
+    #[cfg(feature = "tokio")]
+    lines: crate::queue::Lines,
+}
+
+/// The most bytes of a rule's states while its store fails.
+const FALLBACK_BYTES: usize = 16 << 20;
+
+impl Limiter {
+    /// Ties rules to a store.
+    ///
+    /// The local share of a rule while the store fails is the whole quota; where several instances of the service run,
+    /// say how many with [`with_instances`](Self::with_instances).
+    ///
+    /// # Errors
+    ///
+    /// A rule that cannot be used, or that the store cannot serve.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a store is a handle, and a call with a new one reads well"
+    )]
+    pub fn new(
+        store: impl Store,
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Self, RuleError> {
+        Self::bind(&store, RuleSet::new(rules)?, NonZeroU32::MIN)
+    }
+
+    /// The same with the least number of instances that run of this service: while the store fails, each counts
+    /// against its share of a quota.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    pub fn with_instances(
+        store: impl Store,
+        rules: impl IntoIterator<Item = Rule>,
+        instances: NonZeroU32,
+    ) -> Result<Self, RuleError> {
+        Self::bind(&store, RuleSet::new(rules)?, instances)
+    }
+
+    /// Ties a rule set to a store.
+    ///
+    /// # Errors
+    ///
+    /// A rule that the store cannot serve.
+    pub fn bind(
+        store: &dyn Store,
+        rules: RuleSet,
+        instances: NonZeroU32,
+    ) -> Result<Self, RuleError> {
+        let rules = Arc::new(rules);
+        let bound = store.bind(Arc::clone(&rules))?;
+        let fallback = if bound.can_fail() {
+            let local = rules.given().iter().map(|rule| local_rule(rule, instances));
+            let store = MemoryStore::builder()
+                .bytes_per_rule(FALLBACK_BYTES)
+                .build();
+            Some(store.bind(Arc::new(RuleSet::new(local)?))?)
+        } else {
+            None
+        };
+        Ok(Self {
+            shared: Arc::new(Shared {
+                bound,
+                fallback,
+                #[cfg(feature = "tokio")]
+                lines: crate::queue::Lines::default(),
+            }),
+        })
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn rules(&self) -> &RuleSet {
+        self.shared.bound.rules()
+    }
+
+    /// The rules on their store.
+    #[must_use]
+    pub fn bound(&self) -> &Arc<dyn BoundStore> {
+        &self.shared.bound
+    }
+
+    /// A check of the rule with this name for `key`, at the rule's fixed cost.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name.
+    pub fn check(&self, rule: &str, key: &Key) -> Result<Check, UnknownName> {
+        let rules = self.rules();
+        let given = rules.given();
+        let place = given
+            .iter()
+            .position(|known| known.name() == rule)
+            .ok_or_else(|| UnknownName::new("rule", rule, given.iter().map(Rule::name)))?;
+        // A rule set has fewer than 65 536 rules.
+        Ok(self.check_at(place as u16, key.as_ref(), given[place].fixed_cost()))
+    }
+
+    /// A check of the rule with this name under one of its plans.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or it has no plan of that name.
+    pub fn check_with_plan(
+        &self,
+        rule: &str,
+        plan: &str,
+        key: &Key,
+    ) -> Result<Check, UnknownName> {
+        let check = self.check(rule, key)?;
+        let rule = &self.rules().rules()[usize::from(check.rule())];
+        let number = rule
+            .plan_number(plan)
+            .ok_or_else(|| UnknownName::new("plan", plan, rule.plan_names()))?;
+        // A rule has fewer than 65 535 plans.
+        Ok(check.with_plan(number as u16))
+    }
+
+    /// A check of the rule at place `rule` of the rule set.
+    #[inline]
+    #[must_use]
+    pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
+        Check::new(rule, self.shared.bound.fingerprint(rule, key), cost)
+    }
+
+    /// Decides all checks and takes all or nothing. Await the answer, or take it with [`Step::ready`] where the store
+    /// is in memory.
+    ///
+    /// The decision is `Allow` or `Deny`, never `Failed`: what the store could not decide was decided by the rules'
+    /// answers to a store failure. Marks of the rules are checked with them; their verdicts come last.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer does not give back what was taken.
+    #[inline]
+    pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        let rules = self.rules();
+        if rules.has_marks() {
+            return self.acquire_resolved(&with_marks(rules, checks));
+        }
+        self.acquire_resolved(checks)
+    }
+
+    #[inline]
+    fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
+        match self.shared.bound.acquire(checks) {
+            Step::Ready(decision) => Step::Ready(self.shared.resolve(checks, decision)),
+            Step::Wait(answer) => {
+                let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
+                Step::Wait(Pending::new(async move {
+                    shared.resolve(&checks, answer.await)
+                }))
+            }
+        }
+    }
+
+    /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is
+    /// `Failed`.
+    pub fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        let rules = self.rules();
+        if rules.has_marks() {
+            return self.shared.bound.peek(&with_marks(rules, checks));
+        }
+        self.shared.bound.peek(checks)
+    }
+
+    /// One check of the rule with this name, where the store answers at once.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or the store has to be waited for: use [`acquire`](Self::acquire).
+    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, UnknownName> {
+        let check = self.check(rule, key)?;
+        self.acquire(&[check]).ready().ok_or_else(|| {
+            UnknownName::new("answer without waiting from the store of rule", rule, [])
+        })
+    }
+
+    /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter.
+    ///
+    /// The decision's units are 0 if not even one fits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave units taken.
+    ///
+    /// # Accuracy
+    ///
+    /// Never above the quota. While others take units at the same time, the grant may be smaller than what was left for
+    /// an instant.
+    pub async fn acquire_up_to(&self, checks: &[Check], max: u64) -> Grant {
+        let with_cost = |units| -> Checks {
+            checks
+                .iter()
+                .map(|check| check.with_cost(units))
+                .collect()
+        };
+        let mut units = max;
+        loop {
+            let decision = self.acquire(&with_cost(units)).await;
+            if decision.is_allowed() || units == 0 {
+                return Grant { units, decision };
+            }
+            let left = decision
+                .verdicts()
+                .iter()
+                .filter(|verdict| {
+                    verdict.outcome() == Outcome::Deny && self.rules().enforces(verdict.rule())
+                })
+                .map(|verdict| {
+                    if verdict.has_numbers() {
+                        verdict.remaining()
+                    } else {
+                        0
+                    }
+                })
+                .min()
+                .unwrap_or(0);
+            // What is left is below what was denied; where it is not, somebody gave back, and one less is tried.
+            let next = left.min(units - 1);
+            if next == 0 {
+                return Grant { units: 0, decision };
+            }
+            units = next;
+        }
+    }
+
+    /// What `decision` on `checks` holds, to be settled later.
+    pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
+        Ticket::new(Arc::clone(&self.shared.bound), checks, decision)
+    }
+
+    /// Forgets what `key` has used of the rule with this name: a client starts anew.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name. The answer may be an error of the store.
+    pub fn reset(
+        &self,
+        rule: &str,
+        key: &Key,
+    ) -> Result<Step<Result<(), crate::error::StoreError>>, UnknownName> {
+        let check = self.check(rule, key)?;
+        if let Some(fallback) = &self.shared.fallback {
+            // The fallback is in memory, and answers at once.
+            let _ = fallback.reset(check.rule(), check.key()).ready();
+        }
+        Ok(self.shared.bound.reset(check.rule(), check.key()))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn lines(&self) -> &crate::queue::Lines {
+        &self.shared.lines
+    }
+}
+
+/// A partial grant.
+#[must_use = "the units were taken"]
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Units taken; 0 if not even one fits.
+    pub units: u64,
+    /// The decision: of the take, or of the denial if nothing was taken.
+    pub decision: Decision,
+}
+
+/// The checks, then those of their marks.
+fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
+    let mut all = Checks::from_slice(checks);
+    for check in checks {
+        for mark in rules.marks_of(usize::from(check.rule())) {
+            // A rule set has fewer than 65 536 rules.
+            all.push(check.with_rule(mark as u16).with_plan(0));
+        }
+    }
+    all
+}
+
+/// What a rule counts against in this process while its store fails.
+fn local_rule(rule: &Rule, instances: NonZeroU32) -> Rule {
+    let (share, cap): (Box<dyn Fn(&Quota) -> Quota>, _) = match rule.store_error_answer() {
+        OnStoreError::LocalShare => (Box::new(move |quota| quota.share(instances.get())), None),
+        OnStoreError::Cap(cap) => (Box::new(move |_| cap), Some(cap)),
+        // Never asked.
+        OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => {
+            (Box::new(|_| Quota::unlimited()), None)
+        }
+    };
+    let mut local = Rule::new(
+        Arc::clone(rule.shared_name()),
+        cap.unwrap_or_else(|| share(rule.quota())),
+    )
+    .cost(0);
+    for plan in 1..rule.quotas() {
+        let name = rule.plan_name(plan).unwrap_or_default();
+        local = local.plan(name, share(rule.quota_of(plan)));
+    }
+    local
+}
+
+impl Shared {
+    /// Decides what the store could not, by each rule's answer to a store failure: all local shares in one step.
+    ///
+    /// A rule that denied by counting wins. If the whole is denied, what the store or a lease had taken is cancelled.
+    #[inline]
+    fn resolve(&self, checks: &[Check], decision: Decision) -> Decision {
+        if decision.outcome() == Outcome::Failed
+            || decision
+                .verdicts()
+                .iter()
+                .any(|verdict| verdict.outcome() == Outcome::Failed)
+        {
+            return self.resolve_failed(checks, decision);
+        }
+        decision
+    }
+
+    #[cold]
+    fn resolve_failed(&self, checks: &[Check], mut decision: Decision) -> Decision {
+        let rules = self.bound.rules();
+        let enforced = |rule: usize| rules.enforces(rule);
+        let taken = holdings(&*self.bound, checks, &decision);
+        let counted_denial = decision.outcome() == Outcome::Deny;
+        let mut local: Checks = Checks::new();
+        for (verdict, check) in decision.verdicts_mut().iter_mut().zip(checks) {
+            if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
+                continue;
+            }
+            match rules.rules()[verdict.rule()].store_error_answer() {
+                OnStoreError::Allow | OnStoreError::Degraded => verdict.pass_degraded(),
+                OnStoreError::Deny => verdict.deny_for_failure(),
+                // Counted already by another rule: its local share is not asked.
+                OnStoreError::LocalShare | OnStoreError::Cap(_) => local.push(*check),
+            }
+        }
+        decision.conclude(|verdict| enforced(verdict.rule()));
+        if counted_denial || decision.outcome() == Outcome::Deny {
+            // Denied already: nobody else is asked.
+            for verdict in decision.verdicts_mut() {
+                if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
+                    *verdict = verdict.not_asked();
+                }
+            }
+        } else if let Some(answer) = self.ask_locally(&local) {
+            for (check, verdict) in local.iter().zip(answer.verdicts()) {
+                let place = checks.iter().position(|asked| asked == check);
+                if let Some(place) = place {
+                    decision.verdicts_mut()[place] = verdict.from_source(Source::Fallback);
+                }
+            }
+        }
+        decision.conclude(|verdict| enforced(verdict.rule()));
+        if !decision.is_allowed() && !counted_denial && !taken.is_empty() {
+            self.bound.settle(&taken, Settlement::Cancel);
+        }
+        decision
+    }
+
+    fn ask_locally(&self, checks: &[Check]) -> Option<Decision> {
+        if checks.is_empty() {
+            return None;
+        }
+        self.fallback.as_ref()?.acquire(checks).ready()
+    }
+}

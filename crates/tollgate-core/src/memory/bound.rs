@@ -1,0 +1,343 @@
+//! A rule set on the memory store: the atomic step.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{
+        Arrival, Assessment, FixedWindow, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
+    },
+    decision::{Decision, Outcome, Source, Verdict, Verdicts},
+    error::StoreError,
+    key::{Fingerprint, KeyBuf},
+    memory::{
+        store::Hasher,
+        table::{Locked, Plan, Table},
+    },
+    rule::{Mode, RuleSet},
+    store::{BoundStore, Check, Holding, Settlement, Step, Usage},
+    time::{Clock, Tick},
+};
+
+/// A rule's table, and its quotas made ready. `None` is a plan without a limit.
+#[derive(Debug)]
+pub(super) struct Tied<A: crate::algorithm::Algorithm> {
+    pub(super) table: Arc<Table<A>>,
+    pub(super) plans: Box<[Option<Plan<A>>]>,
+}
+
+impl<A: crate::algorithm::Algorithm> Tied<A> {
+    #[inline]
+    fn plan(&self, check: &Check) -> Option<&Plan<A>> {
+        self.plans
+            .get(usize::from(check.plan()))
+            .or_else(|| self.plans.first())?
+            .as_ref()
+    }
+}
+
+/// A rule on its table.
+#[derive(Debug)]
+pub(super) enum BoundRule {
+    Arrival(Tied<Arrival>),
+    FixedWindow(Tied<FixedWindow>),
+    SlidingWindow(Tied<SlidingWindow>),
+    SlidingBuckets(Tied<SlidingBuckets>),
+    SlidingLog(Tied<SlidingLog>),
+    /// A rule whose every quota is unlimited.
+    Unlimited,
+}
+
+/// A locked shard of any table.
+enum AnyLocked<'a> {
+    Arrival(Locked<'a, Arrival>),
+    FixedWindow(Locked<'a, FixedWindow>),
+    SlidingWindow(Locked<'a, SlidingWindow>),
+    SlidingBuckets(Locked<'a, SlidingBuckets>),
+    SlidingLog(Locked<'a, SlidingLog>),
+}
+
+/// Runs `$body` with the rule's table and plans, whatever their algorithm.
+macro_rules! with_tied {
+    ($rule:expr, $tied:ident => $body:expr, else $other:expr) => {
+        match $rule {
+            BoundRule::Arrival($tied) => $body,
+            BoundRule::FixedWindow($tied) => $body,
+            BoundRule::SlidingWindow($tied) => $body,
+            BoundRule::SlidingBuckets($tied) => $body,
+            BoundRule::SlidingLog($tied) => $body,
+            BoundRule::Unlimited => $other,
+        }
+    };
+}
+
+/// Runs `$body` with a rule and the lock of its table. A lock of another algorithm is another table's.
+macro_rules! with_locked {
+    ($rule:expr, $lock:expr, ($tied:ident, $locked:ident) => $body:expr, else $other:expr) => {
+        match ($rule, $lock) {
+            (BoundRule::Arrival($tied), AnyLocked::Arrival($locked)) => $body,
+            (BoundRule::FixedWindow($tied), AnyLocked::FixedWindow($locked)) => $body,
+            (BoundRule::SlidingWindow($tied), AnyLocked::SlidingWindow($locked)) => $body,
+            (BoundRule::SlidingBuckets($tied), AnyLocked::SlidingBuckets($locked)) => $body,
+            (BoundRule::SlidingLog($tied), AnyLocked::SlidingLog($locked)) => $body,
+            _ => $other,
+        }
+    };
+}
+
+impl BoundRule {
+    /// The table's id and the shard of `key`: where the lock stands in the order of locks.
+    fn place(&self, key: Fingerprint) -> Option<(u64, usize)> {
+        with_tied!(self, tied => Some((tied.table.id, tied.table.shard_of(key))), else None)
+    }
+
+    fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
+        Some(match self {
+            Self::Arrival(tied) => AnyLocked::Arrival(tied.table.lock(shard)),
+            Self::FixedWindow(tied) => AnyLocked::FixedWindow(tied.table.lock(shard)),
+            Self::SlidingWindow(tied) => AnyLocked::SlidingWindow(tied.table.lock(shard)),
+            Self::SlidingBuckets(tied) => AnyLocked::SlidingBuckets(tied.table.lock(shard)),
+            Self::SlidingLog(tied) => AnyLocked::SlidingLog(tied.table.lock(shard)),
+            Self::Unlimited => return None,
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct BoundMemory {
+    pub(super) rules: Arc<RuleSet>,
+    pub(super) bound: Box<[BoundRule]>,
+    pub(super) clock: Clock,
+    pub(super) hasher: Hasher,
+}
+
+/// A check on its way through the atomic step.
+struct Slot {
+    check: Check,
+    /// Index into the locks; `None`: there is nothing to decide.
+    lock: Option<usize>,
+    /// The first check on the same state; it stands for all of them.
+    leader: usize,
+    answer: Option<Assessment>,
+}
+
+impl BoundMemory {
+    /// One enforced check: the same step with one lock, and a denial without any.
+    #[inline]
+    fn acquire_one(&self, check: &Check, now: Tick) -> Option<Verdict> {
+        let (answer, source) = with_tied!(self.bound.get(usize::from(check.rule()))?, tied => {
+            let plan = tied.plan(check)?;
+            let key = check.key();
+            match tied.table.deny_learned(key, plan, now, check.cost()) {
+                Some(answer) => (answer, Source::LearnedBound),
+                None => {
+                    let shard = tied.table.shard_of(key);
+                    let answer = tied.table.lock(shard).acquire(key, plan, now, check.cost());
+                    (answer, Source::Store)
+                }
+            }
+        }, else return None);
+        Some(Verdict::new(check.rule(), check.plan(), answer, source))
+    }
+
+    /// Locks the shards of all checks in one order.
+    fn lock_all(&self, checks: &[Check]) -> (SmallVec<[AnyLocked<'_>; 4]>, SmallVec<[Slot; 4]>) {
+        let places: SmallVec<[Option<(u64, usize)>; 4]> = checks
+            .iter()
+            .map(|check| self.rule(check)?.place(check.key()))
+            .collect();
+        let mut order: SmallVec<[((u64, usize), u16); 4]> = places
+            .iter()
+            .zip(checks)
+            .filter_map(|(place, check)| place.map(|place| (place, check.rule())))
+            .collect();
+        order.sort_unstable();
+        order.dedup_by_key(|(place, _)| *place);
+        let locks = order
+            .iter()
+            .filter_map(|((_, shard), rule)| self.bound.get(usize::from(*rule))?.lock(*shard))
+            .collect();
+        let mut slots: SmallVec<[Slot; 4]> = SmallVec::with_capacity(checks.len());
+        for (index, (check, place)) in checks.iter().zip(&places).enumerate() {
+            let lock = place.and_then(|place| order.binary_search_by_key(&place, |(p, _)| *p).ok());
+            // A mark has a limit of its own on the state, so it is never folded into the rule it reads.
+            let leader = (0..index)
+                .find(|other| {
+                    let other: &Check = &checks[*other];
+                    places[index].is_some()
+                        && other.rule() == check.rule()
+                        && other.key() == check.key()
+                })
+                .unwrap_or(index);
+            slots.push(Slot {
+                check: *check,
+                lock,
+                leader,
+                answer: None,
+            });
+        }
+        for index in 0..slots.len() {
+            let leader = slots[index].leader;
+            if leader != index {
+                let cost = slots[leader].check.cost().saturating_add(slots[index].check.cost());
+                slots[leader].check = slots[leader].check.with_cost(cost);
+            }
+        }
+        (locks, slots)
+    }
+
+    #[inline]
+    fn rule(&self, check: &Check) -> Option<&BoundRule> {
+        self.bound.get(usize::from(check.rule()))
+    }
+
+    /// Decides all checks under their locks, then takes all or nothing.
+    fn decide(&self, checks: &[Check], take: bool) -> Decision {
+        let now = self.clock.now();
+        let (mut locks, mut slots) = self.lock_all(checks);
+        let mut denied: SmallVec<[u16; 4]> = SmallVec::new();
+        for (index, slot) in slots.iter_mut().enumerate() {
+            let Some(lock) = slot.lock.filter(|_| slot.leader == index) else {
+                continue;
+            };
+            let check = &slot.check;
+            let Some(rule) = self.rule(check).filter(|_| !self.is_off(check)) else {
+                continue;
+            };
+            slot.answer = with_locked!(rule, &locks[lock], (tied, locked) => {
+                tied.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
+            }, else None);
+            let fits = slot.answer.is_none_or(|answer| answer.fits);
+            if !fits && self.rules.enforces(usize::from(check.rule())) {
+                denied.push(check.rule());
+            }
+        }
+        if take {
+            for slot in &slots {
+                self.write(slot, &mut locks, &denied, now);
+            }
+        }
+        drop(locks);
+        let verdicts: Verdicts = slots
+            .iter()
+            .map(|slot| {
+                let (rule, plan) = (slot.check.rule(), slot.check.plan());
+                match slots[slot.leader].answer {
+                    Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
+                    None => Verdict::unanswered(rule, plan, Outcome::NotAsked),
+                }
+            })
+            .collect();
+        Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    /// Takes the units of a check, or what a denial leaves to be done.
+    fn write(&self, slot: &Slot, locks: &mut [AnyLocked<'_>], denied: &[u16], now: Tick) {
+        let (Some(lock), Some(answer)) = (slot.lock, slot.answer) else {
+            return;
+        };
+        let check = &slot.check;
+        let Some(rule) = self.rule(check) else { return };
+        let place = usize::from(check.rule());
+        let takes = match self.rules.rules()[place].mode() {
+            Mode::Mark { .. } | Mode::Off => return,
+            // As if it were alone, or in the place of the rule it refers to.
+            Mode::Shadow { instead_of } => {
+                let replaced = self.rules.refers_to(place);
+                answer.fits
+                    && (instead_of.is_none()
+                        || denied
+                            .iter()
+                            .all(|denied| replaced == Some(usize::from(*denied))))
+            }
+            Mode::Enforce => denied.is_empty(),
+        };
+        with_locked!(rule, &mut locks[lock], (tied, locked) => {
+            if let Some(plan) = tied.plan(check) {
+                if takes {
+                    locked.take(check.key(), plan, now, check.cost());
+                } else if !answer.fits {
+                    locked.denied(check.key(), plan, now);
+                }
+            }
+        }, else ());
+    }
+
+    #[inline]
+    fn is_off(&self, check: &Check) -> bool {
+        matches!(
+            self.rules
+                .rules()
+                .get(usize::from(check.rule()))
+                .map(crate::rule::Rule::mode),
+            None | Some(Mode::Off)
+        )
+    }
+}
+
+impl BoundStore for BoundMemory {
+    fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn fingerprint(&self, _rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.hasher.fingerprint(key)
+    }
+
+    #[inline]
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if let [check] = checks
+            && self
+                .rules
+                .rules()
+                .get(usize::from(check.rule()))
+                .is_some_and(crate::rule::Rule::is_enforced)
+        {
+            let now = self.clock.now();
+            if let Some(verdict) = self.acquire_one(check, now) {
+                return Step::Ready(Decision::single(now, verdict, true));
+            }
+        }
+        Step::Ready(self.decide(checks, true))
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        Step::Ready(self.decide(checks, false))
+    }
+
+    fn settle(&self, holdings: &[Holding], how: Settlement) {
+        let now = self.clock.now();
+        for Holding { check, taken } in holdings {
+            let Some(rule) = self.rule(check) else {
+                continue;
+            };
+            with_tied!(rule, tied => {
+                if let Some(plan) = tied.plan(check) {
+                    let shard = tied.table.shard_of(check.key());
+                    let taken: (Taken, u64) = (*taken, check.cost());
+                    tied.table.lock(shard).settle(check.key(), plan, now, taken, how);
+                }
+            }, else ());
+        }
+    }
+
+    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
+        if let Some(rule) = self.bound.get(usize::from(rule)) {
+            with_tied!(rule, tied => {
+                tied.table.lock(tied.table.shard_of(key)).reset(key);
+            }, else ());
+        }
+        Step::Ready(Ok(()))
+    }
+
+    fn usage(&self, rule: u16) -> Option<Usage> {
+        let rule = self.bound.get(usize::from(rule))?;
+        with_tied!(rule, tied => Some(tied.table.usage()), else None)
+    }
+}

@@ -1,0 +1,18 @@
+//! The memory store: limits in one process.
+//!
+//! One table per rule name; entries of fingerprint, state and the quota that wrote it; shards behind mutexes. A request
+//! locks its shards in one order, decides all its checks, and takes all or nothing. A denial of a key that is over its
+//! limit is decided from loads, without a lock: under attack the limiter is at its cheapest.
+//!
+//! Memory is bounded in bytes per rule. A state that equals a fresh one is forgotten a few at a time while new keys come;
+//! nothing runs in the background. Where the bound forces a live state out, it is the one nearest to fresh of a sample,
+//! and [`Usage::evicted_live`](crate::Usage) counts it.
+
+mod bound;
+mod learned;
+mod shard;
+mod slots;
+mod store;
+mod table;
+
+pub use self::store::{MemoryStore, MemoryStoreBuilder};

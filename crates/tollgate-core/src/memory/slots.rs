@@ -1,0 +1,217 @@
+//! The slots of a shard: open addressing with linear probing, and no tombstones.
+//!
+//! Written here and not taken from a library, because a bounded table of limiter states wants three things together that
+//! a general map does not give: any capacity (not a power of two, so that the bound in bytes is used), removal that
+//! leaves nothing behind (a table that is full and evicts all day long would fill up with tombstones, and rehash or
+//! grow), and a look at any slot by its number (for forgetting a few at a time). A key's state is mostly in one cache line.
+
+use crate::key::Fingerprint;
+
+/// A key's state, and the number of the quota that wrote it.
+///
+/// The upper word of the key gives 17 bits away, 16 to the number of the quota and one to tell a slot in use: 111 bits
+/// are the identity.
+#[derive(Debug, Default)]
+pub(super) struct Entry<S> {
+    low: u64,
+    high_and_quota: u64,
+    pub(super) state: S,
+}
+
+const IN_USE: u64 = 1 << 16;
+const QUOTA: u64 = IN_USE - 1;
+
+impl<S> Entry<S> {
+    pub(super) fn new(key: Fingerprint, quota: u16, state: S) -> Self {
+        Self {
+            low: low(key),
+            high_and_quota: high(key) | u64::from(quota),
+            state,
+        }
+    }
+
+    #[inline]
+    pub(super) fn quota(&self) -> u16 {
+        (self.high_and_quota & QUOTA) as u16
+    }
+
+    #[inline]
+    pub(super) fn set_quota(&mut self, quota: u16) {
+        self.high_and_quota = self.high_and_quota & !QUOTA | u64::from(quota);
+    }
+
+    #[inline]
+    pub(super) fn is(&self, key: Fingerprint) -> bool {
+        self.low == low(key) && self.high_and_quota & !QUOTA == high(key)
+    }
+
+    #[inline]
+    fn in_use(&self) -> bool {
+        self.high_and_quota != 0
+    }
+}
+
+#[inline]
+fn low(key: Fingerprint) -> u64 {
+    key.bits() as u64
+}
+
+#[inline]
+fn high(key: Fingerprint) -> u64 {
+    (key.bits() >> 64) as u64 & !(QUOTA | IN_USE) | IN_USE
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slots<S> {
+    slots: Box<[Entry<S>]>,
+    used: usize,
+}
+
+impl<S: Default> Slots<S> {
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Slots, in use or not.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val::<[Entry<S>]>(&self.slots)
+    }
+
+    /// Whether one more entry would make searches long: three quarters are in use.
+    pub(super) fn is_full(&self) -> bool {
+        (self.used + 1) * 4 > self.slots.len() * 3
+    }
+
+    /// Where the search for an entry begins. The upper word decides, because the lower one has chosen the shard.
+    #[inline]
+    fn home(&self, high_and_quota: u64) -> usize {
+        let spread = u128::from(high_and_quota) * self.slots.len() as u128;
+        (spread >> 64) as usize
+    }
+
+    #[inline]
+    fn next(&self, slot: usize) -> usize {
+        if slot + 1 == self.slots.len() {
+            0
+        } else {
+            slot + 1
+        }
+    }
+
+    #[inline]
+    pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
+        let mut slot = self.home(high(key));
+        loop {
+            let entry = self.slots.get(slot)?;
+            if entry.is(key) {
+                return Some(slot);
+            }
+            // There is always a slot that is not in use: a quarter are.
+            if !entry.in_use() {
+                return None;
+            }
+            slot = self.next(slot);
+        }
+    }
+
+    /// The entry in this slot.
+    #[inline]
+    pub(super) fn get(&self, slot: usize) -> Option<&Entry<S>> {
+        self.slots.get(slot).filter(|entry| entry.in_use())
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry<S>> {
+        self.slots.get_mut(slot).filter(|entry| entry.in_use())
+    }
+
+    /// Adds the entry of a key that has none. The slots are not [full](Self::is_full).
+    pub(super) fn insert(&mut self, entry: Entry<S>) {
+        let mut slot = self.home(entry.high_and_quota);
+        while self.slots.get(slot).is_some_and(Entry::in_use) {
+            slot = self.next(slot);
+        }
+        if let Some(free) = self.slots.get_mut(slot) {
+            *free = entry;
+            self.used += 1;
+        }
+    }
+
+    /// Removes the entry in this slot, and moves later ones of its run back, so that no search stops early.
+    pub(super) fn remove(&mut self, slot: usize) -> Option<Entry<S>> {
+        self.get(slot)?;
+        let removed = std::mem::take(&mut self.slots[slot]);
+        self.used -= 1;
+        let mut hole = slot;
+        let mut at = self.next(slot);
+        while self.slots[at].in_use() {
+            // An entry may fill the hole if its home is not between the hole and itself, around the end.
+            let home = self.home(self.slots[at].high_and_quota);
+            let from_home = (at + self.slots.len() - home) % self.slots.len();
+            let from_hole = (at + self.slots.len() - hole) % self.slots.len();
+            if from_home >= from_hole {
+                self.slots[hole] = std::mem::take(&mut self.slots[at]);
+                hole = at;
+            }
+            at = self.next(at);
+        }
+        Some(removed)
+    }
+
+    /// Moves all entries into `len` slots, which is enough for them.
+    pub(super) fn resize(&mut self, len: usize) {
+        let slots = (0..len).map(|_| Entry::default()).collect();
+        let before = std::mem::replace(&mut self.slots, slots);
+        self.used = 0;
+        for entry in before {
+            if entry.in_use() {
+                self.insert(entry);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn key(n: u64) -> Fingerprint {
+        let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Few homes, so that runs are long and go around the end.
+        Fingerprint::from_bits(u128::from(n) | u128::from(spread >> 61 << 61) << 64)
+    }
+
+    #[test]
+    fn what_was_inserted_and_not_removed_is_found_whatever_the_order() {
+        let mut slots = Slots::<u64>::default();
+        let mut model = BTreeSet::new();
+        let mut random = 1_u64;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let n = random >> 58;
+            match slots.find(key(n)) {
+                Some(slot) => {
+                    assert_eq!(slots.remove(slot).map(|entry| entry.state), Some(n));
+                    assert!(model.remove(&n));
+                }
+                None => {
+                    if slots.is_full() {
+                        slots.resize(slots.len() + 7);
+                    }
+                    slots.insert(Entry::new(key(n), 3, n));
+                    assert!(model.insert(n));
+                }
+            }
+            assert_eq!(slots.used(), model.len());
+            for n in 0..64 {
+                assert_eq!(slots.find(key(n)).is_some(), model.contains(&n), "{n}");
+            }
+        }
+    }
+}

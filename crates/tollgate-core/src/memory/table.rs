@@ -1,0 +1,279 @@
+//! A table: the states of one rule name under one algorithm.
+
+use crate::{
+    algorithm::{Algorithm, Assessment, Taken},
+    key::Fingerprint,
+    memory::{
+        learned::LearnedBounds,
+        shard::Shard,
+        slots::Entry,
+    },
+    quota::Quota,
+    store::{Settlement, Usage},
+    sync::{Mutex, MutexGuard, lock},
+    time::Tick,
+};
+
+/// The states of one rule name. Shared by all rule sets that use the name.
+#[derive(Debug)]
+pub(super) struct Table<A: Algorithm> {
+    /// Shards are locked in the order of (id, shard).
+    pub(super) id: u64,
+    shards: Box<[Locker<A>]>,
+    learned: LearnedBounds,
+    /// All quotas that states may have been written under; a state carries its quota's place.
+    quotas: Mutex<Vec<A>>,
+}
+
+/// A lock on lines of its own, so that neighbours do not slow each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Locker<A: Algorithm>(Mutex<Shard<A>>);
+
+/// A quota of a bound rule: ready, and known to its table under a number.
+#[derive(Clone, Debug)]
+pub(super) struct Plan<A> {
+    pub(super) quota: A,
+    pub(super) number: u16,
+}
+
+/// A locked shard of a table.
+pub(super) struct Locked<'a, A: Algorithm> {
+    table: &'a Table<A>,
+    shard: MutexGuard<'a, Shard<A>>,
+    index: usize,
+}
+
+impl<A: Algorithm> Table<A> {
+    pub(super) fn new(bytes: usize, shards: usize) -> Self {
+        // Not a lock: nothing is decided by it, so the explored schedules need not see it.
+        static ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        Self {
+            id: ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            shards: (0..shards)
+                .map(|_| Locker(Mutex::new(Shard::new(bytes / shards))))
+                .collect(),
+            learned: LearnedBounds::new(shards, 8),
+            quotas: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Makes a quota known. `None` if it is of another algorithm, or if there have been 65 536 others.
+    pub(super) fn plan(&self, quota: &Quota) -> Option<Plan<A>> {
+        let quota = A::new(quota)?;
+        let mut quotas = lock(&self.quotas);
+        let place = quotas
+            .iter()
+            .position(|known| *known == quota)
+            .unwrap_or(quotas.len());
+        let number = u16::try_from(place).ok()?;
+        if place == quotas.len() {
+            quotas.push(quota.clone());
+        }
+        Some(Plan { quota, number })
+    }
+
+    fn quota(&self, number: u16) -> Option<A> {
+        lock(&self.quotas).get(usize::from(number)).cloned()
+    }
+
+    #[inline]
+    pub(super) fn shard_of(&self, key: Fingerprint) -> usize {
+        (key.bits() >> 50) as usize & (self.shards.len() - 1)
+    }
+
+    #[inline]
+    pub(super) fn lock(&self, index: usize) -> Locked<'_, A> {
+        Locked {
+            table: self,
+            shard: lock(&self.shards[index].0),
+            index,
+        }
+    }
+
+    /// A denial from what was learned, without the lock.
+    #[inline]
+    pub(super) fn deny_learned(
+        &self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Option<Assessment> {
+        let bound = self.learned.find(self.shard_of(key), key, plan.number)?;
+        plan.quota.assess_learned(bound, now, cost)
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for shard in &self.shards {
+            let shard = lock(&shard.0);
+            usage.keys += shard.len() as u64;
+            usage.bytes += shard.bytes() as u64;
+            usage.evicted_live += shard.evicted_live;
+        }
+        usage
+    }
+}
+
+impl<A: Algorithm> Locked<'_, A> {
+    /// Decides about `cost` units of `key`.
+    #[inline]
+    pub(super) fn assess(
+        &self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Assessment {
+        match self.shard.find(key) {
+            Some(entry) if entry.quota() == plan.number => {
+                plan.quota.assess(&entry.state, now, cost)
+            }
+            Some(entry) => plan
+                .quota
+                .assess(&self.carried(entry, plan, now), now, cost),
+            None => plan.quota.assess(&A::State::default(), now, cost),
+        }
+    }
+
+    /// Decides, and takes the units if they fit. A denial repairs a state that lies in the future, and teaches.
+    #[inline]
+    pub(super) fn acquire(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Assessment {
+        let answer = self.assess(key, plan, now, cost);
+        if answer.fits {
+            self.take(key, plan, now, cost);
+        } else {
+            self.denied(key, plan, now);
+        }
+        answer
+    }
+
+    /// Takes units that were just found to fit.
+    #[inline]
+    pub(super) fn take(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        self.table.learned.forget(self.index, key);
+        if !A::HAS_HEAP
+            && let Some(entry) = self.shard.find_mut(key)
+            && entry.quota() == plan.number
+        {
+            plan.quota.take(&mut entry.state, now, cost);
+            return;
+        }
+        self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
+    }
+
+    /// After a denial: repairs a state that lies in the future, and learns.
+    #[cold]
+    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
+        let Some(entry) = self.shard.find_mut(key) else {
+            return;
+        };
+        if entry.quota() != plan.number {
+            self.change(key, plan, now, |state| plan.quota.repair(state, now));
+            return;
+        }
+        plan.quota.repair(&mut entry.state, now);
+        if let Some(bound) = plan.quota.learn(&entry.state, now) {
+            self.table.learned.learn(self.index, key, plan.number, bound);
+        }
+    }
+
+    /// Settles units that were taken.
+    pub(super) fn settle(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        taken: (Taken, u64),
+        how: Settlement,
+    ) {
+        self.table.learned.forget(self.index, key);
+        let (taken, cost) = taken;
+        match how {
+            Settlement::Charge(units) => {
+                let left = self.assess(key, plan, now, 0).remaining;
+                self.take(key, plan, now, units.min(left));
+            }
+            Settlement::Refund(_) | Settlement::Cancel => {
+                let units = match how {
+                    Settlement::Refund(units) => units.min(cost),
+                    _ => cost,
+                };
+                // A state that another quota has written since has carried the units over; what they weigh now is not
+                // known, and nothing is given back.
+                let same = self
+                    .shard
+                    .find(key)
+                    .is_some_and(|entry| entry.quota() == plan.number);
+                if same && units > 0 {
+                    self.change(key, plan, now, |state| {
+                        plan.quota.refund(state, now, taken, units);
+                    });
+                }
+            }
+            Settlement::Release => {}
+        }
+    }
+
+    pub(super) fn reset(&mut self, key: Fingerprint) {
+        self.table.learned.forget(self.index, key);
+        self.shard.remove(key);
+    }
+
+    fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {
+        match self.table.quota(entry.quota()) {
+            Some(before) => plan.quota.convert(&before, &entry.state, now),
+            // Every number that is written was given out by this table.
+            None => A::State::default(),
+        }
+    }
+
+    /// Changes a state under a quota, carrying it over or making it where need be.
+    fn change(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        change: impl FnOnce(&mut A::State),
+    ) {
+        let table = self.table;
+        let fresh_at = |entry: &Entry<A::State>| {
+            if entry.quota() == plan.number {
+                plan.quota.fresh_at(&entry.state)
+            } else {
+                table
+                    .quota(entry.quota())
+                    .map_or(0, |quota| quota.fresh_at(&entry.state))
+            }
+        };
+        match self.shard.find(key) {
+            Some(entry) => {
+                let carried =
+                    (entry.quota() != plan.number).then(|| self.carried(entry, plan, now));
+                self.shard.update(key, now, &fresh_at, |entry| {
+                    if let Some(carried) = carried {
+                        entry.state = carried;
+                        entry.set_quota(plan.number);
+                    }
+                    change(&mut entry.state);
+                });
+            }
+            None => {
+                let mut state = A::State::default();
+                change(&mut state);
+                self.shard
+                    .insert(key, Entry::new(key, plan.number, state), now, &fresh_at);
+            }
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! Quotas: an algorithm with its numbers.
+
+use std::{fmt, time::Duration};
+
+use crate::time::micros;
+
+/// The largest number of units in a quota or a cost: what a structured header field can carry, and below 2^53, so that
+/// a remote store that counts in floating point stays exact.
+pub const MAX_UNITS: u64 = 999_999_999_999_999;
+
+/// The longest window or refill period: ten years.
+pub const MAX_PERIOD: Duration = Duration::from_secs(3_660 * 24 * 60 * 60);
+
+/// The longest time from empty to full of a bucket: a hundred years.
+const MAX_FILL: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
+
+/// Products stay below this, so that they are exact where numbers are doubles.
+const EXACT: u128 = 1 << 53;
+
+/// An algorithm with its numbers: how many units, in what window, with what burst.
+///
+/// A quota is plain data. It is checked when it becomes part of a rule set; [`Quota::validate`] does it earlier.
+/// Which algorithm to take is the subject of the [`algorithm`](crate::algorithm) module.
+///
+/// ```
+/// use tollgate_core::{MINUTE, Quota, SECOND};
+///
+/// let api = Quota::token_bucket(20).refill(10, SECOND); // 10 a second, 20 at once
+/// let login = Quota::sliding_log(5, MINUTE); // never more than 5 in any minute
+/// assert!(api.validate().is_ok() && login.validate().is_ok());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    algorithm: AlgorithmKind,
+    limit: u64,
+    period: Duration,
+    /// For buckets: what fits in at once.
+    burst: u64,
+    /// For the sliding window in sub-buckets: their number.
+    buckets: u32,
+}
+
+/// The algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AlgorithmKind {
+    /// [`fixed_window`](crate::algorithm::fixed_window)
+    FixedWindow,
+    /// [`sliding_window`](crate::algorithm::sliding_window)
+    SlidingWindow,
+    /// [`sliding_buckets`](crate::algorithm::sliding_buckets)
+    SlidingBuckets,
+    /// [`sliding_log`](crate::algorithm::sliding_log)
+    SlidingLog,
+    /// [`token_bucket`](crate::algorithm::token_bucket)
+    TokenBucket,
+    /// [`gcra`](crate::algorithm::gcra)
+    Gcra,
+    /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
+    LeakyBucket,
+    /// No limit: no store is asked and no header is written.
+    Unlimited,
+}
+
+impl AlgorithmKind {
+    /// The name in metrics, logs and files: `fixed_window`, `gcra`, …
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingBuckets => "sliding_buckets",
+            Self::SlidingLog => "sliding_log",
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::Unlimited => "unlimited",
+        }
+    }
+}
+
+impl fmt::Display for AlgorithmKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A token bucket that still has to be told how fast it refills.
+#[must_use = "a token bucket needs `.refill(units, period)`"]
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucketOf {
+    capacity: u64,
+}
+
+impl TokenBucketOf {
+    /// Refills evenly, `units` every `period`.
+    pub const fn refill(self, units: u64, period: Duration) -> Quota {
+        Quota::new(AlgorithmKind::TokenBucket, units, period).holding(self.capacity)
+    }
+}
+
+/// A leaky bucket that still has to be told how fast it leaks.
+#[must_use = "a leaky bucket needs `.leak(units, period)`"]
+#[derive(Clone, Copy, Debug)]
+pub struct LeakyBucketOf {
+    capacity: u64,
+}
+
+impl LeakyBucketOf {
+    /// Leaks evenly, `units` every `period`.
+    pub const fn leak(self, units: u64, period: Duration) -> Quota {
+        Quota::new(AlgorithmKind::LeakyBucket, units, period).holding(self.capacity)
+    }
+}
+
+impl Quota {
+    const fn new(algorithm: AlgorithmKind, limit: u64, period: Duration) -> Self {
+        Self {
+            algorithm,
+            limit,
+            period,
+            burst: limit,
+            buckets: 0,
+        }
+    }
+
+    const fn holding(mut self, burst: u64) -> Self {
+        self.burst = burst;
+        self
+    }
+
+    /// `limit` units in each window of `period`, windows aligned to the Unix epoch.
+    #[must_use]
+    pub const fn fixed_window(limit: u64, period: Duration) -> Self {
+        Self::new(AlgorithmKind::FixedWindow, limit, period)
+    }
+
+    /// `limit` units in a window of `period` that slides, estimated from two counters.
+    #[must_use]
+    pub const fn sliding_window(limit: u64, period: Duration) -> Self {
+        Self::new(AlgorithmKind::SlidingWindow, limit, period)
+    }
+
+    /// Never more than `limit` units in any window of `period`, counted in 60 sub-buckets
+    /// ([`buckets`](Self::buckets) changes their number).
+    #[must_use]
+    pub const fn sliding_buckets(limit: u64, period: Duration) -> Self {
+        let mut quota = Self::new(AlgorithmKind::SlidingBuckets, limit, period);
+        quota.buckets = 60;
+        quota
+    }
+
+    /// Never more than `limit` units in any window of `period`, each unit remembered. For limits up to
+    /// [`MAX_LOG`](crate::algorithm::sliding_log::MAX_LOG).
+    #[must_use]
+    pub const fn sliding_log(limit: u64, period: Duration) -> Self {
+        Self::new(AlgorithmKind::SlidingLog, limit, period)
+    }
+
+    /// `limit` units every `period`, evenly spaced, and `limit` at once ([`burst`](Self::burst) changes that).
+    #[must_use]
+    pub const fn gcra(limit: u64, period: Duration) -> Self {
+        Self::new(AlgorithmKind::Gcra, limit, period)
+    }
+
+    /// A bucket of `capacity` tokens, full at first. Say how fast it refills next.
+    pub const fn token_bucket(capacity: u64) -> TokenBucketOf {
+        TokenBucketOf { capacity }
+    }
+
+    /// A bucket that holds `capacity` units, empty at first; what would overflow is denied. Say how fast it leaks next.
+    pub const fn leaky_bucket(capacity: u64) -> LeakyBucketOf {
+        LeakyBucketOf { capacity }
+    }
+
+    /// No limit. No store is asked and no header is written.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self::new(AlgorithmKind::Unlimited, MAX_UNITS, MAX_PERIOD)
+    }
+
+    /// For [`gcra`](Self::gcra): how many units may come at once.
+    #[must_use]
+    pub const fn burst(mut self, units: u64) -> Self {
+        self.burst = units;
+        self
+    }
+
+    /// For [`sliding_buckets`](Self::sliding_buckets): in how many sub-buckets the window is counted, 2 to 600.
+    #[must_use]
+    pub const fn buckets(mut self, buckets: u32) -> Self {
+        self.buckets = buckets;
+        self
+    }
+
+    /// The algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> AlgorithmKind {
+        self.algorithm
+    }
+
+    /// Units per [`period`](Self::period).
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window, or the time in which [`rate`](Self::rate) units come back.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// What passes at once when nothing was used: the limit of a window, the burst or capacity of a bucket.
+    ///
+    /// This is the number that clients are told as the quota; `remaining` is never above it.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        match self.algorithm {
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+                self.burst
+            }
+            _ => self.limit,
+        }
+    }
+
+    /// The time in which [`limit`](Self::limit) units come back: the window, or the time from empty to full of a
+    /// bucket, rounded up to microseconds.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        match self.algorithm {
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+                let fill = u128::from(self.burst) * u128::from(micros(self.period));
+                let fill = fill.div_ceil(u128::from(self.limit.max(1)));
+                Duration::from_micros(u64::try_from(fill).unwrap_or(u64::MAX))
+            }
+            _ => self.period,
+        }
+    }
+
+    /// Whether this is [`unlimited`](Self::unlimited).
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        matches!(self.algorithm, AlgorithmKind::Unlimited)
+    }
+
+    /// The number of sub-buckets; 0 where there are none.
+    pub(crate) const fn bucket_count(&self) -> u32 {
+        self.buckets
+    }
+
+    /// Whether `self` can be read on a state that is written for `other`: the same algorithm, and the same window or
+    /// rate.
+    #[must_use]
+    pub fn reads_state_of(&self, other: &Self) -> bool {
+        let (a, b) = (self.algorithm, other.algorithm);
+        a == b
+            && match a {
+                AlgorithmKind::Unlimited => false,
+                AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+                    // Equal rates, whatever the numbers they are written with.
+                    u128::from(self.limit) * other.period.as_micros()
+                        == u128::from(other.limit) * self.period.as_micros()
+                }
+                _ => self.period == other.period && self.buckets == other.buckets,
+            }
+    }
+
+    /// This quota's share for one of `instances` processes: the same windows and an equal part of the units, at least
+    /// one.
+    ///
+    /// A bucket keeps the exact rate (`rate` units in `instances` periods); where that is not possible the units are
+    /// divided and rounded down.
+    #[must_use]
+    pub fn share(&self, instances: u32) -> Self {
+        let instances = instances.max(1);
+        let mut share = *self;
+        share.burst = (self.burst / u64::from(instances)).max(1);
+        match self.algorithm {
+            AlgorithmKind::Unlimited => return *self,
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+                share.period = self.period.saturating_mul(instances);
+                if share.validate().is_ok() {
+                    return share;
+                }
+                share.period = self.period;
+            }
+            _ => {}
+        }
+        share.limit = (self.limit / u64::from(instances)).max(1);
+        share
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    ///
+    /// Says which number cannot be used, and what would be right: a limit, window, burst or capacity of zero; more than
+    /// [`MAX_UNITS`]; a window above [`MAX_PERIOD`] or below a microsecond; a burst on a quota that has none; numbers
+    /// that could not be counted exactly.
+    pub fn validate(&self) -> Result<(), QuotaError> {
+        use AlgorithmKind as A;
+        if self.algorithm == A::Unlimited {
+            return Ok(());
+        }
+        let unit = match self.algorithm {
+            A::TokenBucket => "refill",
+            A::LeakyBucket => "leak",
+            _ => "limit",
+        };
+        if self.limit == 0 {
+            return Err(QuotaError(format!(
+                "a {unit} of 0 units would never let anything pass; take at least 1"
+            )));
+        }
+        if self.limit > MAX_UNITS {
+            return Err(QuotaError(format!(
+                "a {unit} of {} units is above {MAX_UNITS}; count in larger units",
+                self.limit
+            )));
+        }
+        if self.period.is_zero() {
+            return Err(QuotaError(format!(
+                "a window of {:?} holds no time; take at least 1 µs, for example SECOND",
+                self.period
+            )));
+        }
+        if self.period > MAX_PERIOD {
+            return Err(QuotaError(format!(
+                "a window of {:?} is above {MAX_PERIOD:?} (ten years)",
+                self.period
+            )));
+        }
+        if !self.period.subsec_nanos().is_multiple_of(1_000) {
+            return Err(QuotaError(format!(
+                "a window of {:?} is not a whole number of microseconds, in which time is counted",
+                self.period
+            )));
+        }
+        match self.algorithm {
+            A::TokenBucket | A::Gcra | A::LeakyBucket => self.validate_bucket(),
+            _ if self.burst != self.limit => Err(QuotaError(format!(
+                "a burst of {} units does not apply to {}: its limit is what may come at once; \
+                 for a separate burst take Quota::gcra or Quota::token_bucket",
+                self.burst, self.algorithm
+            ))),
+            A::SlidingWindow => self.validate_sliding_window(),
+            A::SlidingBuckets => self.validate_sliding_buckets(),
+            A::SlidingLog if self.limit > crate::algorithm::sliding_log::MAX_LOG => {
+                Err(QuotaError(format!(
+                    "a sliding log of {} units would remember each of them; the most is {}. Take \
+                     Quota::sliding_buckets({}, {:?}), which never lets more pass either, at a fixed size",
+                    self.limit,
+                    crate::algorithm::sliding_log::MAX_LOG,
+                    self.limit,
+                    self.period
+                )))
+            }
+            _ if self.buckets != 0 => Err(QuotaError(format!(
+                "{} has no sub-buckets; they belong to Quota::sliding_buckets",
+                self.algorithm
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn validate_bucket(&self) -> Result<(), QuotaError> {
+        let what = if self.algorithm == AlgorithmKind::Gcra {
+            "burst"
+        } else {
+            "capacity"
+        };
+        if self.burst == 0 {
+            return Err(QuotaError(format!(
+                "a {what} of 0 units would never let anything pass; take at least 1"
+            )));
+        }
+        if self.burst > MAX_UNITS {
+            return Err(QuotaError(format!(
+                "a {what} of {} units is above {MAX_UNITS}; count in larger units",
+                self.burst
+            )));
+        }
+        let interval = Interval::of(self.limit, micros(self.period));
+        if interval.denominator > u64::from(u32::MAX) {
+            return Err(QuotaError(format!(
+                "{} units every {:?} cannot be counted exactly: the fraction {}/{} µs a unit has a denominator above {}; \
+                 take a rounder rate",
+                self.limit,
+                self.period,
+                interval.numerator,
+                interval.denominator,
+                u32::MAX
+            )));
+        }
+        let burst = u128::from(self.burst);
+        let whole = u128::from(interval.numerator / interval.denominator);
+        let rest = u128::from(interval.numerator % interval.denominator);
+        if burst * whole >= EXACT || burst * rest >= EXACT || micros(self.window()) > MAX_FILL {
+            return Err(QuotaError(format!(
+                "a {what} of {} units at {} units every {:?} cannot be counted exactly: filling it up takes {:?}; \
+                 take a smaller {what} or a faster rate",
+                self.burst,
+                self.limit,
+                self.period,
+                self.window()
+            )));
+        }
+        Ok(())
+    }
+
+    fn validate_sliding_window(&self) -> Result<(), QuotaError> {
+        let exact = u128::from(self.limit) * u128::from(micros(self.period)) < EXACT;
+        if self.limit > u64::from(u32::MAX)
+            || (!exact && u128::from(self.limit) * u128::from(self.limit) >= EXACT)
+        {
+            return Err(QuotaError(format!(
+                "a sliding window of {} units in {:?} cannot be weighted exactly to a unit; \
+                 take Quota::gcra, Quota::fixed_window, or count in larger units",
+                self.limit, self.period
+            )));
+        }
+        Ok(())
+    }
+
+    fn validate_sliding_buckets(&self) -> Result<(), QuotaError> {
+        if self.limit > u64::from(u32::MAX) {
+            return Err(QuotaError(format!(
+                "a sliding window in sub-buckets of {} units is above {}; count in larger units",
+                self.limit,
+                u32::MAX
+            )));
+        }
+        if !(2..=600).contains(&self.buckets) {
+            return Err(QuotaError(format!(
+                "{} sub-buckets are not between 2 and 600; 60 keep the window to 1/60",
+                self.buckets
+            )));
+        }
+        if micros(self.period) < u64::from(self.buckets) {
+            return Err(QuotaError(format!(
+                "a window of {:?} cannot be cut into {} sub-buckets of at least a microsecond",
+                self.period, self.buckets
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.algorithm)?;
+        if self.is_unlimited() {
+            return Ok(());
+        }
+        write!(f, "({} per {:?}", self.limit, self.period)?;
+        if self.burst != self.limit {
+            write!(f, ", burst {}", self.burst)?;
+        }
+        if self.buckets != 0 {
+            write!(f, ", {} buckets", self.buckets)?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// The time of one unit as a fraction of microseconds in lowest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) numerator: u64,
+    pub(crate) denominator: u64,
+}
+
+impl Interval {
+    pub(crate) fn of(units: u64, period: u64) -> Self {
+        let divisor = gcd(units, period).max(1);
+        Self {
+            numerator: period / divisor,
+            denominator: units / divisor,
+        }
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Numbers that make no quota: which, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaError(String);
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for QuotaError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{DAY, MINUTE, SECOND};
+
+    fn refused(quota: Quota, words: &[&str]) {
+        let error = quota.validate().expect_err("it is not a quota").to_string();
+        for word in words {
+            assert!(error.contains(word), "{error:?} lacks {word:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_that_cannot_work_says_what_would() {
+        refused(Quota::fixed_window(0, SECOND), &["limit of 0", "at least 1"]);
+        refused(Quota::token_bucket(5).refill(0, SECOND), &["refill of 0"]);
+        refused(Quota::token_bucket(0).refill(5, SECOND), &["capacity of 0"]);
+        refused(Quota::gcra(5, SECOND).burst(0), &["burst of 0"]);
+        refused(Quota::gcra(5, Duration::ZERO), &["window of 0ns", "SECOND"]);
+        refused(Quota::gcra(5, Duration::from_nanos(1_500)), &["1.5µs", "whole"]);
+        refused(Quota::fixed_window(5, 2 * MAX_PERIOD), &["ten years"]);
+        refused(Quota::fixed_window(MAX_UNITS + 1, SECOND), &["1000000000000000"]);
+        refused(Quota::sliding_log(70_000, MINUTE), &["70000", "sliding_buckets"]);
+        refused(Quota::sliding_window(10, MINUTE).burst(20), &["burst of 20", "gcra"]);
+        refused(Quota::sliding_buckets(10, MINUTE).buckets(1), &["1 sub-buckets"]);
+        refused(Quota::fixed_window(10, MINUTE).buckets(3), &["sub-buckets"]);
+        refused(Quota::gcra(4_294_967_311, MINUTE), &["4294967311", "rounder"]);
+        refused(Quota::gcra(1, DAY).burst(1_000_000_000), &["1000000000", "smaller burst"]);
+        refused(Quota::sliding_window(100_000_000, DAY), &["100000000", "gcra"]);
+    }
+
+    #[test]
+    fn from_one_a_day_to_a_million_a_second_is_a_quota() {
+        for (limit, period) in [
+            (1, DAY),
+            (7, SECOND),
+            (3, Duration::from_millis(10)),
+            (999_983, SECOND),
+            (1_000_000, SECOND),
+            (1_000_000_000, SECOND),
+            (1_000_000, DAY),
+        ] {
+            assert_eq!(Quota::gcra(limit, period).validate(), Ok(()));
+            assert_eq!(Quota::fixed_window(limit, period).validate(), Ok(()));
+            if limit <= 1_000_000 {
+                assert_eq!(Quota::sliding_window(limit, period).validate(), Ok(()));
+                assert_eq!(Quota::sliding_buckets(limit, period).validate(), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_keeps_the_rate_of_a_bucket_exact_and_divides_a_window() {
+        let bucket = Quota::token_bucket(20).refill(10, SECOND).share(3);
+        assert_eq!((bucket.rate(), bucket.period(), bucket.limit()), (10, 3 * SECOND, 6));
+        assert_eq!(Quota::fixed_window(100, MINUTE).share(3).limit(), 33);
+        assert_eq!(Quota::fixed_window(2, MINUTE).share(3).limit(), 1);
+    }
+
+    #[test]
+    fn the_window_of_a_bucket_is_the_time_from_empty_to_full() {
+        assert_eq!(Quota::gcra(20, SECOND).burst(40).window(), 2 * SECOND);
+        assert_eq!(Quota::gcra(3, SECOND).burst(1).window(), Duration::from_micros(333_334));
+    }
+}

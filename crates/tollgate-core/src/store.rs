@@ -1,0 +1,274 @@
+//! Stores: where state lives and is changed atomically.
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::Taken,
+    decision::Decision,
+    error::{RuleError, StoreError},
+    key::{Fingerprint, KeyBuf},
+    rule::RuleSet,
+};
+
+/// One rule with one key and one cost. A request carries one or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    key: Fingerprint,
+    cost: u64,
+    rule: u16,
+    plan: u16,
+}
+
+impl Check {
+    /// A check of the rule at place `rule` of the rule set, at the rule's own quota.
+    #[inline]
+    #[must_use]
+    pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
+        Self {
+            key,
+            cost,
+            rule,
+            plan: 0,
+        }
+    }
+
+    /// The same check at the quota of plan number `plan`.
+    #[must_use]
+    pub fn with_plan(mut self, plan: u16) -> Self {
+        self.plan = plan;
+        self
+    }
+
+    /// The same check with another cost in units. 0 asks without taking.
+    #[must_use]
+    pub fn with_cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    pub(crate) fn with_rule(mut self, rule: u16) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// The rule's place in the rule set.
+    #[inline]
+    #[must_use]
+    pub fn rule(&self) -> u16 {
+        self.rule
+    }
+
+    /// The plan's number in the rule; 0 is the rule's own quota.
+    #[inline]
+    #[must_use]
+    pub fn plan(&self) -> u16 {
+        self.plan
+    }
+
+    /// Whom it counts against.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> Fingerprint {
+        self.key
+    }
+
+    /// Units asked for.
+    #[inline]
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+/// The checks of a request; up to four without an allocation.
+pub type Checks = SmallVec<[Check; 4]>;
+
+/// An answer that is there at once, or that comes after I/O.
+///
+/// The memory store, and every local answer of a remote one, is `Ready`: nothing is boxed and nothing is polled.
+/// Awaiting a step waits where it has to.
+#[derive(Debug)]
+pub enum Step<T> {
+    /// The answer.
+    Ready(T),
+    /// The answer comes later.
+    Wait(Pending<T>),
+}
+
+impl<T> Step<T> {
+    /// The answer if it is there.
+    pub fn ready(self) -> Option<T> {
+        match self {
+            Self::Ready(answer) => Some(answer),
+            Self::Wait(_) => None,
+        }
+    }
+}
+
+impl<T> IntoFuture for Step<T> {
+    type Output = T;
+    type IntoFuture = Stepping<T>;
+
+    fn into_future(self) -> Stepping<T> {
+        Stepping(match self {
+            Self::Ready(answer) => Either::Ready(std::future::ready(answer)),
+            Self::Wait(pending) => Either::Wait(pending),
+        })
+    }
+}
+
+/// The future of a [`Step`].
+#[derive(Debug)]
+pub struct Stepping<T>(Either<T>);
+
+#[derive(Debug)]
+enum Either<T> {
+    Ready(std::future::Ready<T>),
+    Wait(Pending<T>),
+}
+
+impl<T> Future for Stepping<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match &mut self.get_mut().0 {
+            Either::Ready(answer) => Pin::new(answer).poll(cx),
+            Either::Wait(pending) => Pin::new(pending).poll(cx),
+        }
+    }
+}
+
+/// An answer that comes after I/O: a boxed future that borrows nothing.
+pub struct Pending<T>(Pin<Box<dyn Future<Output = T> + Send>>);
+
+impl<T> Pending<T> {
+    /// Boxes a future.
+    pub fn new(answer: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Box::pin(answer))
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending(..)")
+    }
+}
+
+/// What to do with units that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// Gives back this many units of each check, at most what it took.
+    Refund(u64),
+    /// Takes this many units more from each check, as far as they are there.
+    Charge(u64),
+    /// Gives back everything: the request was not let through after all.
+    Cancel,
+    /// Ends a lease.
+    Release,
+}
+
+/// A check that was allowed and took its units, as its settlement needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The check.
+    pub check: Check,
+    /// When its units were taken, and until when they weigh.
+    pub taken: Taken,
+}
+
+/// What a store keeps of one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Keys with a state.
+    pub keys: u64,
+    /// Bytes allocated for states.
+    pub bytes: u64,
+    /// States that were forgotten although they were not fresh, because the bound forced it. Each of them may have let
+    /// a client start anew: the bound is too small, or a flood is under way.
+    pub evicted_live: u64,
+}
+
+/// Where state lives.
+///
+/// A store is an object: the layer and the limiter have no type parameter for it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "take `MemoryStore::new()`, or a store of another tollgate crate"
+)]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Ties a rule set to the state in this store.
+    ///
+    /// State is found by the rules' names: what was used under a name stays used, also when the quota changed.
+    ///
+    /// # Errors
+    ///
+    /// A rule that this store cannot serve.
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError>;
+}
+
+/// A rule set on a store. Object safe; every future it hands out borrows nothing.
+///
+/// A store never fails a call, it fails checks: a check that could not be decided has the outcome
+/// [`Failed`](crate::Outcome::Failed), and the [`Limiter`](crate::Limiter) resolves it by its rule's answer to a store
+/// failure.
+pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
+    /// The rules.
+    fn rules(&self) -> &Arc<RuleSet>;
+
+    /// Whether a check can fail. A store that cannot needs no fallback.
+    fn can_fail(&self) -> bool {
+        true
+    }
+
+    /// What stands for `key` in this store, for the rule at place `rule`.
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint;
+
+    /// Decides all checks and takes all or nothing, in one atomic step.
+    ///
+    /// Checks on one state are folded first: their costs are summed. Verdicts are in the order of the checks.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer does not undo the take.
+    fn acquire(&self, checks: &[Check]) -> Step<Decision>;
+
+    /// Decides as [`acquire`](Self::acquire) does, and takes nothing.
+    fn peek(&self, checks: &[Check]) -> Step<Decision>;
+
+    /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: what cannot be sent is given
+    /// up and counted.
+    fn settle(&self, holdings: &[Holding], how: Settlement);
+
+    /// Forgets what `key` has used of the rule at place `rule`.
+    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>>;
+
+    /// What is kept of the rule at place `rule`, where it is known without I/O.
+    fn usage(&self, rule: u16) -> Option<Usage> {
+        let _ = rule;
+        None
+    }
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+        (**self).bind(rules)
+    }
+}

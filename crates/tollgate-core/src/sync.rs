@@ -1,0 +1,23 @@
+//! Locks and atomics of the whole crate, in one place so that a scheduler that explores interleavings sees them all.
+
+#[cfg(not(tollgate_shuttle))]
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+#[cfg(tollgate_shuttle)]
+pub(crate) use shuttle::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Locks, also after a panic of another holder.
+///
+/// Every critical section of this crate leaves the data whole at each of its steps, so that a poisoned lock says
+/// nothing; refusing service for it would turn one panic into an outage.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

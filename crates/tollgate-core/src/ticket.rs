@@ -1,0 +1,119 @@
+//! Tickets: units that were taken and may still be settled.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::Taken,
+    decision::{Decision, Outcome, Source},
+    store::{BoundStore, Check, Holding, Settlement},
+};
+
+/// What an allowed request holds: settle to the real cost, give back, or let it be.
+///
+/// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: what was taken stays
+/// taken.
+///
+/// ```
+/// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+///
+/// let rule = Rule::new("tokens-per-account", Quota::gcra(10_000, MINUTE));
+/// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+/// let check = limiter.check("tokens-per-account", &Key::of(["account-7"]))?.with_cost(4_000);
+/// let decision = limiter.acquire(&[check]).ready().expect("memory answers at once");
+/// let ticket = limiter.ticket(&[check], &decision);
+/// ticket.settle(4_000, 1_500); // it took 1 500: 2 500 go back
+/// let left = limiter.peek(&[check]).ready().expect("memory answers at once");
+/// assert_eq!(left.verdicts()[0].remaining(), 8_500 - 4_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a ticket that is dropped settles nothing; call `cancel_on_drop` if it should"]
+#[derive(Debug)]
+pub struct Ticket {
+    bound: Arc<dyn BoundStore>,
+    holdings: SmallVec<[Holding; 4]>,
+    on_drop: Option<Settlement>,
+}
+
+impl Ticket {
+    pub(crate) fn new(bound: Arc<dyn BoundStore>, checks: &[Check], decision: &Decision) -> Self {
+        Self {
+            holdings: holdings(&*bound, checks, decision),
+            bound,
+            on_drop: None,
+        }
+    }
+
+    /// Gives back `units` of each check, at most what it took.
+    pub fn refund(mut self, units: u64) {
+        self.on_drop = Some(Settlement::Refund(units));
+    }
+
+    /// Takes `units` more from each check, as far as they are there.
+    pub fn charge(mut self, units: u64) {
+        self.on_drop = Some(Settlement::Charge(units));
+    }
+
+    /// Settles what was `reserved` to what it really `cost`: gives back the difference, or takes it.
+    pub fn settle(self, reserved: u64, cost: u64) {
+        if cost < reserved {
+            self.refund(reserved - cost);
+        } else if cost > reserved {
+            self.charge(cost - reserved);
+        } else {
+            self.keep();
+        }
+    }
+
+    /// Gives everything back.
+    pub fn cancel(mut self) {
+        self.on_drop = Some(Settlement::Cancel);
+    }
+
+    /// Gives everything back when the ticket is dropped without being settled: for work that may be cut off.
+    /// [`keep`](Self::keep) calls that off.
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.on_drop = Some(Settlement::Cancel);
+        self
+    }
+
+    /// Lets what was taken be.
+    pub fn keep(mut self) {
+        self.on_drop = None;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(how) = self.on_drop {
+            self.bound.settle(&self.holdings, how);
+        }
+    }
+}
+
+/// What the store holds of an allowed request: the checks it decided and took.
+pub(crate) fn holdings(
+    bound: &dyn BoundStore,
+    checks: &[Check],
+    decision: &Decision,
+) -> SmallVec<[Holding; 4]> {
+    let rules = bound.rules();
+    checks
+        .iter()
+        .zip(decision.verdicts())
+        .filter(|(check, verdict)| {
+            check.cost() > 0
+                && verdict.outcome() == Outcome::Allow
+                && matches!(verdict.source(), Source::Store | Source::Lease)
+                && rules.enforces(verdict.rule())
+        })
+        .map(|(check, verdict)| Holding {
+            check: *check,
+            taken: Taken {
+                at: decision.at(),
+                fresh_at: decision.at().saturating_add(verdict.reset_after_ticks()),
+            },
+        })
+        .collect()
+}

@@ -1,0 +1,1 @@
+//! Rejections (docs later)
