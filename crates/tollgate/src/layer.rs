@@ -1,0 +1,130 @@
+//! The layer: rules on a store, and how clients are told.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use http::StatusCode;
+use tollgate_core::{Limiter, RuleError, Store};
+use tower_layer::Layer;
+
+use crate::{
+    config::Config, header::HeaderStyle, rejection::Rejection, rule::RequestRule,
+    service::RateLimit,
+};
+
+/// Limits the requests to a service.
+///
+/// Cheap to clone; clones share everything, and so do the services it makes.
+///
+/// See the [module documentation](crate).
+#[must_use = "a layer limits nothing until a service is wrapped in it"]
+#[derive(Clone, Debug)]
+pub struct RateLimitLayer {
+    config: Arc<Config>,
+}
+
+impl RateLimitLayer {
+    /// Limits by these rules, with their state in `store`.
+    ///
+    /// All rules are decided together: a request passes all of them, or none is debited.
+    ///
+    /// # Errors
+    ///
+    /// A rule that cannot be used, or that the store cannot serve. The error names it and says what would be right.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a store is a handle, and a call with a clone reads well"
+    )]
+    pub fn new(
+        store: impl Store,
+        rules: impl IntoIterator<Item = RequestRule>,
+    ) -> Result<Self, RuleError> {
+        Ok(Self {
+            config: Arc::new(Config::new(&store, rules.into_iter().collect())?),
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        // A layer that is set up has no clones yet, so that nothing is copied.
+        change(Arc::make_mut(&mut self.config));
+        self
+    }
+
+    /// Which header fields tell clients about their budget. [`HeaderStyle::DRAFT_11`] unless told otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Styles that write one field in two ways.
+    pub fn headers(self, style: HeaderStyle) -> Result<Self, RuleError> {
+        style.validate().map_err(|wrong| {
+            RuleError::general(tollgate_core::RuleErrorKind::RuleSet, wrong)
+        })?;
+        Ok(self.with(|config| config.set_headers(style)))
+    }
+
+    /// Tells clients when to come back and nothing else: no rule, limit or budget, in header fields or bodies. For
+    /// log-in routes, where the numbers help to guess.
+    pub fn quiet(self) -> Self {
+        self.with(|config| config.quiet = true)
+    }
+
+    /// How a denied request is answered. [`Rejection::problem`] unless told otherwise.
+    pub fn rejection(self, rejection: Rejection) -> Self {
+        self.with(|config| config.rejection = rejection)
+    }
+
+    /// The status of a request that is over its limit. 429 unless told otherwise.
+    ///
+    /// # Errors
+    ///
+    /// A status below 400, which would tell clients that all is well.
+    pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
+        crate::config::refuse_success(status)?;
+        Ok(self.with(|config| config.denied_status = status))
+    }
+
+    /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not come back
+    /// together. The same client is told the same moment each time.
+    pub fn retry_after_jitter(self, percent: u8) -> Self {
+        self.with(|config| config.jitter_percent = percent)
+    }
+
+    /// Puts an [`Admission`](crate::Admission) into the request's extensions, for handlers that read the decision or
+    /// ask for more.
+    pub fn attach(self) -> Self {
+        self.with(|config| config.attach = true)
+    }
+
+    /// Counts CORS preflight requests as well. They pass uncounted unless this is called: they carry no identity, and a
+    /// browser that is refused one reports the request that follows as failed for no reason.
+    ///
+    /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`. Where such a request reaches
+    /// expensive work, call this.
+    pub fn count_preflight(self) -> Self {
+        self.with(|config| config.count_preflight = true)
+    }
+
+    /// The least number of instances of this service that share the store: while the store fails, each counts against
+    /// its share of a quota. 1 unless told otherwise. A store in memory never fails.
+    ///
+    /// # Errors
+    ///
+    /// A quota whose share cannot be counted.
+    pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
+        let limiter = self.config.limiter.clone().shared_by(instances)?;
+        Ok(self.with(|config| config.limiter = limiter))
+    }
+
+    /// The rules on their store, for code outside of requests: the same budgets.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.config.limiter
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit::new(inner, Arc::clone(&self.config))
+    }
+}

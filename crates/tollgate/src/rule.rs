@@ -1,0 +1,146 @@
+//! Rules of requests: a rule, whom it counts, what a request costs, and when it applies.
+
+use std::{fmt, sync::Arc};
+
+use http::{StatusCode, request::Parts};
+use tollgate_core::Rule;
+
+use crate::key::KeyExtractor;
+
+type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
+type PlanFn = dyn Fn(&Parts, &Rule) -> u16 + Send + Sync;
+type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+
+/// What a rule does with a request that has no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Missing {
+    /// Counts all such requests together.
+    #[default]
+    Shared,
+    /// Does not apply to the request.
+    Skip,
+    /// Rejects the request with this status, which is 400 or above: 401, say.
+    Reject(StatusCode),
+}
+
+/// A rule with whom it counts: what a layer accepts. Made by [`By::by`].
+///
+/// ```
+/// use http::{Method, StatusCode};
+/// use tollgate::{By, MINUTE, Missing, Quota, Rule, key::header};
+///
+/// let rule = Rule::new("writes-per-key", Quota::gcra(600, MINUTE).burst(50))
+///     .plan("gold", Quota::gcra(6_000, MINUTE).burst(500))
+///     .by(header("x-api-key"))
+///     .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
+///     .when(|head| head.method == Method::POST)
+///     .cost_by(|head| if head.uri.path().ends_with("/bulk") { 10 } else { 1 })
+///     .plan_by(|head| head.extensions.get::<&'static str>().copied());
+/// # let _ = rule;
+/// ```
+#[must_use = "a rule limits nothing until it is part of a layer"]
+#[derive(Clone)]
+pub struct RequestRule {
+    pub(crate) rule: Rule,
+    /// `None`: a handler asks, with a key that it learns itself.
+    pub(crate) key: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) cost: Option<Arc<CostFn>>,
+    pub(crate) plan: Option<Arc<PlanFn>>,
+    pub(crate) applies: Option<Arc<Predicate>>,
+    pub(crate) exempt: Option<Arc<Predicate>>,
+    pub(crate) missing: Missing,
+}
+
+/// Says whom a rule counts.
+pub trait By {
+    /// Counts requests by the key that `key` finds.
+    fn by(self, key: impl KeyExtractor) -> RequestRule;
+
+    /// Leaves it to a handler to ask, with a key that it learns from the body, say: see
+    /// [`Admission::acquire`](crate::Admission::acquire).
+    fn by_handler(self) -> RequestRule;
+}
+
+impl By for Rule {
+    fn by(self, key: impl KeyExtractor) -> RequestRule {
+        RequestRule::new(self, Some(Arc::new(key)))
+    }
+
+    fn by_handler(self) -> RequestRule {
+        RequestRule::new(self, None)
+    }
+}
+
+impl RequestRule {
+    fn new(rule: Rule, key: Option<Arc<dyn KeyExtractor>>) -> Self {
+        Self {
+            rule,
+            key,
+            cost: None,
+            plan: None,
+            applies: None,
+            exempt: None,
+            missing: Missing::default(),
+        }
+    }
+
+    /// What to do with requests that have no key. They share one bucket unless told otherwise.
+    pub fn when_missing(mut self, missing: Missing) -> Self {
+        self.missing = missing;
+        self
+    }
+
+    /// Computes the units of a request from its head. 0 asks without taking.
+    pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Chooses the rule's plan by name, from an extension that a middleware in front has set, say. `None`, and a name
+    /// that the rule has no plan for, is the rule's own quota.
+    pub fn plan_by<P: AsRef<str>>(
+        mut self,
+        plan: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static,
+    ) -> Self {
+        self.plan = Some(Arc::new(move |head, rule| {
+            plan(head)
+                .and_then(|name| rule.plan_number(name.as_ref()))
+                // A rule has fewer than 65 535 plans.
+                .map_or(0, |number| number as u16)
+        }));
+        self
+    }
+
+    /// Applies the rule only where this holds. Called twice, both have to hold.
+    pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        match self.applies.clone() {
+            None => self.applies_if(Arc::new(applies)),
+            Some(before) => self.applies_if(Arc::new(move |head| before(head) && applies(head))),
+        }
+    }
+
+    fn applies_if(mut self, applies: Arc<Predicate>) -> Self {
+        self.applies = Some(applies);
+        self
+    }
+
+    /// Lets requests pass uncounted where this holds: internal calls, health checks, test traffic. They are counted as
+    /// skipped in the metrics. Called twice, either is enough.
+    pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.exempt = Some(match self.exempt.take() {
+            None => Arc::new(exempt),
+            Some(before) => Arc::new(move |head| before(head) || exempt(head)),
+        });
+        self
+    }
+}
+
+impl fmt::Debug for RequestRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestRule")
+            .field("rule", &self.rule)
+            .field("missing", &self.missing)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! The service: one request.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use tollgate_core::Step;
+use tower_service::Service;
+
+use crate::{body::ResponseBody, config::Config, future::ResponseFuture};
+
+/// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// See the [module documentation](crate).
+#[derive(Clone)]
+pub struct RateLimit<S> {
+    inner: S,
+    config: Arc<Config>,
+}
+
+impl<S> RateLimit<S> {
+    pub(crate) fn new(inner: S, config: Arc<Config>) -> Self {
+        Self { inner, config }
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
+            .field("config", &self.config)
+            .finish()
+    }
+}
+
+impl<S, B, RB> Service<Request<B>> for RateLimit<S>
+where
+    S: Service<Request<B>, Response = Response<RB>> + Clone,
+{
+    type Response = Response<ResponseBody<RB>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let (mut head, body) = request.into_parts();
+        match self.config.judge(&head) {
+            // Nothing to wait for: the inner service that was polled ready is called at once, with no clone of it.
+            Step::Ready(judgement) => match self.config.admit(&mut head, judgement) {
+                Ok(after) => {
+                    let request = Request::from_parts(head, body);
+                    ResponseFuture::inner(self.inner.call(request), after)
+                }
+                Err(rejection) => ResponseFuture::rejected(rejection),
+            },
+            Step::Wait(judgement) => {
+                // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be
+                // ready.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                let request = Request::from_parts(head, body);
+                ResponseFuture::judging(judgement, ready, request, Arc::clone(&self.config))
+            }
+        }
+    }
+}
