@@ -145,12 +145,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name, or it has no plan of that name.
-    pub fn check_with_plan(
-        &self,
-        rule: &str,
-        plan: &str,
-        key: &Key,
-    ) -> Result<Check, UnknownName> {
+    pub fn check_with_plan(&self, rule: &str, plan: &str, key: &Key) -> Result<Check, UnknownName> {
         let check = self.check(rule, key)?;
         let rule = &self.rules().rules()[usize::from(check.rule())];
         let number = rule
@@ -233,12 +228,8 @@ impl Limiter {
     /// Never above the quota. While others take units at the same time, the grant may be smaller than what was left for
     /// an instant.
     pub async fn acquire_up_to(&self, checks: &[Check], max: u64) -> Grant {
-        let with_cost = |units| -> Checks {
-            checks
-                .iter()
-                .map(|check| check.with_cost(units))
-                .collect()
-        };
+        let with_cost =
+            |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
         let mut units = max;
         loop {
             let decision = self.acquire(&with_cost(units)).await;

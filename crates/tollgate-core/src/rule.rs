@@ -208,7 +208,9 @@ impl Rule {
     /// The name of plan number `plan`, `None` for the rule's own quota.
     #[must_use]
     pub fn plan_name(&self, plan: usize) -> Option<&str> {
-        self.plans.get(plan.checked_sub(1)?).map(|(name, _)| &**name)
+        self.plans
+            .get(plan.checked_sub(1)?)
+            .map(|(name, _)| &**name)
     }
 
     /// The number of the plan with this name, counted from 1.
@@ -307,7 +309,9 @@ impl Rule {
         {
             return Err(self.error(
                 RuleErrorKind::Mode,
-                format!("a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"),
+                format!(
+                    "a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"
+                ),
             ));
         }
         Ok(())
@@ -572,9 +576,17 @@ mod tests {
         refused([Rule::new("größe", quota)], K::Name, &["größe", "ö"]);
         refused([Rule::new("", quota)], K::Name, &["letter"]);
         refused([Rule::new("a\r\nb", quota)], K::Name, &["\\r"]);
-        refused([Rule::new("9-lives", quota)], K::Name, &["9-lives", "letter"]);
+        refused(
+            [Rule::new("9-lives", quota)],
+            K::Name,
+            &["9-lives", "letter"],
+        );
         refused([Rule::new("a".repeat(65), quota)], K::Name, &["65"]);
-        refused([Rule::new("zero", Quota::gcra(0, MINUTE))], K::Quota, &["\"zero\"", "limit of 0"]);
+        refused(
+            [Rule::new("zero", Quota::gcra(0, MINUTE))],
+            K::Quota,
+            &["\"zero\"", "limit of 0"],
+        );
         refused(
             [Rule::new("dear", quota).cost(11)],
             K::Cost,

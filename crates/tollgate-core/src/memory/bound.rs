@@ -180,7 +180,10 @@ impl BoundMemory {
         for index in 0..slots.len() {
             let leader = slots[index].leader;
             if leader != index {
-                let cost = slots[leader].check.cost().saturating_add(slots[index].check.cost());
+                let cost = slots[leader]
+                    .check
+                    .cost()
+                    .saturating_add(slots[index].check.cost());
                 slots[leader].check = slots[leader].check.with_cost(cost);
             }
         }

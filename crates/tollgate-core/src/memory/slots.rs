@@ -193,7 +193,9 @@ mod tests {
         let mut model = BTreeSet::new();
         let mut random = 1_u64;
         for _ in 0..20_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let n = random >> 58;
             match slots.find(key(n)) {
                 Some(slot) => {

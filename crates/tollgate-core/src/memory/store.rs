@@ -147,7 +147,12 @@ impl Shared {
             .unwrap_or_else(|_| Arc::new(Table::new(self.bytes_per_rule, 1)))
     }
 
-    fn tie<A: Algorithm>(&self, rule: &Rule, of: &Rule, family: Family) -> Result<Tied<A>, RuleError> {
+    fn tie<A: Algorithm>(
+        &self,
+        rule: &Rule,
+        of: &Rule,
+        family: Family,
+    ) -> Result<Tied<A>, RuleError> {
         let table = self.table::<A>(of, family);
         let plans: Option<Box<[Option<Plan<A>>]>> = (0..rule.quotas())
             .map(|plan| {

@@ -3,11 +3,7 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Taken},
     key::Fingerprint,
-    memory::{
-        learned::LearnedBounds,
-        shard::Shard,
-        slots::Entry,
-    },
+    memory::{learned::LearnedBounds, shard::Shard, slots::Entry},
     quota::Quota,
     store::{Settlement, Usage},
     sync::{Mutex, MutexGuard, lock},
@@ -184,7 +180,9 @@ impl<A: Algorithm> Locked<'_, A> {
         }
         plan.quota.repair(&mut entry.state, now);
         if let Some(bound) = plan.quota.learn(&entry.state, now) {
-            self.table.learned.learn(self.index, key, plan.number, bound);
+            self.table
+                .learned
+                .learn(self.index, key, plan.number, bound);
         }
     }
 
