@@ -277,16 +277,19 @@ impl Rule {
         quota(&self.quota, &"")?;
         for (place, (name, plan)) in self.plans.iter().enumerate() {
             quota(plan, &format_args!("plan {name:?}: "))?;
-            if !plan.is_unlimited()
-                && !self.quota.is_unlimited()
-                && plan.algorithm() != self.quota.algorithm()
+            let limited = std::iter::once(&self.quota)
+                .chain(self.plans[..place].iter().map(|(_, plan)| plan))
+                .find(|quota| !quota.is_unlimited());
+            if let Some(other) = limited
+                && !plan.is_unlimited()
+                && plan.algorithm() != other.algorithm()
             {
                 return Err(self.error(
                     RuleErrorKind::Plan,
                     format!(
                         "plan {name:?} is a {} and the rule a {}; plans share one state, so take one algorithm",
                         plan.algorithm(),
-                        self.quota.algorithm()
+                        other.algorithm()
                     ),
                 ));
             }
@@ -599,6 +602,13 @@ mod tests {
         );
         refused(
             [Rule::new("mixed", quota).plan("gold", Quota::fixed_window(10, MINUTE))],
+            K::Plan,
+            &["gold", "fixed_window", "gcra"],
+        );
+        refused(
+            [Rule::new("mixed", Quota::unlimited())
+                .plan("free", quota)
+                .plan("gold", Quota::fixed_window(10, MINUTE))],
             K::Plan,
             &["gold", "fixed_window", "gcra"],
         );
