@@ -89,7 +89,8 @@ impl<S: Default> Slots<S> {
     /// Where the search for an entry begins. The upper word decides, because the lower one has chosen the shard.
     #[inline]
     fn home(&self, high_and_quota: u64) -> usize {
-        let spread = u128::from(high_and_quota) * self.slots.len() as u128;
+        // Without the quota's number, which changes while the entry stays where it is.
+        let spread = u128::from(high_and_quota & !QUOTA) * self.slots.len() as u128;
         (spread >> 64) as usize
     }
 
