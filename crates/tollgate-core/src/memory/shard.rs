@@ -112,7 +112,7 @@ impl<A: Algorithm> Shard<A> {
         let most = self.budget.saturating_sub(self.heap) / size_of::<Entry<A::State>>();
         let larger = (slots + slots.div_ceil(2)).min(most).max(LEAST);
         // A step too small to be worth the move is left alone.
-        (larger >= slots + slots / 16 + 1).then_some(larger)
+        (larger > slots + slots / 16).then_some(larger)
     }
 
     #[inline]

@@ -52,8 +52,11 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
+/// A table of any family.
+type AnyTable = Arc<dyn Any + Send + Sync>;
+
 struct Shared {
-    tables: Mutex<HashMap<(Arc<str>, Family), Arc<dyn Any + Send + Sync>>>,
+    tables: Mutex<HashMap<(Arc<str>, Family), AnyTable>>,
     clock: Clock,
     hasher: Hasher,
     bytes_per_rule: usize,
@@ -180,8 +183,8 @@ impl Shared {
     }
 }
 
-fn is_empty(table: &Arc<dyn Any + Send + Sync>) -> bool {
-    fn empty<A: Algorithm>(table: &Arc<dyn Any + Send + Sync>) -> bool {
+fn is_empty(table: &AnyTable) -> bool {
+    fn empty<A: Algorithm>(table: &AnyTable) -> bool {
         table
             .downcast_ref::<Table<A>>()
             .is_some_and(|table| table.usage().keys == 0)
