@@ -292,7 +292,11 @@ impl Decision {
         Self {
             verdicts,
             at,
-            outcome: if denied { Outcome::Deny } else { Outcome::Allow },
+            outcome: if denied {
+                Outcome::Deny
+            } else {
+                Outcome::Allow
+            },
             reason: match verdict.retry {
                 _ if !denied => None,
                 Retry::Never => Some(Reason::Never),

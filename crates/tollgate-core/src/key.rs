@@ -158,8 +158,8 @@ impl AsRef<KeyBuf> for Key {
     }
 }
 
-impl AsRef<KeyBuf> for KeyBuf {
-    fn as_ref(&self) -> &KeyBuf {
+impl AsRef<Self> for KeyBuf {
+    fn as_ref(&self) -> &Self {
         self
     }
 }

@@ -2,8 +2,11 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
+use smallvec::SmallVec;
+
 use crate::{
-    decision::{Decision, Outcome, Source},
+    algorithm::Retry,
+    decision::{Decision, Outcome, Source, Verdict},
     error::{RuleError, UnknownName},
     key::{Key, KeyBuf},
     memory::MemoryStore,
@@ -145,12 +148,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name, or it has no plan of that name.
-    pub fn check_with_plan(
-        &self,
-        rule: &str,
-        plan: &str,
-        key: &Key,
-    ) -> Result<Check, UnknownName> {
+    pub fn check_with_plan(&self, rule: &str, plan: &str, key: &Key) -> Result<Check, UnknownName> {
         let check = self.check(rule, key)?;
         let rule = &self.rules().rules()[usize::from(check.rule())];
         let number = rule
@@ -233,13 +231,25 @@ impl Limiter {
     /// Never above the quota. While others take units at the same time, the grant may be smaller than what was left for
     /// an instant.
     pub async fn acquire_up_to(&self, checks: &[Check], max: u64) -> Grant {
-        let with_cost = |units| -> Checks {
-            checks
-                .iter()
-                .map(|check| check.with_cost(units))
-                .collect()
-        };
+        let with_cost =
+            |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
         let mut units = max;
+        if !self.rules().all_enforced() {
+            // A shadow counts every attempt, so the first one asks for what is there.
+            let looked = self.peek(&with_cost(0)).await;
+            if looked.outcome() == Outcome::Allow {
+                let left = looked
+                    .verdicts()
+                    .iter()
+                    .filter(|verdict| {
+                        verdict.outcome() == Outcome::Allow && self.rules().enforces(verdict.rule())
+                    })
+                    .map(Verdict::remaining)
+                    .min();
+                // Where nothing is left, one unit tells when there will be.
+                units = left.map_or(max, |left| left.max(1)).min(max);
+            }
+        }
         loop {
             let decision = self.acquire(&with_cost(units)).await;
             if decision.is_allowed() || units == 0 {
@@ -322,24 +332,30 @@ fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
 
 /// What a rule counts against in this process while its store fails.
 fn local_rule(rule: &Rule, instances: NonZeroU32) -> Rule {
-    let (share, cap): (Box<dyn Fn(&Quota) -> Quota>, _) = match rule.store_error_answer() {
-        OnStoreError::LocalShare => (Box::new(move |quota| quota.share(instances.get())), None),
-        OnStoreError::Cap(cap) => (Box::new(move |_| cap), Some(cap)),
+    let share = |quota: &Quota| match rule.store_error_answer() {
+        OnStoreError::LocalShare => quota.share(instances.get()),
+        OnStoreError::Cap(cap) => cap,
         // Never asked.
-        OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => {
-            (Box::new(|_| Quota::unlimited()), None)
-        }
+        OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
-    let mut local = Rule::new(
-        Arc::clone(rule.shared_name()),
-        cap.unwrap_or_else(|| share(rule.quota())),
-    )
-    .cost(0);
+    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(rule.quota())).cost(0);
     for plan in 1..rule.quotas() {
         let name = rule.plan_name(plan).unwrap_or_default();
         local = local.plan(name, share(rule.quota_of(plan)));
     }
     local
+}
+
+fn same_state(one: &Check, other: &Check) -> bool {
+    one.rule() == other.rule() && one.key() == other.key()
+}
+
+fn not_asked_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool) {
+    for verdict in decision.verdicts_mut() {
+        if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
+            *verdict = verdict.not_asked();
+        }
+    }
 }
 
 impl Shared {
@@ -363,38 +379,60 @@ impl Shared {
     fn resolve_failed(&self, checks: &[Check], mut decision: Decision) -> Decision {
         let rules = self.bound.rules();
         let enforced = |rule: usize| rules.enforces(rule);
+        if decision.outcome() == Outcome::Deny {
+            // A rule that denied by counting wins: nobody else is asked, and its `retry` stands.
+            not_asked_if_failed(&mut decision, enforced);
+            return decision;
+        }
         let taken = holdings(&*self.bound, checks, &decision);
-        let counted_denial = decision.outcome() == Outcome::Deny;
-        let mut local: Checks = Checks::new();
-        for (verdict, check) in decision.verdicts_mut().iter_mut().zip(checks) {
+        let mut local = Checks::new();
+        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
+        for (place, check) in checks.iter().enumerate() {
+            let Some(verdict) = decision.verdicts_mut().get_mut(place) else {
+                continue;
+            };
             if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
                 continue;
             }
-            match rules.rules()[verdict.rule()].store_error_answer() {
-                OnStoreError::Allow | OnStoreError::Degraded => verdict.pass_degraded(),
-                OnStoreError::Deny => verdict.deny_for_failure(),
-                // Counted already by another rule: its local share is not asked.
-                OnStoreError::LocalShare | OnStoreError::Cap(_) => local.push(*check),
+            match rules
+                .rules()
+                .get(verdict.rule())
+                .map(Rule::store_error_answer)
+            {
+                Some(OnStoreError::Allow | OnStoreError::Degraded) => verdict.pass_degraded(),
+                Some(OnStoreError::Deny) => verdict.deny_for_failure(),
+                Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) => {
+                    local.push(*check);
+                    places.push(place);
+                }
+                // A check of no rule limits nothing.
+                None => *verdict = verdict.not_asked(),
             }
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
-        if counted_denial || decision.outcome() == Outcome::Deny {
-            // Denied already: nobody else is asked.
-            for verdict in decision.verdicts_mut() {
-                if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
-                    *verdict = verdict.not_asked();
-                }
-            }
+        if decision.outcome() == Outcome::Deny {
+            not_asked_if_failed(&mut decision, enforced);
         } else if let Some(answer) = self.ask_locally(&local) {
-            for (check, verdict) in local.iter().zip(answer.verdicts()) {
-                let place = checks.iter().position(|asked| asked == check);
-                if let Some(place) = place {
-                    decision.verdicts_mut()[place] = verdict.from_source(Source::Fallback);
+            for (place, verdict) in places.iter().zip(answer.verdicts()) {
+                let check = &checks[*place];
+                let asked = local.iter().filter(|other| same_state(other, check));
+                let asked = asked.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
+                let mut verdict = verdict.from_source(Source::Fallback);
+                if verdict.outcome() == Outcome::Deny
+                    && verdict.retry() == Retry::Never
+                    && asked
+                        <= rules.rules()[verdict.rule()]
+                            .quota_of(verdict.plan())
+                            .limit()
+                {
+                    // It is the share that never lets it pass; the quota does.
+                    verdict.deny_for_failure();
                 }
+                decision.verdicts_mut()[*place] = verdict;
             }
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
-        if !decision.is_allowed() && !counted_denial && !taken.is_empty() {
+        if !decision.is_allowed() && !taken.is_empty() {
             self.bound.settle(&taken, Settlement::Cancel);
         }
         decision

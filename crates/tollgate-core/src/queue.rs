@@ -132,8 +132,14 @@ impl Limiter {
                 // The semaphore is never closed.
                 .map_err(|_| timed_out)?,
         };
+        // A shadow counts every attempt: until the request would pass, it only looks.
+        let mut looks = !self.rules().all_enforced();
         loop {
-            let decision = self.acquire(checks).await;
+            let decision = if looks {
+                self.peek(checks).await
+            } else {
+                self.acquire(checks).await
+            };
             match decision.retry() {
                 Retry::After(delay)
                     if !decision.is_allowed()
@@ -143,6 +149,7 @@ impl Limiter {
                 {
                     sleep(delay).await;
                 }
+                _ if looks => looks = false,
                 _ => return Ok(decision),
             }
         }

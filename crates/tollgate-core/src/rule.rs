@@ -208,7 +208,9 @@ impl Rule {
     /// The name of plan number `plan`, `None` for the rule's own quota.
     #[must_use]
     pub fn plan_name(&self, plan: usize) -> Option<&str> {
-        self.plans.get(plan.checked_sub(1)?).map(|(name, _)| &**name)
+        self.plans
+            .get(plan.checked_sub(1)?)
+            .map(|(name, _)| &**name)
     }
 
     /// The number of the plan with this name, counted from 1.
@@ -275,16 +277,19 @@ impl Rule {
         quota(&self.quota, &"")?;
         for (place, (name, plan)) in self.plans.iter().enumerate() {
             quota(plan, &format_args!("plan {name:?}: "))?;
-            if !plan.is_unlimited()
-                && !self.quota.is_unlimited()
-                && plan.algorithm() != self.quota.algorithm()
+            let limited = std::iter::once(&self.quota)
+                .chain(self.plans[..place].iter().map(|(_, plan)| plan))
+                .find(|quota| !quota.is_unlimited());
+            if let Some(other) = limited
+                && !plan.is_unlimited()
+                && plan.algorithm() != other.algorithm()
             {
                 return Err(self.error(
                     RuleErrorKind::Plan,
                     format!(
                         "plan {name:?} is a {} and the rule a {}; plans share one state, so take one algorithm",
                         plan.algorithm(),
-                        self.quota.algorithm()
+                        other.algorithm()
                     ),
                 ));
             }
@@ -307,7 +312,9 @@ impl Rule {
         {
             return Err(self.error(
                 RuleErrorKind::Mode,
-                format!("a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"),
+                format!(
+                    "a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"
+                ),
             ));
         }
         Ok(())
@@ -572,9 +579,17 @@ mod tests {
         refused([Rule::new("größe", quota)], K::Name, &["größe", "ö"]);
         refused([Rule::new("", quota)], K::Name, &["letter"]);
         refused([Rule::new("a\r\nb", quota)], K::Name, &["\\r"]);
-        refused([Rule::new("9-lives", quota)], K::Name, &["9-lives", "letter"]);
+        refused(
+            [Rule::new("9-lives", quota)],
+            K::Name,
+            &["9-lives", "letter"],
+        );
         refused([Rule::new("a".repeat(65), quota)], K::Name, &["65"]);
-        refused([Rule::new("zero", Quota::gcra(0, MINUTE))], K::Quota, &["\"zero\"", "limit of 0"]);
+        refused(
+            [Rule::new("zero", Quota::gcra(0, MINUTE))],
+            K::Quota,
+            &["\"zero\"", "limit of 0"],
+        );
         refused(
             [Rule::new("dear", quota).cost(11)],
             K::Cost,
@@ -587,6 +602,13 @@ mod tests {
         );
         refused(
             [Rule::new("mixed", quota).plan("gold", Quota::fixed_window(10, MINUTE))],
+            K::Plan,
+            &["gold", "fixed_window", "gcra"],
+        );
+        refused(
+            [Rule::new("mixed", Quota::unlimited())
+                .plan("free", quota)
+                .plan("gold", Quota::fixed_window(10, MINUTE))],
             K::Plan,
             &["gold", "fixed_window", "gcra"],
         );

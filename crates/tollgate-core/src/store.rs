@@ -95,6 +95,7 @@ pub type Checks = SmallVec<[Check; 4]>;
 ///
 /// The memory store, and every local answer of a remote one, is `Ready`: nothing is boxed and nothing is polled.
 /// Awaiting a step waits where it has to.
+#[must_use = "await the answer, or take it with `ready`"]
 #[derive(Debug)]
 pub enum Step<T> {
     /// The answer.

@@ -38,9 +38,15 @@ pub struct Ticket {
 
 impl Ticket {
     pub(crate) fn new(bound: Arc<dyn BoundStore>, checks: &[Check], decision: &Decision) -> Self {
+        // A denied request took nothing, also where some of its rules would have allowed it.
+        let holdings = if decision.is_allowed() {
+            holdings(&*bound, checks, decision)
+        } else {
+            SmallVec::new()
+        };
         Self {
-            holdings: holdings(&*bound, checks, decision),
             bound,
+            holdings,
             on_drop: None,
         }
     }

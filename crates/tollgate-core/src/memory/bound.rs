@@ -88,8 +88,13 @@ macro_rules! with_locked {
 
 impl BoundRule {
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.
-    fn place(&self, key: Fingerprint) -> Option<(u64, usize)> {
-        with_tied!(self, tied => Some((tied.table.id, tied.table.shard_of(key))), else None)
+    ///
+    /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
+    fn place(&self, check: &Check) -> Option<(u64, usize)> {
+        with_tied!(self, tied => {
+            tied.plan(check)?;
+            Some((tied.table.id, tied.table.shard_of(check.key())))
+        }, else None)
     }
 
     fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
@@ -125,27 +130,32 @@ struct Slot {
 impl BoundMemory {
     /// One enforced check: the same step with one lock, and a denial without any.
     #[inline]
-    fn acquire_one(&self, check: &Check, now: Tick) -> Option<Verdict> {
-        let (answer, source) = with_tied!(self.bound.get(usize::from(check.rule()))?, tied => {
+    fn acquire_one(&self, check: &Check) -> Option<(Tick, Verdict)> {
+        let (now, answer, source) = with_tied!(self.bound.get(usize::from(check.rule()))?, tied => {
             let plan = tied.plan(check)?;
             let key = check.key();
-            match tied.table.deny_learned(key, plan, now, check.cost()) {
-                Some(answer) => (answer, Source::LearnedBound),
+            match tied.table.deny_learned(key, plan, &self.clock, check.cost()) {
+                Some((now, answer)) => (now, answer, Source::LearnedBound),
                 None => {
-                    let shard = tied.table.shard_of(key);
-                    let answer = tied.table.lock(shard).acquire(key, plan, now, check.cost());
-                    (answer, Source::Store)
+                    let mut locked = tied.table.lock(tied.table.shard_of(key));
+                    // Under the lock: with a time from before, a thread that had to wait for it would see what others
+                    // have done since as the future, and repair it into a window that is over.
+                    let now = self.clock.now();
+                    (now, locked.acquire(key, plan, now, check.cost()), Source::Store)
                 }
             }
         }, else return None);
-        Some(Verdict::new(check.rule(), check.plan(), answer, source))
+        Some((
+            now,
+            Verdict::new(check.rule(), check.plan(), answer, source),
+        ))
     }
 
     /// Locks the shards of all checks in one order.
     fn lock_all(&self, checks: &[Check]) -> (SmallVec<[AnyLocked<'_>; 4]>, SmallVec<[Slot; 4]>) {
         let places: SmallVec<[Option<(u64, usize)>; 4]> = checks
             .iter()
-            .map(|check| self.rule(check)?.place(check.key()))
+            .map(|check| self.rule(check)?.place(check))
             .collect();
         let mut order: SmallVec<[((u64, usize), u16); 4]> = places
             .iter()
@@ -180,7 +190,10 @@ impl BoundMemory {
         for index in 0..slots.len() {
             let leader = slots[index].leader;
             if leader != index {
-                let cost = slots[leader].check.cost().saturating_add(slots[index].check.cost());
+                let cost = slots[leader]
+                    .check
+                    .cost()
+                    .saturating_add(slots[index].check.cost());
                 slots[leader].check = slots[leader].check.with_cost(cost);
             }
         }
@@ -194,8 +207,9 @@ impl BoundMemory {
 
     /// Decides all checks under their locks, then takes all or nothing.
     fn decide(&self, checks: &[Check], take: bool) -> Decision {
-        let now = self.clock.now();
         let (mut locks, mut slots) = self.lock_all(checks);
+        // Under the locks, as in `acquire_one`.
+        let now = self.clock.now();
         let mut denied: SmallVec<[u16; 4]> = SmallVec::new();
         for (index, slot) in slots.iter_mut().enumerate() {
             let Some(lock) = slot.lock.filter(|_| slot.leader == index) else {
@@ -298,11 +312,9 @@ impl BoundStore for BoundMemory {
                 .rules()
                 .get(usize::from(check.rule()))
                 .is_some_and(crate::rule::Rule::is_enforced)
+            && let Some((now, verdict)) = self.acquire_one(check)
         {
-            let now = self.clock.now();
-            if let Some(verdict) = self.acquire_one(check, now) {
-                return Step::Ready(Decision::single(now, verdict, true));
-            }
+            return Step::Ready(Decision::single(now, verdict, true));
         }
         Step::Ready(self.decide(checks, true))
     }
@@ -312,16 +324,16 @@ impl BoundStore for BoundMemory {
     }
 
     fn settle(&self, holdings: &[Holding], how: Settlement) {
-        let now = self.clock.now();
         for Holding { check, taken } in holdings {
             let Some(rule) = self.rule(check) else {
                 continue;
             };
             with_tied!(rule, tied => {
                 if let Some(plan) = tied.plan(check) {
-                    let shard = tied.table.shard_of(check.key());
                     let taken: (Taken, u64) = (*taken, check.cost());
-                    tied.table.lock(shard).settle(check.key(), plan, now, taken, how);
+                    let mut locked = tied.table.lock(tied.table.shard_of(check.key()));
+                    let now = self.clock.now();
+                    locked.settle(check.key(), plan, now, taken, how);
                 }
             }, else ());
         }

@@ -89,8 +89,8 @@ impl LearnedBounds {
 #[inline]
 fn mixed_tag(key: Fingerprint, quota: u16, bound: LearnedBound) -> u64 {
     let tag = (key.bits() >> 64) as u64 ^ u64::from(quota).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let product = u128::from(bound.0 ^ 0x2d35_8dcc_aa6c_78a5)
-        * u128::from(bound.1 ^ 0x8bb8_4b93_962e_acc9);
+    let product =
+        u128::from(bound.0 ^ 0x2d35_8dcc_aa6c_78a5) * u128::from(bound.1 ^ 0x8bb8_4b93_962e_acc9);
     (tag ^ product as u64 ^ (product >> 64) as u64) | 1
 }
 
@@ -133,9 +133,12 @@ mod schedules {
                             let key = Fingerprint::from_bits(u128::from(writer) << 64);
                             for round in 0..3 {
                                 let guard = crate::sync::lock(&bounds.1);
-                                bounds
-                                    .0
-                                    .learn(0, key, 0, LearnedBound(writer * 100 + round, writer * 200 + round));
+                                bounds.0.learn(
+                                    0,
+                                    key,
+                                    0,
+                                    LearnedBound(writer * 100 + round, writer * 200 + round),
+                                );
                                 drop(guard);
                             }
                         })

@@ -112,7 +112,7 @@ impl<A: Algorithm> Shard<A> {
         let most = self.budget.saturating_sub(self.heap) / size_of::<Entry<A::State>>();
         let larger = (slots + slots.div_ceil(2)).min(most).max(LEAST);
         // A step too small to be worth the move is left alone.
-        (larger >= slots + slots / 16 + 1).then_some(larger)
+        (larger > slots + slots / 16).then_some(larger)
     }
 
     #[inline]
@@ -222,7 +222,10 @@ mod tests {
             add(&mut shard, n, 1);
             assert!(shard.bytes() <= 4_096, "{}", shard.bytes());
         }
-        assert!(shard.find(key(0)).is_some(), "the key in use keeps its state");
+        assert!(
+            shard.find(key(0)).is_some(),
+            "the key in use keeps its state"
+        );
         assert!(shard.evicted_live > 9_000);
     }
 
@@ -248,7 +251,12 @@ mod tests {
         let fresh_at = |entry: &Entry<_>| quota.fresh_at(&entry.state);
         let mut shard = Shard::<SlidingLog>::new(64 << 10);
         for n in 0..20 {
-            shard.insert(key(n), Entry::new(key(n), 0, Default::default()), 0, &fresh_at);
+            shard.insert(
+                key(n),
+                Entry::new(key(n), 0, Default::default()),
+                0,
+                &fresh_at,
+            );
             for now in 0..400 {
                 shard.update(key(n), now, &fresh_at, |entry| {
                     quota.take(&mut entry.state, now, 1);

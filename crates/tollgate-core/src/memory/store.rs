@@ -52,8 +52,11 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
+/// A table of any family.
+type AnyTable = Arc<dyn Any + Send + Sync>;
+
 struct Shared {
-    tables: Mutex<HashMap<(Arc<str>, Family), Arc<dyn Any + Send + Sync>>>,
+    tables: Mutex<HashMap<(Arc<str>, Family), AnyTable>>,
     clock: Clock,
     hasher: Hasher,
     bytes_per_rule: usize,
@@ -147,7 +150,12 @@ impl Shared {
             .unwrap_or_else(|_| Arc::new(Table::new(self.bytes_per_rule, 1)))
     }
 
-    fn tie<A: Algorithm>(&self, rule: &Rule, of: &Rule, family: Family) -> Result<Tied<A>, RuleError> {
+    fn tie<A: Algorithm>(
+        &self,
+        rule: &Rule,
+        of: &Rule,
+        family: Family,
+    ) -> Result<Tied<A>, RuleError> {
         let table = self.table::<A>(of, family);
         let plans: Option<Box<[Option<Plan<A>>]>> = (0..rule.quotas())
             .map(|plan| {
@@ -175,8 +183,8 @@ impl Shared {
     }
 }
 
-fn is_empty(table: &Arc<dyn Any + Send + Sync>) -> bool {
-    fn empty<A: Algorithm>(table: &Arc<dyn Any + Send + Sync>) -> bool {
+fn is_empty(table: &AnyTable) -> bool {
+    fn empty<A: Algorithm>(table: &AnyTable) -> bool {
         table
             .downcast_ref::<Table<A>>()
             .is_some_and(|table| table.usage().keys == 0)

@@ -3,15 +3,11 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Taken},
     key::Fingerprint,
-    memory::{
-        learned::LearnedBounds,
-        shard::Shard,
-        slots::Entry,
-    },
+    memory::{learned::LearnedBounds, shard::Shard, slots::Entry},
     quota::Quota,
     store::{Settlement, Usage},
     sync::{Mutex, MutexGuard, lock},
-    time::Tick,
+    time::{Clock, Tick},
 };
 
 /// The states of one rule name. Shared by all rule sets that use the name.
@@ -35,6 +31,8 @@ struct Locker<A: Algorithm>(Mutex<Shard<A>>);
 pub(super) struct Plan<A> {
     pub(super) quota: A,
     pub(super) number: u16,
+    /// The longest time that a state of the past or present takes until it is fresh.
+    longest_reset: u64,
 }
 
 /// A locked shard of a table.
@@ -59,8 +57,8 @@ impl<A: Algorithm> Table<A> {
     }
 
     /// Makes a quota known. `None` if it is of another algorithm, or if there have been 65 536 others.
-    pub(super) fn plan(&self, quota: &Quota) -> Option<Plan<A>> {
-        let quota = A::new(quota)?;
+    pub(super) fn plan(&self, given: &Quota) -> Option<Plan<A>> {
+        let quota = A::new(given)?;
         let mut quotas = lock(&self.quotas);
         let place = quotas
             .iter()
@@ -70,7 +68,15 @@ impl<A: Algorithm> Table<A> {
         if place == quotas.len() {
             quotas.push(quota.clone());
         }
-        Some(Plan { quota, number })
+        // Everything taken at the start of a window.
+        let longest_reset = quota
+            .assess(&A::State::default(), 0, given.limit())
+            .reset_after;
+        Some(Plan {
+            quota,
+            number,
+            longest_reset,
+        })
     }
 
     fn quota(&self, number: u16) -> Option<A> {
@@ -97,11 +103,16 @@ impl<A: Algorithm> Table<A> {
         &self,
         key: Fingerprint,
         plan: &Plan<A>,
-        now: Tick,
+        clock: &Clock,
         cost: u64,
-    ) -> Option<Assessment> {
+    ) -> Option<(Tick, Assessment)> {
         let bound = self.learned.find(self.shard_of(key), key, plan.number)?;
-        plan.quota.assess_learned(bound, now, cost)
+        let now = clock.now();
+        plan.quota
+            .assess_learned(bound, now, cost)
+            // A clock went back since: the state lies in the future, and a denial has to repair it.
+            .filter(|answer| answer.reset_after <= plan.longest_reset)
+            .map(|answer| (now, answer))
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -179,12 +190,16 @@ impl<A: Algorithm> Locked<'_, A> {
             return;
         };
         if entry.quota() != plan.number {
+            // What was learned under the other quota is not a bound of the state as it will be.
+            self.table.learned.forget(self.index, key);
             self.change(key, plan, now, |state| plan.quota.repair(state, now));
             return;
         }
         plan.quota.repair(&mut entry.state, now);
         if let Some(bound) = plan.quota.learn(&entry.state, now) {
-            self.table.learned.learn(self.index, key, plan.number, bound);
+            self.table
+                .learned
+                .learn(self.index, key, plan.number, bound);
         }
     }
 
