@@ -228,6 +228,17 @@ impl Decision {
         }
     }
 
+    /// The denial of a request that has no key, by a rule that rejects those. Nobody was asked.
+    #[must_use]
+    pub fn without_key() -> Self {
+        Self {
+            outcome: Outcome::Deny,
+            reason: Some(Reason::NoKey),
+            retry: Retry::Unknown,
+            ..Self::unlimited(0)
+        }
+    }
+
     /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and marks do not.
     ///
     /// An enforced denial decides; then an enforced failure; then the request is allowed.

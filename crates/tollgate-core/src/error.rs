@@ -84,7 +84,8 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    pub(crate) fn new<'a>(
+    /// There is no `what` of this name; `known` are those that there are.
+    pub fn new<'a>(
         what: &str,
         name: &str,
         known: impl IntoIterator<Item = &'a str>,

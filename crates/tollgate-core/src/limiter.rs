@@ -94,10 +94,22 @@ impl Limiter {
         rules: RuleSet,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        let rules = Arc::new(rules);
-        let bound = store.bind(Arc::clone(&rules))?;
+        Self::on(store.bind(Arc::new(rules))?, instances)
+    }
+
+    /// The same rules on the same state, with another least number of instances that share the store.
+    ///
+    /// # Errors
+    ///
+    /// A quota whose share cannot be counted.
+    pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
+        Self::on(Arc::clone(&self.shared.bound), instances)
+    }
+
+    fn on(bound: Arc<dyn BoundStore>, instances: NonZeroU32) -> Result<Self, RuleError> {
         let fallback = if bound.can_fail() {
-            let local = rules.given().iter().map(|rule| local_rule(rule, instances));
+            let given = bound.rules().given();
+            let local = given.iter().map(|rule| local_rule(rule, instances));
             let store = MemoryStore::builder()
                 .bytes_per_rule(FALLBACK_BYTES)
                 .build();

@@ -110,7 +110,7 @@ impl RateLimitLayer {
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.config.limiter.clone().shared_by(instances)?;
+        let limiter = self.config.limiter.shared_by(instances)?;
         Ok(self.with(|config| config.limiter = limiter))
     }
 

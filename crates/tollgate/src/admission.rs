@@ -1,0 +1,298 @@
+//! Admissions: what a handler can read and ask.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use http::{Response, request};
+use tollgate_core::{AlgorithmKind, Checks, Decision, Key, Rule, Ticket, UnknownName, Verdict};
+
+use crate::config::Config;
+
+/// How a request was admitted: the decision, and more to ask. In the request's extensions after
+/// [`RateLimitLayer::attach`](crate::RateLimitLayer::attach), and with the feature `axum` an extractor.
+///
+/// Where several layers wrap a handler, it is the innermost one's.
+///
+/// Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Admission {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Arc<Config>,
+    decision: Decision,
+    checks: Checks,
+    /// The request's head without extensions, for rejections; where a handler may ask.
+    head: Option<request::Parts>,
+    later: Mutex<Vec<Decision>>,
+}
+
+/// A rule's verdict with what the rule says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleVerdict<'a> {
+    rule: &'a Rule,
+    verdict: &'a Verdict,
+}
+
+impl<'a> RuleVerdict<'a> {
+    pub(crate) fn new(rule: &'a Rule, verdict: &'a Verdict) -> Self {
+        Self { rule, verdict }
+    }
+
+    /// The rule's name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.rule.name()
+    }
+
+    /// The name of the plan that was chosen; `None` is the rule's own quota.
+    #[must_use]
+    pub fn plan(&self) -> Option<&'a str> {
+        self.rule.plan_name(self.verdict.plan())
+    }
+
+    /// The algorithm.
+    #[must_use]
+    pub fn algorithm(&self) -> AlgorithmKind {
+        self.rule.quota_of(self.verdict.plan()).algorithm()
+    }
+
+    /// The limit in units.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.rule.quota_of(self.verdict.plan()).limit()
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> &'a Rule {
+        self.rule
+    }
+}
+
+impl std::ops::Deref for RuleVerdict<'_> {
+    type Target = Verdict;
+
+    fn deref(&self) -> &Verdict {
+        self.verdict
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        decision: Decision,
+        checks: Checks,
+        head: Option<request::Parts>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                config,
+                decision,
+                checks,
+                head,
+                later: Mutex::new(Vec::new()),
+            }),
+        }
+    }
+
+    /// The decision that let the request in.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        &self.shared.decision
+    }
+
+    /// The verdicts with their rules, marks and shadows included.
+    pub fn verdicts(&self) -> impl Iterator<Item = RuleVerdict<'_>> {
+        let rules = self.shared.config.limiter.rules().rules();
+        self.shared
+            .decision
+            .verdicts()
+            .iter()
+            .filter_map(|verdict| Some(RuleVerdict::new(rules.get(verdict.rule())?, verdict)))
+    }
+
+    /// The verdict of the rule or mark with this name, if it was asked.
+    #[must_use]
+    pub fn verdict(&self, name: &str) -> Option<RuleVerdict<'_>> {
+        self.verdicts().find(|verdict| verdict.name() == name)
+    }
+
+    /// What the request holds of the rules that admitted it: to settle to the real cost, or to give back.
+    pub fn ticket(&self) -> Ticket {
+        let shared = &*self.shared;
+        shared
+            .config
+            .limiter
+            .ticket(&shared.checks, &shared.decision)
+    }
+
+    /// Asks a rule that was left to the handler ([`By::by_handler`](crate::By::by_handler)), at its fixed cost: a log-in
+    /// by account, where the account is in the body.
+    ///
+    /// The client is told of this rule's budget with the others, whatever the handler answers.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`], which holds the layer's rejection: return it from the handler.
+    ///
+    /// Also where no rule of this name is left to handlers: nothing passes unlimited by a misspelling. The response is
+    /// then 500, and the message, with the names that there are, an event at error level (without the feature
+    /// `tracing`, a line on the standard error).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not give back what was taken.
+    pub async fn acquire(&self, rule: &str, key: &Key) -> Result<Decision, Denied> {
+        self.ask(rule, None, key).await
+    }
+
+    /// [`acquire`](Self::acquire) at another cost in units.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_cost(&self, rule: &str, cost: u64, key: &Key) -> Result<Decision, Denied> {
+        self.ask(rule, Some(cost), key).await
+    }
+
+    async fn ask(&self, name: &str, cost: Option<u64>, key: &Key) -> Result<Decision, Denied> {
+        let shared = &*self.shared;
+        let config = &*shared.config;
+        let Some((number, rule)) = config.in_handler(name) else {
+            let unknown = UnknownName::new("rule for handlers", name, config.names_in_handler());
+            config.observer().wrong_name(&unknown);
+            return Err(Denied::misconfigured());
+        };
+        let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
+        let check = config.limiter.check_at(number, key.as_ref(), cost);
+        let timer = crate::observe::Timer::start();
+        let decision = config.limiter.acquire(&[check]).await;
+        let asked = Checks::from_slice(&[check]);
+        config
+            .observer()
+            .decided(config.limiter.bound().as_ref(), &asked, &decision, timer);
+        shared
+            .later
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(decision.clone());
+        if decision.is_allowed() {
+            return Ok(decision);
+        }
+        let response = match &shared.head {
+            Some(head) => config.deny_in_handler(head, &decision, check.key().bits() as u64),
+            // There is always a head where there are rules for handlers.
+            None => Response::new(Bytes::new()),
+        };
+        Err(Denied(Box::new(Rejected { decision, response })))
+    }
+
+    /// What the handler has asked since.
+    pub(crate) fn later(&self) -> Vec<Decision> {
+        std::mem::take(
+            &mut *self
+                .shared
+                .later
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission")
+            .field("decision", &self.shared.decision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A denial that a handler has met: the decision, and the layer's rejection to return.
+///
+/// With the feature `axum` it is a response, so that `?` works in a handler.
+#[derive(Debug)]
+pub struct Denied(Box<Rejected>);
+
+#[derive(Debug)]
+struct Rejected {
+    decision: Decision,
+    response: Response<Bytes>,
+}
+
+impl Denied {
+    fn misconfigured() -> Self {
+        let mut response = Response::new(Bytes::from_static(b"the rate limiter is not set up for this route"));
+        *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+        Self(Box::new(Rejected {
+            decision: Decision::without_key(),
+            response,
+        }))
+    }
+
+    /// The decision.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        &self.0.decision
+    }
+
+    /// The layer's rejection.
+    #[must_use]
+    pub fn into_response(self) -> Response<Bytes> {
+        self.0.response
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the rate limit is exceeded")
+    }
+}
+
+impl std::error::Error for Denied {}
+
+#[cfg(feature = "axum")]
+mod with_axum {
+    use std::convert::Infallible;
+
+    use axum::{
+        body::Body,
+        extract::{FromRequestParts, OptionalFromRequestParts},
+        response::{IntoResponse, Response},
+    };
+    use http::{StatusCode, request::Parts};
+
+    use super::{Admission, Denied};
+
+    impl<S: Sync> FromRequestParts<S> for Admission {
+        type Rejection = (StatusCode, &'static str);
+
+        async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+            parts.extensions.get().cloned().ok_or((
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "there is no `tollgate::Admission`: add `.attach()` to the `RateLimitLayer` around this handler",
+            ))
+        }
+    }
+
+    impl<S: Sync> OptionalFromRequestParts<S> for Admission {
+        type Rejection = Infallible;
+
+        async fn from_request_parts(
+            parts: &mut Parts,
+            _state: &S,
+        ) -> Result<Option<Self>, Infallible> {
+            Ok(parts.extensions.get().cloned())
+        }
+    }
+
+    impl IntoResponse for Denied {
+        fn into_response(self) -> Response {
+            self.0.response.map(Body::from)
+        }
+    }
+}

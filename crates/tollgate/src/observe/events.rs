@@ -1,0 +1,126 @@
+//! Events: denials at debug level, failures sampled, mistakes of the set-up once. Never a key.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tollgate_core::{Decision, RuleSet, UnknownName};
+
+#[derive(Debug)]
+pub(crate) struct Events {
+    rules: Box<[Told]>,
+    #[cfg(feature = "tracing")]
+    last_failure: std::sync::atomic::AtomicU64,
+}
+
+/// A rule's name, and whether its mistake was told already.
+#[derive(Debug)]
+struct Told {
+    name: Arc<str>,
+    misconfigured: AtomicBool,
+}
+
+impl Events {
+    pub(crate) fn new(rules: &RuleSet) -> Self {
+        Self {
+            rules: rules
+                .rules()
+                .iter()
+                .map(|rule| Told {
+                    name: Arc::clone(rule.shared_name()),
+                    misconfigured: AtomicBool::new(false),
+                })
+                .collect(),
+            #[cfg(feature = "tracing")]
+            last_failure: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    #[cfg(feature = "tracing")]
+    fn name(&self, rule: usize) -> &str {
+        self.rules.get(rule).map_or("", |told| &told.name)
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    #[inline]
+    pub(crate) fn denied_or_degraded(&self, _decision: &Decision) {}
+
+    #[cfg(feature = "tracing")]
+    pub(crate) fn denied_or_degraded(&self, decision: &Decision) {
+        use tollgate_core::{Outcome, Source};
+        if tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) && !decision.is_allowed() {
+            let retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64);
+            for verdict in decision.verdicts() {
+                if verdict.outcome() == Outcome::Deny {
+                    tracing::debug!(
+                        target: "tollgate",
+                        rule = self.name(verdict.rule()),
+                        reason = ?decision.reason(),
+                        source = ?verdict.source(),
+                        retry_after_ms,
+                        "request denied"
+                    );
+                }
+            }
+        }
+        let fallback = decision
+            .verdicts()
+            .iter()
+            .find(|verdict| verdict.source() == Source::Fallback);
+        if let Some(verdict) = fallback
+            && self.first_of_a_second(decision)
+        {
+            tracing::warn!(
+                target: "tollgate",
+                rule = self.name(verdict.rule()),
+                allowed = decision.is_allowed(),
+                "the store failed; the rule's own answer applies (told at most once a second)"
+            );
+        }
+    }
+
+    /// Whether no failure was told in this second yet. Failures of a busy service would drown its log.
+    #[cfg(feature = "tracing")]
+    fn first_of_a_second(&self, _decision: &Decision) -> bool {
+        use std::time::{SystemTime, UNIX_EPOCH};
+        #[expect(clippy::disallowed_methods, reason = "a sample of a log decides nothing")]
+        let second = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        self.last_failure.swap(second, Ordering::Relaxed) != second
+    }
+
+    pub(crate) fn no_key(&self, rule: u16) {
+        #[cfg(feature = "tracing")]
+        tracing::debug!(
+            target: "tollgate",
+            rule = self.name(usize::from(rule)),
+            "request rejected: it has no key"
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = rule;
+    }
+
+    /// Tells once per rule: the service goes on, and every request would say the same.
+    pub(crate) fn misconfigured(&self, rule: u16, what: &str) {
+        let Some(told) = self.rules.get(usize::from(rule)) else {
+            return;
+        };
+        if !told.misconfigured.swap(true, Ordering::Relaxed) {
+            say(&format!("rule {:?} finds no key: {what}", told.name));
+        }
+    }
+
+    pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
+        say(&unknown.to_string());
+    }
+}
+
+/// A mistake in the set-up that only shows when a request comes. It is never silent.
+fn say(what: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(target: "tollgate", "{what}");
+    #[cfg(not(feature = "tracing"))]
+    eprintln!("tollgate: {what}");
+}

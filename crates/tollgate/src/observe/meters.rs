@@ -1,0 +1,291 @@
+//! Counters, gauges and histograms through the `metrics` facade.
+//!
+//! Labels are rule names and fixed words, so their number is bounded by the code. Handles are made when a rule is first
+//! used: one made before the application has installed its recorder would count into nothing for ever.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+use tollgate_core::{BoundStore, Check, Decision, Mode, Outcome, RuleSet, Verdict};
+
+use crate::observe::observer::Timer;
+
+#[derive(Debug)]
+pub(crate) struct Meters {
+    rules: Box<[RuleMeters]>,
+    check_duration: OnceLock<Histogram>,
+    preflights: OnceLock<Counter>,
+    /// The second in which the stores' usage was last looked at.
+    usage_at: AtomicU64,
+}
+
+#[derive(Debug)]
+struct RuleMeters {
+    name: Arc<str>,
+    mode: Mode,
+    limits: Box<[u64]>,
+    handles: OnceLock<Handles>,
+}
+
+struct Handles {
+    allowed: Counter,
+    denied: Counter,
+    withheld: Counter,
+    degraded: Counter,
+    error_denied: Counter,
+    skipped: Counter,
+    no_key: Counter,
+    misconfigured: Counter,
+    shadow_allowed: Counter,
+    shadow_denied: Counter,
+    differs_allowed: Counter,
+    differs_denied: Counter,
+    near_limit: Counter,
+    units_allowed: Counter,
+    units_denied: Counter,
+    retry_after: Histogram,
+    tracked_keys: Gauge,
+    tracked_bytes: Gauge,
+    evicted_live: Counter,
+}
+
+impl std::fmt::Debug for Handles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handles(..)")
+    }
+}
+
+const REQUESTS: &str = "tollgate_requests_total";
+const UNITS: &str = "tollgate_cost_units_total";
+const NEAR_LIMIT: &str = "tollgate_near_limit_total";
+const DIFFERENCES: &str = "tollgate_shadow_differences_total";
+const RETRY_AFTER: &str = "tollgate_retry_after_seconds";
+const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
+const TRACKED_KEYS: &str = "tollgate_tracked_keys";
+const TRACKED_BYTES: &str = "tollgate_tracked_bytes";
+const EVICTED_LIVE: &str = "tollgate_evicted_live_total";
+const MISCONFIGURED: &str = "tollgate_misconfigured_total";
+const PREFLIGHTS: &str = "tollgate_preflights_total";
+
+fn describe() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        metrics::describe_counter!(REQUESTS, Unit::Count, "Requests by rule and decision.");
+        metrics::describe_counter!(UNITS, Unit::Count, "Units asked for, by rule and decision.");
+        metrics::describe_counter!(
+            NEAR_LIMIT,
+            Unit::Count,
+            "Allowed requests that left a fifth of the limit or less."
+        );
+        metrics::describe_counter!(
+            DIFFERENCES,
+            Unit::Count,
+            "Requests that a shadow rule or a mark would have decided otherwise, by what was enforced."
+        );
+        metrics::describe_histogram!(
+            RETRY_AFTER,
+            Unit::Seconds,
+            "How long denied requests have to wait."
+        );
+        metrics::describe_histogram!(CHECK_DURATION, Unit::Seconds, "Time from head to decision.");
+        metrics::describe_gauge!(TRACKED_KEYS, Unit::Count, "Keys with a state.");
+        metrics::describe_gauge!(TRACKED_BYTES, Unit::Bytes, "Memory held for states.");
+        metrics::describe_counter!(
+            EVICTED_LIVE,
+            Unit::Count,
+            "States forgotten before they were fresh, because the bound forced it."
+        );
+        metrics::describe_counter!(
+            MISCONFIGURED,
+            Unit::Count,
+            "Requests whose key could not be found the way the service is set up."
+        );
+        metrics::describe_counter!(PREFLIGHTS, Unit::Count, "CORS preflights passed uncounted.");
+    });
+}
+
+impl Handles {
+    fn new(name: &Arc<str>) -> Self {
+        describe();
+        let requests =
+            |decision: &'static str| counter!(REQUESTS, "rule" => name.clone(), "decision" => decision);
+        let units =
+            |decision: &'static str| counter!(UNITS, "rule" => name.clone(), "decision" => decision);
+        let differs = |enforced: &'static str| {
+            counter!(DIFFERENCES, "rule" => name.clone(), "enforced" => enforced)
+        };
+        Self {
+            allowed: requests("allowed"),
+            denied: requests("denied"),
+            withheld: requests("withheld"),
+            degraded: requests("degraded"),
+            error_denied: requests("error_denied"),
+            skipped: requests("skipped"),
+            no_key: requests("no_key"),
+            shadow_allowed: requests("shadow_allowed"),
+            shadow_denied: requests("shadow_denied"),
+            differs_allowed: differs("allowed"),
+            differs_denied: differs("denied"),
+            units_allowed: units("allowed"),
+            units_denied: units("denied"),
+            misconfigured: counter!(MISCONFIGURED, "rule" => name.clone()),
+            near_limit: counter!(NEAR_LIMIT, "rule" => name.clone()),
+            retry_after: histogram!(RETRY_AFTER, "rule" => name.clone()),
+            tracked_keys: gauge!(TRACKED_KEYS, "rule" => name.clone()),
+            tracked_bytes: gauge!(TRACKED_BYTES, "rule" => name.clone()),
+            evicted_live: counter!(EVICTED_LIVE, "rule" => name.clone()),
+        }
+    }
+
+    /// An enforced rule's verdict on `cost` units.
+    fn enforced(&self, verdict: &Verdict, cost: u64, allowed: bool, limit: u64) {
+        match verdict.outcome() {
+            Outcome::Allow if verdict.is_degraded() => self.degraded.increment(1),
+            Outcome::Allow if allowed => {
+                self.allowed.increment(1);
+                self.units_allowed.increment(cost);
+                if verdict.remaining() <= limit / 5 {
+                    self.near_limit.increment(1);
+                }
+            }
+            Outcome::Allow => self.withheld.increment(1),
+            Outcome::Deny => {
+                self.units_denied.increment(cost);
+                if verdict.has_numbers() {
+                    self.denied.increment(1);
+                } else {
+                    self.error_denied.increment(1);
+                }
+                if let Some(delay) = verdict.retry().delay() {
+                    self.retry_after.record(delay.as_secs_f64());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The verdict of a shadow or a mark.
+    fn reported(&self, verdict: &Verdict, allowed: bool) {
+        let would_allow = match verdict.outcome() {
+            Outcome::Allow => true,
+            Outcome::Deny => false,
+            _ => return,
+        };
+        if would_allow {
+            self.shadow_allowed.increment(1);
+        } else {
+            self.shadow_denied.increment(1);
+        }
+        match (allowed, would_allow) {
+            (true, false) => self.differs_allowed.increment(1),
+            (false, true) => self.differs_denied.increment(1),
+            _ => {}
+        }
+    }
+}
+
+impl Meters {
+    pub(crate) fn new(rules: &RuleSet) -> Self {
+        Self {
+            rules: rules
+                .rules()
+                .iter()
+                .map(|rule| RuleMeters {
+                    name: Arc::clone(rule.shared_name()),
+                    mode: rule.mode().clone(),
+                    limits: (0..rule.quotas())
+                        .map(|plan| rule.quota_of(plan).limit())
+                        .collect(),
+                    handles: OnceLock::new(),
+                })
+                .collect(),
+            check_duration: OnceLock::new(),
+            preflights: OnceLock::new(),
+            usage_at: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn decided(
+        &self,
+        bound: &dyn BoundStore,
+        checks: &[Check],
+        decision: &Decision,
+        timer: Timer,
+    ) {
+        self.check_duration
+            .get_or_init(|| histogram!(CHECK_DURATION))
+            .record(timer.elapsed().as_secs_f64());
+        for (place, verdict) in decision.verdicts().iter().enumerate() {
+            let Some(rule) = self.rules.get(verdict.rule()) else {
+                continue;
+            };
+            let handles = rule.handles();
+            if rule.mode == Mode::Enforce {
+                let cost = checks.get(place).map_or(0, Check::cost);
+                let limit = rule.limits.get(verdict.plan()).copied().unwrap_or(0);
+                handles.enforced(verdict, cost, decision.is_allowed(), limit);
+            } else {
+                handles.reported(verdict, decision.is_allowed());
+            }
+        }
+        let second = decision.at() / 1_000_000;
+        if self.usage_at.load(Ordering::Relaxed) != second
+            && self.usage_at.swap(second, Ordering::Relaxed) != second
+        {
+            self.usage(bound);
+        }
+    }
+
+    /// What the store keeps, once a second at most: a look takes the locks of a rule's shards in turn.
+    fn usage(&self, bound: &dyn BoundStore) {
+        for (place, rule) in self.rules.iter().enumerate() {
+            // A rule set has fewer than 65 536 rules.
+            let Some(usage) = bound.usage(place as u16) else {
+                continue;
+            };
+            if matches!(rule.mode, Mode::Mark { .. }) {
+                continue;
+            }
+            let handles = rule.handles();
+            handles.tracked_keys.set(usage.keys as f64);
+            handles.tracked_bytes.set(usage.bytes as f64);
+            handles.evicted_live.absolute(usage.evicted_live);
+        }
+    }
+
+    pub(crate) fn skipped(&self, rule: u16) {
+        self.with(rule, |handles| handles.skipped.increment(1));
+    }
+
+    pub(crate) fn no_key(&self, rule: u16) {
+        self.with(rule, |handles| handles.no_key.increment(1));
+    }
+
+    pub(crate) fn misconfigured(&self, rule: u16) {
+        self.with(rule, |handles| handles.misconfigured.increment(1));
+    }
+
+    pub(crate) fn preflight(&self) {
+        self.preflights
+            .get_or_init(|| {
+                describe();
+                counter!(PREFLIGHTS)
+            })
+            .increment(1);
+    }
+
+    fn with(&self, rule: u16, count: impl FnOnce(&Handles)) {
+        if let Some(rule) = self.rules.get(usize::from(rule)) {
+            count(rule.handles());
+        }
+    }
+}
+
+impl RuleMeters {
+    fn handles(&self) -> &Handles {
+        self.handles.get_or_init(|| Handles::new(&self.name))
+    }
+}
