@@ -1,1 +1,101 @@
-//! Header fields (docs later)
+//! Header fields: what a client is told about its quota.
+//!
+//! A [`HeaderStyle`] says which fields a response carries. `Retry-After` does not depend on it: every denial that knows
+//! when the request would pass has one.
+//!
+//! | style | fields | take it when |
+//! | --- | --- | --- |
+//! | [`DRAFT_11`](HeaderStyle::DRAFT_11) | `RateLimit`, `RateLimit-Policy` | you are free to choose: it is the only one that tells of every rule |
+//! | [`DRAFT_7`](HeaderStyle::DRAFT_7) | the same names, an earlier syntax | your clients read it already |
+//! | [`DRAFT_6`](HeaderStyle::DRAFT_6) | `RateLimit-Limit`, `-Remaining`, `-Reset`, `-Policy` | your clients read it already |
+//! | [`X_RATELIMIT_EPOCH`](HeaderStyle::X_RATELIMIT_EPOCH) | `X-RateLimit-Limit`, `-Remaining`, `-Reset` | your clients do as GitHub does: the reset is a time |
+//! | [`X_RATELIMIT_DELTA`](HeaderStyle::X_RATELIMIT_DELTA) | the same | your clients do as Envoy does: the reset is a number of seconds |
+//! | [`NONE`](HeaderStyle::NONE) | none | you do not want to show how much you can bear |
+//!
+//! The drafts are revisions of the Internet-Draft *RateLimit header fields for HTTP*
+//! (draft-ietf-httpapi-ratelimit-headers). It is work in progress and not a standard: a later revision may change the
+//! syntax, and then becomes a style of its own here. The `X-` fields are a habit without a specification.
+//!
+//! # What they say
+//!
+//! ```text
+//! ratelimit-policy: "search";q=100;w=60, "daily";q=1000;w=86400
+//! ratelimit: "search";r=0;t=17, "daily";r=901;t=30411
+//! retry-after: 17
+//! ```
+//!
+//! - `q`, or the limit: what passes at once when nothing was used. `w`: the seconds in which that comes back, rounded up.
+//!   A window of less than a second has no `w` (in draft-6 and draft-7, which require it, `w=1`).
+//! - `r`, or remaining: the units left. After a denial this is what is really left: a request for 30 units that was refused
+//!   with 20 left says 20.
+//! - `t`, or the reset: seconds, rounded up, at least 1. After a denial, until the same request would pass, and
+//!   `Retry-After` is never less. Otherwise until the quota is whole again.
+//!
+//! Only rules that deny are told of; shadow rules, marks and unlimited plans are not. Nor is a rule that nobody counted,
+//! because the store failed or another rule had denied already. Where no rule is left there is no field.
+//!
+//! Draft-6, draft-7 and the `X-` fields have room for one rule. It is the one that denied; among several, and among those
+//! that did not deny, the one with the fewest units left, then with the longest reset. Draft-6 and draft-7 tell policies
+//! apart by their limit: of two with the same limit only the one with the longer window is listed.
+//!
+//! Redirects carry no fields, since a client that reads `r=0` may not follow them. Nor do responses marked `public` or
+//! `s-maxage`: a shared cache would show them to others.
+//!
+//! # Several limiters
+//!
+//! Where a limiter is around another one, each adds its rules to the lists of draft-11. Of the fields with room for one
+//! rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
+//!
+//! # Examples
+//!
+//! The style for new services:
+//!
+//! ```
+//! use tollgate::header::HeaderStyle;
+//!
+//! let style = HeaderStyle::DRAFT_11;
+//! assert_eq!(format!("{style:?}"), "DRAFT_11");
+//! ```
+//!
+//! The same, with fields for clients that know only the older names:
+//!
+//! ```
+//! use tollgate::header::HeaderStyle;
+//!
+//! const STYLE: HeaderStyle = HeaderStyle::DRAFT_11.and(HeaderStyle::X_RATELIMIT_EPOCH);
+//! assert_eq!(STYLE, HeaderStyle::X_RATELIMIT_EPOCH | HeaderStyle::DRAFT_11);
+//! ```
+//!
+//! A browser shows scripts only the fields that the server names: see [`exposed_headers`].
+
+#![cfg_attr(not(test), expect(dead_code, reason = "the layer calls it"))]
+
+mod applies;
+mod dictionary;
+mod headers;
+mod name;
+mod named;
+mod numbered;
+mod per_quota;
+pub(crate) mod retry_after;
+mod seconds;
+mod standing;
+mod structured;
+mod style;
+#[cfg(test)]
+mod tests;
+mod triple;
+mod written;
+
+#[expect(unused_imports, reason = "the layer calls it")]
+pub(crate) use self::applies::applies;
+#[cfg_attr(not(test), expect(unused_imports, reason = "the layer calls it"))]
+pub(crate) use self::headers::Headers;
+pub use self::{
+    name::{
+        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
+        X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, exposed_headers,
+    },
+    style::HeaderStyle,
+};
+pub(crate) use self::{per_quota::PerQuota, seconds::whole_seconds};

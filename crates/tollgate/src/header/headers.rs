@@ -1,0 +1,92 @@
+//! The fields of a rule set, ready to be written.
+
+use http::HeaderMap;
+use tollgate_core::{RuleSet, Tick, Verdict};
+
+use crate::header::{
+    dictionary,
+    named::Named,
+    numbered::Numbered,
+    seconds::whole_seconds,
+    standing::Standing,
+    style::HeaderStyle,
+    triple::{self, epoch_seconds},
+};
+
+/// The fields of one style for one rule set. Made once, when the rule set comes into force.
+#[derive(Debug)]
+pub(crate) struct Headers {
+    style: HeaderStyle,
+    named: Option<Named>,
+    numbered: Option<Numbered>,
+    fields: usize,
+}
+
+impl Headers {
+    /// Prepares the fields. `style` has been [validated](HeaderStyle::validate).
+    pub(crate) fn new(style: HeaderStyle, rules: &RuleSet) -> Self {
+        let is = |other| style.has(other);
+        let x = is(HeaderStyle::X_RATELIMIT_EPOCH) || is(HeaderStyle::X_RATELIMIT_DELTA);
+        let named = is(HeaderStyle::DRAFT_11);
+        let numbered = is(HeaderStyle::DRAFT_7) || is(HeaderStyle::DRAFT_6);
+        Self {
+            style,
+            named: named.then(|| Named::new(rules)),
+            numbered: numbered.then(|| Numbered::new(rules)),
+            fields: usize::from(named || numbered)
+                + usize::from(named || is(HeaderStyle::DRAFT_7))
+                + 3 * usize::from(is(HeaderStyle::DRAFT_6))
+                + 3 * usize::from(x),
+        }
+    }
+
+    /// Adds the fields of a decision's verdicts, allowed or denied, made at `at` under `rules`: the rule set that `self`
+    /// was made for.
+    ///
+    /// Fields of an inner limiter are kept: lists get further members, and where there is room for one rule the one that
+    /// leaves less stays.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        map: &mut HeaderMap,
+        verdicts: &[Verdict],
+        rules: &RuleSet,
+        at: Tick,
+    ) {
+        if self.style == HeaderStyle::NONE {
+            return;
+        }
+        let standings = Standing::all(verdicts, rules);
+        if standings.is_empty() || map.try_reserve(self.fields).is_err() {
+            return;
+        }
+        if let Some(named) = &self.named {
+            named.write(map, &standings);
+        }
+        if self.style != HeaderStyle::DRAFT_11 {
+            self.write_single(map, &standings, at);
+        }
+    }
+
+    /// The fields of older styles, in which one rule speaks for all.
+    fn write_single(&self, map: &mut HeaderMap, standings: &[Standing], at: Tick) {
+        let Some(closest) = Standing::closest_to_its_limit(standings) else {
+            return;
+        };
+        let delta = whole_seconds(closest.lasts);
+        if let Some(numbered) = &self.numbered {
+            numbered.write(map, standings);
+        }
+        if self.style.has(HeaderStyle::DRAFT_7) {
+            dictionary::write(map, closest);
+        }
+        if self.style.has(HeaderStyle::DRAFT_6) {
+            triple::DRAFT_6.write(map, closest, delta);
+        }
+        if self.style.has(HeaderStyle::X_RATELIMIT_EPOCH) {
+            triple::X_RATELIMIT.write(map, closest, epoch_seconds(at, closest.lasts));
+        } else if self.style.has(HeaderStyle::X_RATELIMIT_DELTA) {
+            triple::X_RATELIMIT.write(map, closest, delta);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Lists of named policies: the syntax of draft-8 to draft-11.
+//!
+//! ```text
+//! RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
+//! RateLimit: "burst";r=42;t=17, "daily";r=901;t=30411
+//! ```
+
+use http::{HeaderMap, HeaderValue};
+use tollgate_core::{Quota, Rule, RuleSet};
+
+use crate::header::{
+    name::{RATELIMIT, RATELIMIT_POLICY},
+    per_quota::PerQuota,
+    seconds::whole_seconds,
+    standing::Standing,
+    structured::{self, Line, push_integer, separate, string},
+};
+
+/// What does not change from response to response, serialised once.
+#[derive(Debug)]
+pub(super) struct Named {
+    /// `"name";r=`, by rule.
+    prefixes: Box<[Box<[u8]>]>,
+    policies: PerQuota<Option<HeaderValue>>,
+    /// The rules that speak when no request chooses a plan or leaves a rule out, and their policies in one value.
+    usual: Box<[usize]>,
+    usual_policies: Option<HeaderValue>,
+}
+
+impl Named {
+    pub(super) fn new(rules: &RuleSet) -> Self {
+        let policies = PerQuota::new(rules, |rule, quota| {
+            HeaderValue::from_str(&policy(rule, quota)?).ok()
+        });
+        let usual: Box<[usize]> = (0..rules.rules().len())
+            .filter(|rule| rules.enforces(*rule) && !rules.rules()[*rule].quota().is_unlimited())
+            .collect();
+        Self {
+            prefixes: rules
+                .rules()
+                .iter()
+                .map(|rule| {
+                    string(rule.name()).map_or_else(Box::default, |name| {
+                        format!("{name};r=").into_bytes().into()
+                    })
+                })
+                .collect(),
+            usual_policies: join(usual.iter().map(|rule| policies.find(*rule, 0))),
+            policies,
+            usual,
+        }
+    }
+
+    #[inline]
+    pub(super) fn write(&self, map: &mut HeaderMap, standings: &[Standing]) {
+        let mut line = Line::new();
+        for standing in standings {
+            let Some(prefix) = self.prefixes.get(standing.rule) else {
+                continue;
+            };
+            if prefix.is_empty() {
+                continue;
+            }
+            separate(&mut line);
+            line.extend_from_slice(prefix);
+            push_integer(&mut line, standing.remaining);
+            line.extend_from_slice(b";t=");
+            push_integer(&mut line, whole_seconds(standing.lasts));
+        }
+        // Added to what an inner limiter wrote, as further members of the same list.
+        if let Some(limits) = structured::value(&line) {
+            let _ = map.try_append(&RATELIMIT, limits);
+        }
+        if let Some(policies) = self.policies(standings) {
+            let _ = map.try_append(&RATELIMIT_POLICY, policies);
+        }
+    }
+
+    fn policies(&self, standings: &[Standing]) -> Option<HeaderValue> {
+        let usual = standings.len() == self.usual.len()
+            && standings
+                .iter()
+                .zip(&self.usual)
+                .all(|(standing, rule)| standing.plan == 0 && standing.rule == *rule);
+        if usual {
+            return self.usual_policies.clone();
+        }
+        let find = |standing: &Standing| self.policies.find(standing.rule, standing.plan);
+        match standings {
+            [one] => find(one)?.clone(),
+            several => join(several.iter().map(find)),
+        }
+    }
+}
+
+/// The policy of one quota, `None` where its name cannot be written.
+fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
+    let mut line = Line::new();
+    line.extend_from_slice(string(rule.name())?.as_bytes());
+    line.extend_from_slice(b";q=");
+    push_integer(&mut line, quota.limit());
+    // A window under a second has no `w`: 0 is not allowed, and 1 would state another rate.
+    if quota.window().as_secs() > 0 {
+        line.extend_from_slice(b";w=");
+        push_integer(&mut line, whole_seconds(quota.window()));
+    }
+    String::from_utf8(line.into_vec()).ok()
+}
+
+fn join<'a>(
+    policies: impl Iterator<Item = Option<&'a Option<HeaderValue>>>,
+) -> Option<HeaderValue> {
+    let mut line = Line::new();
+    for policy in policies.flatten().flatten() {
+        separate(&mut line);
+        line.extend_from_slice(policy.as_bytes());
+    }
+    structured::value(&line)
+}

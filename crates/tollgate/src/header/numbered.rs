@@ -1,0 +1,85 @@
+//! `RateLimit-Policy` of draft-6 and draft-7: policies that are told apart by their limit.
+//!
+//! ```text
+//! RateLimit-Policy: 100;w=60, 5000;w=86400
+//! ```
+
+use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
+use tollgate_core::{MAX_UNITS, RuleSet};
+
+use crate::header::{
+    name::RATELIMIT_POLICY,
+    per_quota::PerQuota,
+    seconds::whole_seconds,
+    standing::Standing,
+    structured::{self, Line, separate},
+};
+
+#[derive(Debug)]
+pub(super) struct Numbered(PerQuota<Option<Policy>>);
+
+#[derive(Debug)]
+struct Policy {
+    limit: u64,
+    seconds: u64,
+    value: HeaderValue,
+}
+
+impl Numbered {
+    pub(super) fn new(rules: &RuleSet) -> Self {
+        Self(PerQuota::new(rules, |_, quota| {
+            let limit = quota.limit().min(MAX_UNITS);
+            // These drafts require the window, so one under a second is rounded up as well.
+            let seconds = whole_seconds(quota.window()).min(MAX_UNITS);
+            Some(Policy {
+                limit,
+                seconds,
+                value: HeaderValue::from_str(&format!("{limit};w={seconds}")).ok()?,
+            })
+        }))
+    }
+
+    pub(super) fn write(&self, map: &mut HeaderMap, standings: &[Standing]) {
+        if let Some(policies) = self.policies(map, standings) {
+            let _ = map.try_append(&RATELIMIT_POLICY, policies);
+        }
+    }
+
+    /// The policies that are not in `map` yet. No two may share a limit: the one with the longer window stays, which is
+    /// the lower rate.
+    fn policies(&self, map: &HeaderMap, standings: &[Standing]) -> Option<HeaderValue> {
+        let mut kept = SmallVec::<[&Policy; 4]>::new();
+        for standing in standings {
+            let Some(policy) = self.0.find(standing.rule, standing.plan)?.as_ref() else {
+                continue;
+            };
+            match kept.iter_mut().find(|other| other.limit == policy.limit) {
+                Some(other) if other.seconds < policy.seconds => *other = policy,
+                Some(_) => {}
+                None => kept.push(policy),
+            }
+        }
+        for value in map.get_all(&RATELIMIT_POLICY) {
+            kept.retain(|policy| !limits(value).any(|limit| limit == policy.limit));
+        }
+        if let [one] = kept.as_slice() {
+            return Some(one.value.clone());
+        }
+        let mut line = Line::new();
+        for policy in kept {
+            separate(&mut line);
+            line.extend_from_slice(policy.value.as_bytes());
+        }
+        structured::value(&line)
+    }
+}
+
+/// The limits of the policies in a value.
+fn limits(value: &HeaderValue) -> impl Iterator<Item = u64> {
+    value
+        .to_str()
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|policy| policy.split(';').next()?.trim().parse().ok())
+}

@@ -1,0 +1,29 @@
+//! Something prepared for each quota of a rule set.
+
+use tollgate_core::{Quota, Rule, RuleSet};
+
+/// A value for each quota of a rule set: by rule, then by plan.
+#[derive(Debug)]
+pub(crate) struct PerQuota<T>(Box<[Box<[T]>]>);
+
+impl<T> PerQuota<T> {
+    pub(crate) fn new(rules: &RuleSet, mut make: impl FnMut(&Rule, &Quota) -> T) -> Self {
+        Self(
+            rules
+                .rules()
+                .iter()
+                .map(|rule| {
+                    (0..rule.quotas())
+                        .map(|plan| make(rule, rule.quota_of(plan)))
+                        .collect()
+                })
+                .collect(),
+        )
+    }
+
+    /// The value of this rule's plan. A plan that is not there is the rule's own quota, as in [`Rule::quota_of`].
+    pub(crate) fn find(&self, rule: usize, plan: usize) -> Option<&T> {
+        let plans = self.0.get(rule)?;
+        plans.get(plan).or_else(|| plans.first())
+    }
+}

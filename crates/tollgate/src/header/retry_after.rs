@@ -1,0 +1,115 @@
+//! `Retry-After` (RFC 9110 §10.2.3).
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header::RETRY_AFTER};
+use tollgate_core::Retry;
+
+use crate::header::seconds::whole_seconds;
+
+/// How long to tell the client to wait; `None` where no wait helps or none is known.
+///
+/// `jitter_percent` makes the wait longer by up to that part of it, never shorter. How much of it depends on `seed` (the
+/// key) alone, so that clients come back at different times, and one that asks again is told a shorter wait each time.
+pub(crate) fn delay(retry: Retry, jitter_percent: u8, seed: u64) -> Option<Duration> {
+    let Retry::After(wait) = retry else {
+        return None;
+    };
+    if jitter_percent == 0 {
+        return Some(wait);
+    }
+    // In 1/2^32. The same for each wait of a key, so the jitter falls as the wait falls.
+    let share = u128::from(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32);
+    let longest = wait.as_micros() * u128::from(jitter_percent) / 100;
+    let jitter = u64::try_from((longest * share) >> 32).unwrap_or(u64::MAX);
+    Some(wait.saturating_add(Duration::from_micros(jitter)))
+}
+
+/// Sets the field to whole seconds, rounded up, at least 1. A larger one that is there already stays, and so does a date:
+/// someone meant it.
+pub(crate) fn write(map: &mut HeaderMap, delay: Duration) {
+    let mut seconds = whole_seconds(delay);
+    for value in map.get_all(RETRY_AFTER) {
+        let Ok(text) = value.to_str() else { continue };
+        if text.ends_with(" GMT") {
+            return;
+        }
+        if let Ok(other) = text.parse() {
+            seconds = seconds.max(other);
+        }
+    }
+    let _ = map.try_insert(RETRY_AFTER, HeaderValue::from(seconds));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(delay: Duration, before: &[&'static str]) -> Vec<String> {
+        let mut map = HeaderMap::new();
+        for value in before {
+            map.append(RETRY_AFTER, HeaderValue::from_static(value));
+        }
+        write(&mut map, delay);
+        map.get_all(RETRY_AFTER)
+            .iter()
+            .map(|value| value.to_str().expect("ascii").to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn it_is_rounded_up_and_never_zero() {
+        assert_eq!(written(Duration::ZERO, &[]), ["1"]);
+        assert_eq!(written(Duration::new(1, 1), &[]), ["2"]);
+        assert_eq!(written(Duration::from_secs(17), &[]), ["17"]);
+    }
+
+    #[test]
+    fn the_larger_one_stays() {
+        assert_eq!(written(Duration::from_secs(5), &["9"]), ["9"]);
+        assert_eq!(written(Duration::from_secs(9), &["5"]), ["9"]);
+        assert_eq!(written(Duration::from_secs(5), &["2", "7"]), ["7"]);
+    }
+
+    #[test]
+    fn a_date_stays_and_what_is_neither_does_not() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(written(Duration::from_secs(5), &[date]), [date]);
+        for wrong in ["", "-1", "2.0", "30s"] {
+            assert_eq!(written(Duration::from_secs(5), &[wrong]), ["5"], "{wrong}");
+        }
+    }
+
+    #[test]
+    fn there_is_none_where_waiting_does_not_help() {
+        for retry in [Retry::Now, Retry::Never, Retry::Unknown] {
+            assert_eq!(delay(retry, 10, 42), None);
+        }
+        assert_eq!(delay(Retry::after_micros(0), 0, 1), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_jitter_differs_between_keys() {
+        let waits: std::collections::BTreeSet<_> = (0..100)
+            .filter_map(|key| delay(Retry::after_micros(60_000_000), 50, key))
+            .map(whole_seconds)
+            .collect();
+        assert!(waits.len() > 20, "{waits:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_only_adds_and_falls_with_the_wait(
+            wait in 0..10_u64.pow(14), less in 0..10_u64.pow(14), percent: u8, seed: u64,
+        ) {
+            let less = less.min(wait);
+            let jittered = |micros| delay(Retry::after_micros(micros), percent, seed).expect("a wait");
+            let (long, short) = (jittered(wait), jittered(less));
+            prop_assert!(long >= Duration::from_micros(wait));
+            prop_assert!(long.as_micros() <= u128::from(wait) * (100 + u128::from(percent)) / 100 + 1);
+            prop_assert!(short <= long);
+        }
+    }
+}

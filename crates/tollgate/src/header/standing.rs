@@ -1,0 +1,77 @@
+//! What a client is told of one rule.
+
+use std::{cmp::Reverse, time::Duration};
+
+use smallvec::SmallVec;
+use tollgate_core::{AlgorithmKind, Outcome, Quota, Retry, RuleSet, Verdict};
+
+pub(super) type Standings = SmallVec<[Standing; 4]>;
+
+/// How a client stands with one rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) rule: usize,
+    pub(super) plan: usize,
+    pub(super) denied: bool,
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    /// How long `remaining` is the word: the draft's effective window.
+    pub(super) lasts: Duration,
+}
+
+impl Standing {
+    /// `None` where there is nothing to tell: the rule is not enforced, was not counted, or has no limit.
+    #[inline]
+    fn of(verdict: &Verdict, rules: &RuleSet) -> Option<Self> {
+        if !verdict.has_numbers() || !rules.enforces(verdict.rule()) {
+            return None;
+        }
+        let quota = rules.rules().get(verdict.rule())?.quota_of(verdict.plan());
+        if quota.is_unlimited() {
+            return None;
+        }
+        Some(Self {
+            rule: verdict.rule(),
+            plan: verdict.plan(),
+            denied: verdict.outcome() == Outcome::Deny,
+            limit: quota.limit(),
+            remaining: verdict.remaining(),
+            lasts: lasts(verdict, quota),
+        })
+    }
+
+    #[inline]
+    pub(super) fn all(verdicts: &[Verdict], rules: &RuleSet) -> Standings {
+        verdicts
+            .iter()
+            .filter_map(|verdict| Self::of(verdict, rules))
+            .collect()
+    }
+
+    /// The one that speaks where a field has room for one: a denial first, then the fewest units left, then the longest
+    /// to wait.
+    pub(super) fn closest_to_its_limit(standings: &[Self]) -> Option<&Self> {
+        standings.iter().min_by_key(|standing| {
+            (
+                !standing.denied,
+                standing.remaining,
+                Reverse(standing.lasts),
+            )
+        })
+    }
+}
+
+/// A denial lasts until the same request would pass, so that `Retry-After` is never earlier, even where a dear request
+/// was denied and cheaper ones would still pass. Everything else lasts until the quota is whole again.
+fn lasts(verdict: &Verdict, quota: &Quota) -> Duration {
+    match (verdict.outcome(), verdict.retry()) {
+        (Outcome::Deny, Retry::After(delay)) => delay,
+        _ => match quota.algorithm() {
+            // Their state is fresh only up to a second window later, but units come back within the first.
+            AlgorithmKind::SlidingWindow | AlgorithmKind::SlidingBuckets => {
+                verdict.reset_after().min(quota.window())
+            }
+            _ => verdict.reset_after(),
+        },
+    }
+}

@@ -1,0 +1,75 @@
+//! Values of structured fields in canonical form (RFC 9651 §4.1).
+
+use http::HeaderValue;
+use smallvec::SmallVec;
+use tollgate_core::MAX_UNITS;
+
+/// Room for a field of a few policies without the heap.
+pub(super) type Line = SmallVec<[u8; 192]>;
+
+/// Begins the next member.
+pub(super) fn separate(line: &mut Line) {
+    if !line.is_empty() {
+        line.extend_from_slice(b", ");
+    }
+}
+
+/// Adds an integer, at most the fifteen digits that a structured field can carry.
+pub(super) fn push_integer(line: &mut Line, value: u64) {
+    line.extend_from_slice(itoa::Buffer::new().format(value.min(MAX_UNITS)).as_bytes());
+}
+
+/// A quoted string. `None` for text that has none: only visible ASCII and the space can be in it.
+pub(super) fn string(text: &str) -> Option<String> {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            ' '..='~' => quoted.push(character),
+            _ => return None,
+        }
+    }
+    quoted.push('"');
+    Some(quoted)
+}
+
+/// The field's value; `None` if there is no member, because an empty list is not sent at all.
+pub(super) fn value(line: &[u8]) -> Option<HeaderValue> {
+    if line.is_empty() {
+        return None;
+    }
+    HeaderValue::from_bytes(line).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_and_escaped() {
+        for (text, quoted) in [
+            ("per-min", Some(r#""per-min""#)),
+            (r#"a"b"#, Some(r#""a\"b""#)),
+            (r#"a"b\c"#, Some(r#""a\"b\\c""#)),
+            ("größe", None),
+            ("a\r\nb", None),
+        ] {
+            assert_eq!(string(text).as_deref(), quoted, "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_have_at_most_fifteen_digits() {
+        for (number, digits) in [
+            (0, "0"),
+            (42, "42"),
+            (999_999_999_999_999, "999999999999999"),
+            (u64::MAX, "999999999999999"),
+        ] {
+            let mut line = Line::new();
+            push_integer(&mut line, number);
+            assert_eq!(line.as_slice(), digits.as_bytes());
+        }
+    }
+}

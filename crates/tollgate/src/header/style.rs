@@ -1,0 +1,131 @@
+//! Which fields a response carries.
+
+use std::{fmt, ops::BitOr};
+
+/// Which fields a response carries. Styles combine with `|`.
+///
+/// See the [module documentation](crate::header) for what each one writes and which to take.
+///
+/// ```
+/// use tollgate::header::HeaderStyle;
+///
+/// let style = HeaderStyle::DRAFT_11 | HeaderStyle::X_RATELIMIT_DELTA;
+/// assert_eq!(format!("{style:?}"), "DRAFT_11 | X_RATELIMIT_DELTA");
+/// assert_eq!(style | HeaderStyle::NONE, style);
+/// ```
+///
+/// Some do not go together, because they write one field in two ways: [`DRAFT_11`](Self::DRAFT_11) with
+/// [`DRAFT_7`](Self::DRAFT_7) or [`DRAFT_6`](Self::DRAFT_6), and the two forms of `X-RateLimit-Reset`. The layer refuses
+/// them when it is made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeaderStyle(u8);
+
+impl HeaderStyle {
+    /// No field about the quota. `Retry-After` is still on a denial.
+    pub const NONE: Self = Self(0);
+    /// `RateLimit` and `RateLimit-Policy` as lists of named policies, the syntax of draft-8 to draft-11.
+    pub const DRAFT_11: Self = Self(1);
+    /// `RateLimit` as a dictionary, and `RateLimit-Policy`, as in draft-7.
+    pub const DRAFT_7: Self = Self(1 << 1);
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` and `-Policy`, as in draft-4 to draft-6.
+    pub const DRAFT_6: Self = Self(1 << 2);
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the reset as seconds since the Unix epoch.
+    pub const X_RATELIMIT_EPOCH: Self = Self(1 << 3);
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the reset as seconds from now.
+    pub const X_RATELIMIT_DELTA: Self = Self(1 << 4);
+
+    const NAMES: [(Self, &str); 5] = [
+        (Self::DRAFT_11, "DRAFT_11"),
+        (Self::DRAFT_7, "DRAFT_7"),
+        (Self::DRAFT_6, "DRAFT_6"),
+        (Self::X_RATELIMIT_EPOCH, "X_RATELIMIT_EPOCH"),
+        (Self::X_RATELIMIT_DELTA, "X_RATELIMIT_DELTA"),
+    ];
+
+    /// The fields of both, as `|` does; usable in constants.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Refuses styles that write one field in two ways.
+    pub(crate) fn validate(self) -> Result<(), String> {
+        for (a, b, why) in [
+            (Self::DRAFT_11, Self::DRAFT_7, "write RateLimit"),
+            (Self::DRAFT_11, Self::DRAFT_6, "write RateLimit-Policy"),
+            (
+                Self::X_RATELIMIT_EPOCH,
+                Self::X_RATELIMIT_DELTA,
+                "write X-RateLimit-Reset",
+            ),
+        ] {
+            if self.has(a) && self.has(b) {
+                return Err(format!(
+                    "the header styles {a:?} and {b:?} both {why}, each in its own way; take one of them"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BitOr for HeaderStyle {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
+    }
+}
+
+impl fmt::Debug for HeaderStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return f.write_str("NONE");
+        }
+        let mut first = true;
+        for (style, name) in Self::NAMES {
+            if self.has(style) {
+                f.write_str(if first { "" } else { " | " })?;
+                f.write_str(name)?;
+                first = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HeaderStyle as S;
+
+    #[test]
+    fn styles_that_write_one_field_in_two_ways_are_refused_by_name() {
+        for (style, words) in [
+            (S::DRAFT_11 | S::DRAFT_7, ["DRAFT_11", "DRAFT_7"]),
+            (S::DRAFT_11 | S::DRAFT_6, ["DRAFT_11", "DRAFT_6"]),
+            (
+                S::X_RATELIMIT_DELTA | S::X_RATELIMIT_EPOCH,
+                ["X_RATELIMIT_EPOCH", "X_RATELIMIT_DELTA"],
+            ),
+        ] {
+            let error = style.validate().expect_err("they contradict");
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+    }
+
+    #[test]
+    fn styles_with_fields_of_their_own_combine() {
+        for style in [
+            S::NONE,
+            S::DRAFT_11 | S::X_RATELIMIT_DELTA,
+            S::DRAFT_11 | S::X_RATELIMIT_EPOCH,
+            S::DRAFT_6 | S::DRAFT_7 | S::X_RATELIMIT_EPOCH,
+        ] {
+            assert_eq!(style.validate(), Ok(()));
+        }
+    }
+}

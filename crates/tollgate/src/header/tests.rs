@@ -1,0 +1,545 @@
+//! The fields as bytes, and as an independent parser reads them.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use proptest::prelude::*;
+use sfv::{BareItem, List, ListEntry, Parser};
+use tollgate_core::{
+    DAY, HOUR, MAX_UNITS, MINUTE, Outcome, Quota, Retry, Rule, RuleSet, SECOND, Source, Tick,
+    Verdict, algorithm::Assessment,
+};
+
+use crate::header::{HeaderStyle as S, Headers, retry_after};
+
+const AT: Tick = 1_700_000_000_500_000;
+
+fn rules(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
+    RuleSet::new(rules).expect("valid rules")
+}
+
+fn allow(rule: u16, remaining: u64, reset_after: Duration) -> Verdict {
+    answer(rule, 0, true, remaining, reset_after, Retry::Now)
+}
+
+fn deny(rule: u16, remaining: u64, reset_after: Duration, retry: Retry) -> Verdict {
+    answer(rule, 0, false, remaining, reset_after, retry)
+}
+
+fn answer(
+    rule: u16,
+    plan: u16,
+    fits: bool,
+    remaining: u64,
+    reset_after: Duration,
+    retry: Retry,
+) -> Verdict {
+    let reset_after = u64::try_from(reset_after.as_micros()).expect("in range");
+    let answer = Assessment {
+        fits,
+        remaining,
+        reset_after,
+        retry,
+    };
+    Verdict::new(rule, plan, answer, Source::Store)
+}
+
+fn write_to(map: &mut HeaderMap, style: S, rules: &RuleSet, verdicts: &[Verdict]) {
+    Headers::new(style, rules).write(map, verdicts, rules, AT);
+}
+
+/// The fields as they go over the wire, sorted.
+fn written(style: S, rules: &RuleSet, verdicts: &[Verdict]) -> Vec<String> {
+    let mut map = HeaderMap::new();
+    write_to(&mut map, style, rules, verdicts);
+    lines(&map)
+}
+
+fn lines(map: &HeaderMap) -> Vec<String> {
+    let mut lines: Vec<_> = map
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", value.to_str().expect("ascii")))
+        .collect();
+    lines.sort_by(|a, b| a.split(':').next().cmp(&b.split(':').next()));
+    lines
+}
+
+fn burst_and_daily() -> RuleSet {
+    rules([
+        Rule::new("burst", Quota::fixed_window(100, MINUTE))
+            .plan("gold", Quota::fixed_window(500, MINUTE)),
+        Rule::new("daily", Quota::fixed_window(1_000, DAY)).plan("free", Quota::unlimited()),
+    ])
+}
+
+fn used() -> [Verdict; 2] {
+    [
+        allow(0, 42, Duration::from_millis(16_001)),
+        allow(1, 901, Duration::from_secs(30_411)),
+    ]
+}
+
+#[test]
+fn draft_11_lists_every_policy_by_name() {
+    assert_eq!(
+        written(S::DRAFT_11, &burst_and_daily(), &used()),
+        [
+            r#"ratelimit: "burst";r=42;t=17, "daily";r=901;t=30411"#,
+            r#"ratelimit-policy: "burst";q=100;w=60, "daily";q=1000;w=86400"#,
+        ]
+    );
+}
+
+#[test]
+fn draft_7_is_a_dictionary_of_the_rule_closest_to_its_limit() {
+    assert_eq!(
+        written(S::DRAFT_7, &burst_and_daily(), &used()),
+        [
+            "ratelimit: limit=100, remaining=42, reset=17",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ]
+    );
+}
+
+#[test]
+fn draft_6_has_a_field_for_each_number() {
+    assert_eq!(
+        written(S::DRAFT_6, &burst_and_daily(), &used()),
+        [
+            "ratelimit-limit: 100",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+            "ratelimit-remaining: 42",
+            "ratelimit-reset: 17",
+        ]
+    );
+}
+
+#[test]
+fn the_x_fields_have_a_reset_in_seconds_from_now_or_since_the_epoch() {
+    let rules = burst_and_daily();
+    assert_eq!(
+        written(S::X_RATELIMIT_DELTA, &rules, &used()),
+        [
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 42",
+            "x-ratelimit-reset: 17"
+        ]
+    );
+    // 1 700 000 000.5 + 16.001, rounded up once.
+    assert_eq!(
+        written(S::X_RATELIMIT_EPOCH, &rules, &used())[2],
+        "x-ratelimit-reset: 1700000017"
+    );
+}
+
+#[test]
+fn styles_combine_and_none_writes_nothing() {
+    let rules = burst_and_daily();
+    assert_eq!(written(S::NONE, &rules, &used()), [""; 0]);
+    let both = written(S::DRAFT_11 | S::X_RATELIMIT_DELTA, &rules, &used());
+    let apart = [
+        written(S::DRAFT_11, &rules, &used()),
+        written(S::X_RATELIMIT_DELTA, &rules, &used()),
+    ];
+    assert_eq!(both, apart.concat());
+    // One policy list serves both drafts.
+    let drafts = written(S::DRAFT_6 | S::DRAFT_7, &rules, &used());
+    assert_eq!(drafts.len(), 5);
+}
+
+#[test]
+fn a_plan_has_its_own_policy() {
+    let rules = burst_and_daily();
+    let gold = answer(0, 1, true, 400, SECOND, Retry::Now);
+    assert_eq!(
+        written(S::DRAFT_11, &rules, &[gold]),
+        [
+            r#"ratelimit: "burst";r=400;t=1"#,
+            r#"ratelimit-policy: "burst";q=500;w=60"#
+        ]
+    );
+    assert_eq!(
+        written(S::DRAFT_11, &rules, &[gold, used()[1]])[1],
+        r#"ratelimit-policy: "burst";q=500;w=60, "daily";q=1000;w=86400"#
+    );
+    // A plan without a limit is not written; the rule beside it is.
+    let free = answer(1, 1, true, MAX_UNITS, Duration::ZERO, Retry::Now);
+    assert_eq!(
+        written(S::DRAFT_11, &rules, &[used()[0], free]),
+        [
+            r#"ratelimit: "burst";r=42;t=17"#,
+            r#"ratelimit-policy: "burst";q=100;w=60"#
+        ]
+    );
+}
+
+#[test]
+fn only_rules_that_deny_and_were_counted_are_told_of() {
+    let quota = Quota::gcra(10, MINUTE);
+    let rules = rules([
+        Rule::new("first", quota),
+        Rule::new("tried", quota).shadow(),
+        Rule::new("last", quota).mark("soft", Quota::gcra(10, MINUTE).burst(8)),
+    ]);
+    let verdicts = [
+        Verdict::unanswered(0, 0, Outcome::NotAsked),
+        deny(1, 0, SECOND, Retry::after_micros(1)),
+        Verdict::unanswered(2, 0, Outcome::Failed),
+        allow(3, 1, SECOND),
+    ];
+    for style in [S::DRAFT_11, S::DRAFT_7, S::DRAFT_6, S::X_RATELIMIT_DELTA] {
+        assert_eq!(written(style, &rules, &verdicts), [""; 0]);
+    }
+    assert_eq!(
+        written(
+            S::DRAFT_11,
+            &rules,
+            &[verdicts[0], verdicts[1], allow(2, 3, SECOND)]
+        ),
+        [
+            r#"ratelimit: "last";r=3;t=1"#,
+            r#"ratelimit-policy: "last";q=10;w=60"#
+        ]
+    );
+}
+
+#[test]
+fn a_denial_lasts_until_the_same_request_passes() {
+    let rules = rules([Rule::new(
+        "units",
+        Quota::token_bucket(100).refill(1, SECOND),
+    )]);
+    let fields = |verdict| written(S::DRAFT_11, &rules, &[verdict]).swap_remove(0);
+    let full_in = Duration::from_secs(80);
+    // Empty; dear with 20 left; dearer than the bucket.
+    assert_eq!(
+        fields(deny(0, 0, full_in, Retry::after_micros(900_001))),
+        r#"ratelimit: "units";r=0;t=1"#
+    );
+    assert_eq!(
+        fields(deny(0, 20, full_in, Retry::after_micros(9_000_001))),
+        r#"ratelimit: "units";r=20;t=10"#
+    );
+    assert_eq!(
+        fields(deny(0, 20, full_in, Retry::Never)),
+        r#"ratelimit: "units";r=20;t=80"#
+    );
+    // A full bucket: `t` is not 0.
+    assert_eq!(
+        fields(allow(0, 100, Duration::ZERO)),
+        r#"ratelimit: "units";r=100;t=1"#
+    );
+}
+
+#[test]
+fn a_sliding_window_lasts_no_longer_than_its_window() {
+    for quota in [
+        Quota::sliding_window(10, MINUTE),
+        Quota::sliding_buckets(10, MINUTE),
+    ] {
+        let rules = rules([Rule::new("slides", quota)]);
+        assert_eq!(
+            written(
+                S::DRAFT_11,
+                &rules,
+                &[allow(0, 9, Duration::from_secs(110))]
+            )[0],
+            r#"ratelimit: "slides";r=9;t=60"#
+        );
+    }
+}
+
+#[test]
+fn windows_are_rounded_up_and_left_out_under_a_second() {
+    let policies = |style, quota| {
+        let rules = rules([Rule::new("p", quota)]);
+        written(style, &rules, &[allow(0, 1, SECOND)])
+            .into_iter()
+            .find_map(|line| line.strip_prefix("ratelimit-policy: ").map(str::to_owned))
+            .expect("a policy")
+    };
+    let short = Quota::fixed_window(10, Duration::from_millis(100));
+    assert_eq!(policies(S::DRAFT_11, short), r#""p";q=10"#);
+    assert_eq!(policies(S::DRAFT_7, short), "10;w=1");
+    let uneven = Quota::fixed_window(20, Duration::from_millis(2_500));
+    assert_eq!(policies(S::DRAFT_11, uneven), r#""p";q=20;w=3"#);
+    assert_eq!(policies(S::DRAFT_6, uneven), "20;w=3");
+    // A bucket's window is the time from empty to full.
+    let bucket = Quota::token_bucket(20).refill(10, SECOND);
+    assert_eq!(policies(S::DRAFT_11, bucket), r#""p";q=20;w=2"#);
+    let largest = Quota::fixed_window(MAX_UNITS, SECOND);
+    assert_eq!(
+        policies(S::DRAFT_11, largest),
+        r#""p";q=999999999999999;w=1"#
+    );
+}
+
+#[test]
+fn one_rule_speaks_where_there_is_room_for_one() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let rules = rules([
+        Rule::new("a", quota(10)),
+        Rule::new("b", quota(20)),
+        Rule::new("c", quota(30)),
+    ]);
+    let speaks = |verdicts: &[Verdict]| written(S::X_RATELIMIT_DELTA, &rules, verdicts).join(" ");
+    let x = |limit, remaining, reset| {
+        format!(
+            "x-ratelimit-limit: {limit} x-ratelimit-remaining: {remaining} x-ratelimit-reset: {reset}"
+        )
+    };
+    // The fewest left; among equals the longest reset; a denial before either.
+    assert_eq!(
+        speaks(&[allow(0, 9, SECOND), allow(1, 8, SECOND)]),
+        x(20, 8, 1)
+    );
+    assert_eq!(
+        speaks(&[allow(0, 8, SECOND), allow(1, 8, MINUTE)]),
+        x(20, 8, 60)
+    );
+    let denied = deny(2, 15, MINUTE, Retry::after_micros(2_000_000));
+    assert_eq!(speaks(&[allow(0, 0, SECOND), denied]), x(30, 15, 2));
+}
+
+#[test]
+fn draft_6_and_7_never_list_two_policies_with_one_limit() {
+    let rules = rules([
+        Rule::new("minute", Quota::fixed_window(10, MINUTE)),
+        Rule::new("many", Quota::fixed_window(50, MINUTE)),
+        Rule::new("hour", Quota::fixed_window(10, HOUR)),
+    ]);
+    let verdicts = [
+        allow(0, 1, SECOND),
+        allow(1, 1, SECOND),
+        allow(2, 1, SECOND),
+    ];
+    for style in [S::DRAFT_6, S::DRAFT_7, S::DRAFT_6 | S::DRAFT_7] {
+        let lines = written(style, &rules, &verdicts);
+        assert!(
+            lines.contains(&"ratelimit-policy: 10;w=3600, 50;w=60".to_owned()),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn stacked_limiters_add_to_the_lists_of_draft_11() {
+    let mut map = HeaderMap::new();
+    for name in ["inner", "outer"] {
+        let rules = rules([Rule::new(name, Quota::fixed_window(10, MINUTE))]);
+        write_to(&mut map, S::DRAFT_11, &rules, &[allow(0, 9, MINUTE)]);
+    }
+    assert_eq!(
+        lines(&map),
+        [
+            r#"ratelimit: "inner";r=9;t=60"#,
+            r#"ratelimit: "outer";r=9;t=60"#,
+            r#"ratelimit-policy: "inner";q=10;w=60"#,
+            r#"ratelimit-policy: "outer";q=10;w=60"#,
+        ]
+    );
+}
+
+#[test]
+fn of_stacked_single_fields_those_that_leave_less_stay_together() {
+    let style = S::DRAFT_6 | S::DRAFT_7 | S::X_RATELIMIT_DELTA;
+    let inner = rules([Rule::new("inner", Quota::fixed_window(10, MINUTE))]);
+    let outer = rules([Rule::new("outer", Quota::fixed_window(20, MINUTE))]);
+    let after = |inner_left, inner_reset, outer_left, outer_reset| {
+        let mut map = HeaderMap::new();
+        write_to(
+            &mut map,
+            style,
+            &inner,
+            &[allow(0, inner_left, inner_reset)],
+        );
+        write_to(
+            &mut map,
+            style,
+            &outer,
+            &[allow(0, outer_left, outer_reset)],
+        );
+        let lines = lines(&map);
+        assert_eq!(lines.len(), 9, "{lines:?}");
+        lines
+            .into_iter()
+            .filter(|line| !line.contains("policy"))
+            .collect::<Vec<_>>()
+    };
+    let says = |limit: u64, remaining: u64, reset: u64| {
+        vec![
+            format!("ratelimit: limit={limit}, remaining={remaining}, reset={reset}"),
+            format!("ratelimit-limit: {limit}"),
+            format!("ratelimit-remaining: {remaining}"),
+            format!("ratelimit-reset: {reset}"),
+            format!("x-ratelimit-limit: {limit}"),
+            format!("x-ratelimit-remaining: {remaining}"),
+            format!("x-ratelimit-reset: {reset}"),
+        ]
+    };
+    assert_eq!(after(3, SECOND, 5, MINUTE), says(10, 3, 1));
+    assert_eq!(after(5, MINUTE, 3, SECOND), says(20, 3, 1));
+    assert_eq!(after(3, SECOND, 3, MINUTE), says(20, 3, 60));
+    assert_eq!(after(3, MINUTE, 3, SECOND), says(10, 3, 60));
+}
+
+#[test]
+fn stacked_policies_with_one_limit_are_listed_once() {
+    let mut map = HeaderMap::new();
+    for (name, window) in [("inner", MINUTE), ("outer", HOUR)] {
+        let rules = rules([
+            Rule::new(name, Quota::fixed_window(10, window)),
+            Rule::new("wide", Quota::fixed_window(20, window)),
+        ]);
+        let verdicts: &[_] = if name == "inner" {
+            &[allow(0, 9, MINUTE)]
+        } else {
+            &[allow(0, 9, MINUTE), allow(1, 9, MINUTE)]
+        };
+        write_to(&mut map, S::DRAFT_7, &rules, verdicts);
+    }
+    assert_eq!(
+        lines(&map)[1..],
+        ["ratelimit-policy: 10;w=60", "ratelimit-policy: 20;w=3600"]
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_replaced() {
+    let rules = rules([Rule::new("a", Quota::fixed_window(10, MINUTE))]);
+    let mut map = HeaderMap::new();
+    for name in [
+        "ratelimit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-remaining",
+    ] {
+        map.append(name, HeaderValue::from_bytes(b"caf\xe9").expect("a value"));
+    }
+    write_to(
+        &mut map,
+        S::DRAFT_7 | S::X_RATELIMIT_DELTA,
+        &rules,
+        &[allow(0, 4, MINUTE)],
+    );
+    assert_eq!(
+        lines(&map),
+        [
+            "ratelimit: limit=10, remaining=4, reset=60",
+            "ratelimit-policy: 10;w=60",
+            "x-ratelimit-limit: 10",
+            "x-ratelimit-remaining: 4",
+            "x-ratelimit-reset: 60",
+        ]
+    );
+}
+
+fn a_quota() -> impl Strategy<Value = Quota> {
+    let period = (1..100_000_000_u64).prop_map(Duration::from_micros);
+    prop_oneof![
+        (1..=MAX_UNITS, period.clone())
+            .prop_map(|(limit, period)| Quota::fixed_window(limit, period)),
+        (1..1_000_u64, period.clone())
+            .prop_map(|(limit, period)| Quota::sliding_window(limit, period)),
+        (1..1_000_u64, 1..1_000_u64, period)
+            .prop_map(|(burst, rate, period)| Quota::gcra(rate, period).burst(burst)),
+    ]
+}
+
+fn a_verdict() -> impl Strategy<Value = (bool, u64, u64, u64)> {
+    (
+        any::<bool>(),
+        any::<u64>(),
+        0..10_u64.pow(15),
+        0..10_u64.pow(15),
+    )
+}
+
+fn parse(map: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, i64)>)> {
+    let all: Vec<_> = map
+        .get_all(name)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    let line = all.join(&b", "[..]);
+    let list: List = Parser::new(&line).parse().expect("a structured list");
+    list.into_iter()
+        .map(|member| {
+            let ListEntry::Item(item) = member else {
+                panic!("not an item: {member:?}");
+            };
+            let BareItem::String(name) = item.bare_item else {
+                panic!("not a string: {:?}", item.bare_item);
+            };
+            let parameters = item
+                .params
+                .into_iter()
+                .map(|(key, value)| {
+                    (
+                        key.to_string(),
+                        i64::from(value.as_integer().expect("an integer")),
+                    )
+                })
+                .collect();
+            (name.to_string(), parameters)
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn a_parser_of_structured_fields_reads_draft_11(
+        given in prop::collection::vec(("[A-Za-z*][A-Za-z0-9_.:/*-]{0,20}", a_quota(), a_verdict()), 1..7),
+        stacked: bool,
+        percent: u8,
+        seed: u64,
+    ) {
+        let Ok(rules) = RuleSet::new(given.iter().map(|(name, quota, _)| Rule::new(&**name, *quota))) else {
+            // Two of one name, or a quota that cannot be counted exactly.
+            return Ok(());
+        };
+        let verdicts: Vec<_> = (0..)
+            .zip(&given)
+            .map(|(rule, (_, _, (fits, remaining, reset, retry)))| {
+                let retry = if *fits { Retry::Now } else { Retry::after_micros(*retry) };
+                answer(rule, 0, *fits, *remaining, Duration::from_micros(*reset), retry)
+            })
+            .collect();
+        let mut map = HeaderMap::new();
+        for _ in 0..=usize::from(stacked) {
+            write_to(&mut map, S::DRAFT_11, &rules, &verdicts);
+        }
+        let (limits, policies) = (parse(&map, "ratelimit"), parse(&map, "ratelimit-policy"));
+        prop_assert_eq!(limits.len(), given.len() * (1 + usize::from(stacked)));
+        prop_assert_eq!(limits.len(), policies.len());
+
+        let retry = verdicts
+            .iter()
+            .filter(|verdict| verdict.outcome() == Outcome::Deny)
+            .fold(Retry::Now, |retry, verdict| retry.or_later(verdict.retry()));
+        let retry_after = retry_after::delay(retry, percent, seed).map(|delay| {
+            let mut map = HeaderMap::new();
+            retry_after::write(&mut map, delay);
+            map["retry-after"].to_str().expect("ascii").parse::<i64>().expect("seconds")
+        });
+        for (place, ((name, quota, _), verdict)) in given.iter().zip(&verdicts).enumerate() {
+            let integer = |value: u64| i64::try_from(value.min(MAX_UNITS)).expect("in range");
+            let (limit, policy) = (&limits[place], &policies[place]);
+            prop_assert_eq!(&limit.0, name);
+            prop_assert_eq!(&policy.0, name);
+            let keys = |of: &[(String, i64)]| of.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(keys(&limit.1), ["r", "t"]);
+            prop_assert_eq!(limit.1[0].1, integer(verdict.remaining()));
+            prop_assert!(limit.1[1].1 >= 1);
+            if verdict.outcome() == Outcome::Deny {
+                prop_assert!(retry_after.is_some_and(|seconds| seconds >= limit.1[1].1));
+            }
+            prop_assert_eq!(policy.1[0].clone(), ("q".to_owned(), integer(quota.limit())));
+            if quota.window() < SECOND {
+                prop_assert_eq!(policy.1.len(), 1);
+            } else {
+                let seconds = quota.window().as_micros().div_ceil(1_000_000);
+                prop_assert_eq!(policy.1[1].clone(), ("w".to_owned(), i64::try_from(seconds).expect("in range")));
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Three fields of one number each: `RateLimit-*` of draft-6, and `X-RateLimit-*`.
+//!
+//! ```text
+//! RateLimit-Limit: 100
+//! RateLimit-Remaining: 50
+//! RateLimit-Reset: 17
+//! ```
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_core::{MAX_UNITS, Tick};
+
+use crate::header::{
+    name::{
+        RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_LIMIT,
+        X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
+    },
+    standing::Standing,
+    written::Written,
+};
+
+/// The names of the three.
+#[derive(Debug)]
+pub(super) struct Triple {
+    limit: &'static HeaderName,
+    remaining: &'static HeaderName,
+    reset: &'static HeaderName,
+}
+
+pub(super) static DRAFT_6: Triple = Triple {
+    limit: &RATELIMIT_LIMIT,
+    remaining: &RATELIMIT_REMAINING,
+    reset: &RATELIMIT_RESET,
+};
+
+pub(super) static X_RATELIMIT: Triple = Triple {
+    limit: &X_RATELIMIT_LIMIT,
+    remaining: &X_RATELIMIT_REMAINING,
+    reset: &X_RATELIMIT_RESET,
+};
+
+impl Triple {
+    /// Writes all three, unless an inner limiter has written some that leave less.
+    pub(super) fn write(&self, map: &mut HeaderMap, standing: &Standing, reset: u64) {
+        if self.read(map).leaves_less(standing.remaining, reset) {
+            return;
+        }
+        for (name, number) in [
+            (self.limit, standing.limit),
+            (self.remaining, standing.remaining),
+            (self.reset, reset),
+        ] {
+            let _ = map.try_insert(name, HeaderValue::from(number.min(MAX_UNITS)));
+        }
+    }
+
+    fn read(&self, map: &HeaderMap) -> Written {
+        let number = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
+        Written {
+            remaining: number(self.remaining),
+            reset: number(self.reset),
+        }
+    }
+}
+
+/// The end of a time from `at`, in whole seconds since the Unix epoch, rounded up.
+pub(super) fn epoch_seconds(at: Tick, lasts: Duration) -> u64 {
+    let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+    at.saturating_add(micros).div_ceil(1_000_000)
+}

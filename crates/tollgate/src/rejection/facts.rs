@@ -1,0 +1,142 @@
+//! What a body may say about a denial.
+
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
+
+use http::StatusCode;
+use smallvec::SmallVec;
+use tollgate_core::{Quota, Reason, Retry, Rule};
+
+use crate::rejection::denial::Denial;
+
+/// What a body may say about a denial, the wait apart. Nothing about the client; on a quiet route nothing about the rules.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) reason: Reason,
+    pub(super) status: StatusCode,
+    pub(super) exceeded: SmallVec<[Exceeded<'a>; 2]>,
+    no_key: Option<String>,
+}
+
+/// A policy that the request exceeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exceeded<'a> {
+    pub(super) name: &'a str,
+    quota: &'a Quota,
+    never: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn of(denial: &Denial<'a>) -> Self {
+        let mut facts = Self {
+            reason: denial.reason(),
+            status: denial.status(),
+            exceeded: SmallVec::new(),
+            no_key: None,
+        };
+        if denial.is_quiet() {
+            return facts;
+        }
+        let rules = denial.rules().rules();
+        facts.exceeded = denial
+            .exceeded()
+            .filter_map(|verdict| {
+                let rule = rules.get(verdict.rule())?;
+                Some(Exceeded {
+                    name: rule.name(),
+                    quota: rule.quota_of(verdict.plan()),
+                    never: verdict.retry() == Retry::Never,
+                })
+            })
+            .collect();
+        facts.no_key = denial.no_key().map(ToString::to_string);
+        facts
+    }
+
+    /// The facts of a denial by this quota alone.
+    pub(super) fn used_up(rule: &'a Rule, quota: &'a Quota, status: StatusCode) -> Self {
+        Self {
+            reason: Reason::Quota,
+            status,
+            exceeded: SmallVec::from_iter([Exceeded {
+                name: rule.name(),
+                quota,
+                never: false,
+            }]),
+            no_key: None,
+        }
+    }
+
+    /// Whether the client asked for too much, rather than a store or a key being missing.
+    pub(super) fn is_quota(&self) -> bool {
+        matches!(self.reason, Reason::Quota | Reason::Never)
+    }
+
+    /// The status in words.
+    pub(super) fn phrase(&self) -> &'static str {
+        self.status.canonical_reason().unwrap_or("Refused")
+    }
+
+    /// Sentences for people; `None` if there is nothing to add to the status.
+    pub(super) fn detail(&self) -> Option<String> {
+        if let Some(why) = &self.no_key {
+            return Some(why.clone());
+        }
+        let mut text = String::new();
+        for Exceeded { name, quota, never } in &self.exceeded {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            let limit = quota.limit();
+            // Writing to a string cannot fail.
+            let _ = if *never {
+                write!(
+                    text,
+                    "The request costs more than policy \"{name}\" ever allows, which is {limit}."
+                )
+            } else {
+                let window = InWords(quota.window());
+                let requests = if limit == 1 { "request" } else { "requests" };
+                write!(
+                    text,
+                    "Policy \"{name}\" allows {limit} {requests} per {window}."
+                )
+            };
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// A time in the largest unit of which it is a whole number.
+struct InWords(Duration);
+
+impl fmt::Display for InWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        if micros.is_multiple_of(1_000_000) {
+            write!(f, "{} s", micros / 1_000_000)
+        } else if micros.is_multiple_of(1_000) {
+            write!(f, "{} ms", micros / 1_000)
+        } else {
+            write!(f, "{micros} µs")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_whole_numbers_of_a_unit() {
+        for (micros, words) in [
+            (60_000_000, "60 s"),
+            (1_500_000, "1500 ms"),
+            (333_334, "333334 µs"),
+        ] {
+            assert_eq!(InWords(Duration::from_micros(micros)).to_string(), words);
+        }
+    }
+}

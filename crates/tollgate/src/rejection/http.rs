@@ -1,0 +1,116 @@
+//! The response over HTTP.
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
+use tollgate_core::{Reason, RuleSet};
+
+use crate::{
+    header::PerQuota,
+    rejection::{
+        denial::Denial,
+        facts::Facts,
+        json::json,
+        open_object::OpenObject,
+        problem::problem,
+        style::{Rejection, Style},
+        text::text,
+    },
+};
+
+/// A rejection for one rule set. Made once, when the rule set comes into force.
+#[derive(Debug)]
+pub(crate) struct HttpRejection {
+    rejection: Rejection,
+    /// The bodies of the usual denial: by one quota, with the usual status.
+    used_up: Option<PerQuota<OpenObject>>,
+    status: StatusCode,
+}
+
+impl HttpRejection {
+    /// Prepares the bodies. `status` is the usual one for a quota that is used up.
+    pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
+        let used_up = rejection.object().map(|object| {
+            PerQuota::new(rules, |rule, quota| {
+                object(&Facts::used_up(rule, quota, status))
+            })
+        });
+        Self {
+            rejection,
+            used_up,
+            status,
+        }
+    }
+
+    /// The response, without `Retry-After` and the quota's fields. Without a body where the request is HEAD.
+    pub(crate) fn respond(&self, denial: &Denial<'_>) -> Response<Bytes> {
+        let mut response = match &self.rejection.0 {
+            Style::Custom(respond) => respond(denial),
+            style => self.built_in(style, denial),
+        };
+        if denial.head().method == Method::HEAD {
+            response.body_mut().clear();
+        }
+        response
+    }
+
+    fn built_in(&self, style: &Style, denial: &Denial<'_>) -> Response<Bytes> {
+        let mut response = Response::new(self.body(denial));
+        *response.status_mut() = denial.status();
+        // Room for these, `Retry-After` and two fields about the quota.
+        let mut headers = HeaderMap::with_capacity(6);
+        if let Some(media_type) = media_type(style) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        *response.headers_mut() = headers;
+        response
+    }
+
+    fn body(&self, denial: &Denial<'_>) -> Bytes {
+        let wait = denial.retry_after();
+        if let Some(prepared) = self.prepared(denial) {
+            return prepared.close(wait);
+        }
+        match self.rejection.object() {
+            Some(object) => object(&Facts::of(denial)).close(wait),
+            None if matches!(self.rejection.0, Style::Text) => text(&Facts::of(denial), wait),
+            None => Bytes::new(),
+        }
+    }
+
+    /// The body of the usual denial.
+    fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenObject> {
+        let usual = denial.reason() == Reason::Quota
+            && denial.status() == self.status
+            && !denial.is_quiet();
+        let used_up = self.used_up.as_ref().filter(|_| usual)?;
+        let mut exceeded = denial.exceeded();
+        match (exceeded.next(), exceeded.next()) {
+            (Some(only), None) => used_up.find(only.rule(), only.plan()),
+            _ => None,
+        }
+    }
+}
+
+impl Rejection {
+    /// The function that makes the body, where that is a JSON object.
+    fn object(&self) -> Option<fn(&Facts<'_>) -> OpenObject> {
+        match self.0 {
+            Style::Problem => Some(problem),
+            Style::Json => Some(json),
+            Style::Text | Style::Empty | Style::Custom(_) => None,
+        }
+    }
+}
+
+fn media_type(style: &Style) -> Option<&'static str> {
+    match style {
+        Style::Problem => Some("application/problem+json"),
+        Style::Json => Some("application/json"),
+        Style::Text => Some("text/plain; charset=utf-8"),
+        Style::Empty | Style::Custom(_) => None,
+    }
+}

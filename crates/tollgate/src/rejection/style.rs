@@ -1,0 +1,74 @@
+//! How a denial is told.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::Response;
+
+use crate::rejection::denial::Denial;
+
+/// How a denial is told to the client. See the [module documentation](crate::rejection).
+#[derive(Clone, Default)]
+pub struct Rejection(pub(super) Style);
+
+type Custom = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
+
+#[derive(Clone, Default)]
+pub(super) enum Style {
+    #[default]
+    Problem,
+    Json,
+    Text,
+    Empty,
+    Custom(Arc<Custom>),
+}
+
+impl Rejection {
+    /// `application/problem+json`: `type`, `title`, `status`, `detail`, `violated-policies` and `retry_after_ms`. The
+    /// default.
+    #[must_use]
+    pub fn problem() -> Self {
+        Self(Style::Problem)
+    }
+
+    /// `application/json`: `error` (`rate_limited`, `cost_too_high`, `unavailable` or `no_key`), `message`, `rule` (the first
+    /// that was exceeded) and `retry_after_ms`.
+    #[must_use]
+    pub fn json() -> Self {
+        Self(Style::Json)
+    }
+
+    /// `text/plain`: a sentence, and when to try again.
+    #[must_use]
+    pub fn text() -> Self {
+        Self(Style::Text)
+    }
+
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(Style::Empty)
+    }
+
+    /// The response that `respond` makes, its status included ([`Denial::status`] is the one it should have).
+    ///
+    /// The layer adds `Retry-After` and the quota's fields to it. On a [quiet](Denial::is_quiet) route the closure should
+    /// name no rule.
+    pub fn custom(
+        respond: impl Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Style::Custom(Arc::new(respond)))
+    }
+}
+
+impl fmt::Debug for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Style::Problem => "Rejection::problem",
+            Style::Json => "Rejection::json",
+            Style::Text => "Rejection::text",
+            Style::Empty => "Rejection::empty",
+            Style::Custom(_) => "Rejection::custom",
+        })
+    }
+}

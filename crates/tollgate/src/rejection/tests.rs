@@ -1,0 +1,352 @@
+//! The responses as bytes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{
+    Method, Request, Response, StatusCode,
+    header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE},
+    request::Parts,
+};
+use serde_json::{Value, json};
+use tollgate_core::{
+    Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleSet, Source, Verdict,
+    algorithm::Assessment,
+};
+
+use crate::{
+    key::NoKey,
+    rejection::{Denial, HttpRejection, Rejection},
+};
+
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
+struct Scene {
+    head: Parts,
+    rules: RuleSet,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let request = Request::get("/search?secret=hunter2")
+            .header(AUTHORIZATION, "Bearer hunter2")
+            .body(())
+            .expect("a request");
+        let rules = [
+            Rule::new("per-min", Quota::fixed_window(100, MINUTE))
+                .plan("gold", Quota::fixed_window(500, MINUTE)),
+            Rule::new("per-day", Quota::fixed_window(1_000, 1_440 * MINUTE)),
+            Rule::new("tried", Quota::fixed_window(1, MINUTE)).shadow(),
+        ];
+        Self {
+            head: request.into_parts().0,
+            rules: RuleSet::new(rules).expect("valid rules"),
+        }
+    }
+
+    fn decide(&self, verdicts: impl IntoIterator<Item = Verdict>) -> Decision {
+        Decision::new(1, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    fn denial<'a>(&'a self, decision: &'a Decision) -> Denial<'a> {
+        Denial::new(&self.head, decision, &self.rules, TOO_MANY)
+    }
+
+    fn respond(&self, rejection: Rejection, denial: &Denial<'_>) -> Response<Bytes> {
+        HttpRejection::new(rejection, &self.rules, TOO_MANY).respond(denial)
+    }
+
+    fn body(&self, rejection: Rejection, denial: &Denial<'_>) -> String {
+        let body = self.respond(rejection, denial).into_body();
+        String::from_utf8(body.into()).expect("UTF-8")
+    }
+
+    fn value(&self, rejection: Rejection, denial: &Denial<'_>) -> Value {
+        serde_json::from_str(&self.body(rejection, denial)).expect("JSON")
+    }
+}
+
+fn denied(rule: u16, plan: u16, retry: Retry) -> Verdict {
+    let answer = Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: 16_000_001,
+        retry,
+    };
+    Verdict::new(rule, plan, answer, Source::Store)
+}
+
+/// 16.000001 s.
+const SOON: Retry = Retry::after_micros(16_000_001);
+
+#[test]
+fn a_problem_has_the_type_of_the_drafts() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene.denial(&decision);
+    let response = scene.respond(Rejection::default(), &denial);
+    assert_eq!(response.status(), TOO_MANY);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+    assert_eq!(
+        scene.body(Rejection::problem(), &denial),
+        concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+            r#""title":"Quota exceeded","status":429,"#,
+            r#""detail":"Policy \"per-min\" allows 100 requests per 60 s.","#,
+            r#""violated-policies":["per-min"],"retry_after_ms":16001}"#
+        )
+    );
+}
+
+#[test]
+fn a_problem_names_every_policy_that_is_exceeded_and_no_other() {
+    let scene = Scene::new();
+    let decision = scene.decide([
+        denied(0, 1, SOON),
+        denied(1, 0, Retry::after_micros(60_000_000)),
+        denied(2, 0, SOON),
+    ]);
+    let denial = scene.denial(&decision);
+    assert_eq!(
+        denial.violated().collect::<Vec<_>>(),
+        ["per-min", "per-day"]
+    );
+    assert_eq!(
+        scene.value(Rejection::problem(), &denial),
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Quota exceeded",
+            "status": 429,
+            "detail": "Policy \"per-min\" allows 500 requests per 60 s. \
+                       Policy \"per-day\" allows 1000 requests per 86400 s.",
+            "violated-policies": ["per-min", "per-day"],
+            "retry_after_ms": 60_000,
+        })
+    );
+}
+
+#[test]
+fn what_never_passes_has_no_wait() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, Retry::Never), denied(1, 0, SOON)]);
+    let denial = scene.denial(&decision);
+    assert_eq!(
+        (denial.reason(), denial.retry_after()),
+        (Reason::Never, None)
+    );
+    let body = scene.value(Rejection::problem(), &denial);
+    assert_eq!(body.get("retry_after_ms"), None);
+    assert_eq!(
+        body["detail"],
+        "The request costs more than policy \"per-min\" ever allows, which is 100. \
+         Policy \"per-day\" allows 1000 requests per 86400 s."
+    );
+    let body = scene.value(Rejection::json(), &denial);
+    assert_eq!(
+        (&body["error"], body.get("retry_after_ms")),
+        (&json!("cost_too_high"), None)
+    );
+}
+
+#[test]
+fn a_store_failure_is_a_503_without_numbers() {
+    let scene = Scene::new();
+    let decision = scene.decide([Verdict::unanswered(0, 0, Outcome::Deny)]);
+    let denial = scene.denial(&decision);
+    assert_eq!(denial.reason(), Reason::StoreFailed);
+    assert_eq!(scene.respond(Rejection::problem(), &denial).status(), 503);
+    assert_eq!(
+        scene.body(Rejection::problem(), &denial),
+        r#"{"type":"about:blank","title":"Service Unavailable","status":503}"#
+    );
+    assert_eq!(
+        scene.body(Rejection::json(), &denial),
+        r#"{"error":"unavailable","message":"Service Unavailable"}"#
+    );
+    assert_eq!(
+        scene.body(Rejection::text(), &denial),
+        "Service Unavailable.\n"
+    );
+    assert_eq!(denial.violated().count(), 0);
+}
+
+#[test]
+fn a_missing_key_has_the_status_of_its_rule() {
+    let scene = Scene::new();
+    let nothing = Decision::unlimited(0);
+    let denial = Denial::without_key(
+        &scene.head,
+        &nothing,
+        &scene.rules,
+        StatusCode::UNAUTHORIZED,
+        &NoKey::Absent,
+    );
+    assert_eq!(
+        (denial.retry(), denial.retry_after()),
+        (Retry::Unknown, None)
+    );
+    assert_eq!(scene.respond(Rejection::problem(), &denial).status(), 401);
+    assert_eq!(
+        scene.body(Rejection::problem(), &denial),
+        r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the request has no key"}"#
+    );
+    assert_eq!(
+        scene.body(Rejection::json(), &denial),
+        r#"{"error":"no_key","message":"the request has no key"}"#
+    );
+    let quiet = denial.quiet(true);
+    assert_eq!(
+        scene.body(Rejection::problem(), &quiet),
+        r#"{"type":"about:blank","title":"Unauthorized","status":401}"#
+    );
+}
+
+#[test]
+fn the_other_bodies_say_the_same_in_their_way() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene.denial(&decision);
+    assert_eq!(
+        scene.body(Rejection::json(), &denial),
+        concat!(
+            r#"{"error":"rate_limited","message":"Policy \"per-min\" allows 100 requests per 60 s.","#,
+            r#""rule":"per-min","retry_after_ms":16001}"#
+        )
+    );
+    assert_eq!(
+        scene.body(Rejection::text(), &denial),
+        "Quota exceeded. Policy \"per-min\" allows 100 requests per 60 s. Try again in 17 s.\n"
+    );
+    assert_eq!(scene.body(Rejection::empty(), &denial), "");
+    let media_type = |rejection| {
+        let response = scene.respond(rejection, &denial);
+        response.headers().get(CONTENT_TYPE).cloned()
+    };
+    assert_eq!(
+        media_type(Rejection::json()).expect("one"),
+        "application/json"
+    );
+    assert_eq!(
+        media_type(Rejection::text()).expect("one"),
+        "text/plain; charset=utf-8"
+    );
+    assert_eq!(media_type(Rejection::empty()), None);
+}
+
+#[test]
+fn a_prepared_body_equals_one_made_from_the_denial() {
+    let scene = Scene::new();
+    for (rejection, plan) in [(Rejection::problem(), 0), (Rejection::json(), 1)] {
+        let decision = scene.decide([denied(0, plan, SOON)]);
+        let denial = scene.denial(&decision);
+        // Prepared for another status, so made anew.
+        let anew = HttpRejection::new(rejection.clone(), &scene.rules, StatusCode::FORBIDDEN);
+        assert_eq!(
+            anew.respond(&denial).into_body(),
+            scene.respond(rejection, &denial).into_body()
+        );
+    }
+}
+
+#[test]
+fn the_status_of_a_problem_is_that_of_the_response() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = Denial::new(&scene.head, &decision, &scene.rules, StatusCode::FORBIDDEN);
+    for prepared_for in [TOO_MANY, StatusCode::FORBIDDEN] {
+        let response =
+            HttpRejection::new(Rejection::problem(), &scene.rules, prepared_for).respond(&denial);
+        assert_eq!(response.status(), 403);
+        let body: Value = serde_json::from_slice(response.body()).expect("JSON");
+        assert_eq!(body["status"], 403);
+    }
+}
+
+#[test]
+fn a_quiet_rejection_says_the_wait_alone() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene.denial(&decision).quiet(true);
+    assert_eq!(
+        scene.body(Rejection::problem(), &denial),
+        concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+            r#""title":"Quota exceeded","status":429,"retry_after_ms":16001}"#
+        )
+    );
+    assert_eq!(
+        scene.body(Rejection::json(), &denial),
+        r#"{"error":"rate_limited","message":"Quota exceeded","retry_after_ms":16001}"#
+    );
+    assert_eq!(
+        scene.body(Rejection::text(), &denial),
+        "Quota exceeded. Try again in 17 s.\n"
+    );
+}
+
+#[test]
+fn a_body_tells_the_wait_with_its_jitter() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene
+        .denial(&decision)
+        .with_delay(Some(Duration::from_micros(20_000_001)));
+    assert_eq!(denial.retry(), SOON);
+    assert_eq!(
+        scene.value(Rejection::problem(), &denial)["retry_after_ms"],
+        20_001
+    );
+}
+
+#[test]
+fn nothing_of_the_request_is_told_again() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene.denial(&decision);
+    for rejection in [Rejection::problem(), Rejection::json(), Rejection::text()] {
+        assert!(!scene.body(rejection, &denial).contains("hunter2"));
+    }
+    assert!(!format!("{denial:?}").contains("hunter2"));
+}
+
+#[test]
+fn head_has_the_same_fields_and_no_body() {
+    let mut scene = Scene::new();
+    scene.head.method = Method::HEAD;
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene.denial(&decision);
+    let custom = Rejection::custom(|_| Response::new("body".into()));
+    for rejection in [
+        Rejection::problem(),
+        Rejection::json(),
+        Rejection::text(),
+        custom,
+    ] {
+        let is_custom = format!("{rejection:?}").contains("custom");
+        let response = scene.respond(rejection, &denial);
+        assert!(response.body().is_empty());
+        assert!(is_custom || response.headers().contains_key(CONTENT_TYPE));
+    }
+}
+
+#[test]
+fn a_closure_makes_the_whole_response() {
+    let scene = Scene::new();
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let denial = scene.denial(&decision);
+    let response = scene.respond(
+        Rejection::custom(|denial| {
+            let names: Vec<_> = denial.violated().collect();
+            let mut response = Response::new(names.join(",").into());
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            response
+        }),
+        &denial,
+    );
+    assert_eq!(
+        (response.status(), &response.body()[..]),
+        (StatusCode::IM_A_TEAPOT, &b"per-min"[..])
+    );
+    assert!(response.headers().is_empty());
+}
