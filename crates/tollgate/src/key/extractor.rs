@@ -8,7 +8,7 @@ use tollgate_core::{KeyBuf, Pending};
 /// Finds the key of a request in its head.
 ///
 /// Combine extractors with tuples and with [`or`](crate::key::KeyExtractorExt::or); write your own with
-/// [`key_fn`](crate::key::key_fn) or by implementing this trait.
+/// [`key_fn`](crate::key::key_fn()) or by implementing this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whom a rule counts",
     note = "take header(..), client_ip(), extension::<T>(), a tuple of these, or key_fn(|head| ..)"
@@ -16,8 +16,17 @@ use tollgate_core::{KeyBuf, Pending};
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Adds the parts of the request's key to `key`.
     ///
-    /// Where there is no key, `key` may be left with parts that the caller takes off again.
+    /// Only [`Extracted::Key`] leaves parts behind. After any other answer the caller takes off what was added.
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted;
+
+    /// Whether the extractor is set up so that it can work. Asked once, when a rule is built.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that repeats the wrong input and says what would be right.
+    fn validate(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// What an extractor found.
@@ -37,14 +46,39 @@ pub enum Extracted {
 pub enum NoKey {
     /// The request does not carry it.
     Absent,
+    /// The request carries it more than once.
+    ///
+    /// The application may read another one than we would, so none counts. It is not the same as absent: a rule that
+    /// skips requests without a key must not skip this one, or sending a key twice would switch the rule off.
+    Ambiguous,
     /// The service is not set up for it; the text names the call to add.
     Misconfigured(Cow<'static, str>),
+}
+
+impl NoKey {
+    /// The more telling one of two reasons; the first, if they tell the same.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if other.weight() > self.weight() {
+            other
+        } else {
+            self
+        }
+    }
+
+    fn weight(&self) -> u8 {
+        match self {
+            Self::Absent => 0,
+            Self::Ambiguous => 1,
+            Self::Misconfigured(_) => 2,
+        }
+    }
 }
 
 impl fmt::Display for NoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("the request has no key"),
+            Self::Ambiguous => f.write_str("the request carries its key more than once"),
             Self::Misconfigured(what) => f.write_str(what),
         }
     }
@@ -55,5 +89,19 @@ impl std::error::Error for NoKey {}
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         (**self).extract(head, key)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        (**self).validate()
+    }
+}
+
+impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        (**self).extract(head, key)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        (**self).validate()
     }
 }

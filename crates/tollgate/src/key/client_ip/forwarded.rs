@@ -1,0 +1,175 @@
+//! `Forwarded`, RFC 7239.
+
+use http::{
+    HeaderMap, HeaderValue,
+    header::{self, ValueIter},
+};
+use smallvec::SmallVec;
+
+use crate::key::client_ip::{entry::Entry, node::node, trust::MAX_ENTRIES};
+
+/// How many bytes of the field are read, over all lines. Quotes can only be understood from the left, so a line is read
+/// whole or not at all.
+const MAX_BYTES: usize = 8 * 1024;
+
+/// How many parameters an element may have. RFC 7239 has four.
+const MAX_PARAMETERS: usize = 16;
+
+/// The `for` parameters of all lines, from the last element of the last line on.
+///
+/// A line that breaks the grammar is one entry, [`Entry::Broken`]. Lines to the left of an answer are not looked at.
+pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
+    Entries {
+        lines: headers.get_all(header::FORWARDED).iter(),
+        line: Line::default(),
+        bytes_left: MAX_BYTES,
+    }
+}
+
+/// See [`entries`].
+#[derive(Debug)]
+pub(crate) struct Entries<'a> {
+    lines: ValueIter<'a, HeaderValue>,
+    line: Line<'a>,
+    bytes_left: usize,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        if let Some(element) = self.line.pop() {
+            return Some(element.and_then(node).into());
+        }
+        let line = self.lines.next_back()?.as_bytes();
+        // An empty line costs one too, so that their number is bounded.
+        let left = self.bytes_left.checked_sub(line.len().max(1));
+        self.bytes_left = left.unwrap_or(0);
+        let read = left.and_then(|_| elements(line));
+        match read {
+            Some(elements) => {
+                self.line = elements;
+                self.line.pop().map(|element| element.and_then(node).into())
+            }
+            None => Some(Entry::Broken),
+        }
+    }
+}
+
+/// The `for` parameters of the last elements of a line. Older ones are overwritten: nobody asks for them.
+#[derive(Debug, Default)]
+struct Line<'a> {
+    elements: SmallVec<[Option<&'a [u8]>; 8]>,
+    next: usize,
+    left: usize,
+}
+
+impl<'a> Line<'a> {
+    fn push(&mut self, element: Option<&'a [u8]>) {
+        if self.elements.len() < MAX_ENTRIES {
+            self.elements.push(element);
+        } else {
+            self.elements[self.next % MAX_ENTRIES] = element;
+        }
+        self.next += 1;
+        self.left = self.elements.len();
+    }
+
+    fn pop(&mut self) -> Option<Option<&'a [u8]>> {
+        self.left = self.left.checked_sub(1)?;
+        self.next -= 1;
+        Some(self.elements[self.next % MAX_ENTRIES])
+    }
+}
+
+/// Reads a line; `None` if it breaks the grammar of RFC 7239 §4. Spaces around `;` are let pass.
+fn elements(line: &[u8]) -> Option<Line<'_>> {
+    let mut elements = Line::default();
+    let mut reader = Reader { rest: line };
+    loop {
+        let element = reader.element()?;
+        elements.push(element);
+        match reader.byte() {
+            None => return Some(elements),
+            Some(b',') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// The value of `for` in the next element, which ends before a comma or with the line.
+    fn element(&mut self) -> Option<Option<&'a [u8]>> {
+        let mut names = SmallVec::<[&[u8]; MAX_PARAMETERS]>::new();
+        let mut found = None;
+        loop {
+            self.skip_spaces();
+            let name = self.token();
+            if !name.is_empty() {
+                if names.len() == MAX_PARAMETERS
+                    || names.iter().any(|n| n.eq_ignore_ascii_case(name))
+                {
+                    return None;
+                }
+                names.push(name);
+                if self.byte() != Some(b'=') {
+                    return None;
+                }
+                let value = self.value()?;
+                if name.eq_ignore_ascii_case(b"for") {
+                    found = Some(value);
+                }
+                self.skip_spaces();
+            }
+            match self.rest.first() {
+                Some(b';') => self.rest = &self.rest[1..],
+                _ => return Some(found),
+            }
+        }
+    }
+
+    /// A token or what is between quotes.
+    fn value(&mut self) -> Option<&'a [u8]> {
+        let Some(quoted) = self.rest.strip_prefix(b"\"") else {
+            return Some(self.token()).filter(|token| !token.is_empty());
+        };
+        let mut at = 0;
+        loop {
+            match quoted.get(at)? {
+                b'"' => break,
+                b'\\' => at += 2,
+                _ => at += 1,
+            }
+        }
+        self.rest = &quoted[at + 1..];
+        Some(&quoted[..at])
+    }
+
+    fn token(&mut self) -> &'a [u8] {
+        let end = self.rest.iter().position(|&b| !is_token(b));
+        let (token, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest;
+        token
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    fn skip_spaces(&mut self) {
+        while let [b' ' | b'\t', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+    }
+}
+
+/// `tchar` of RFC 9110 §5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,12 @@
+//! The address of the client: the peer, or what trusted proxies say about it.
+
+mod entry;
+mod extractor;
+mod forwarded;
+mod network;
+mod node;
+mod single_header;
+mod trust;
+mod x_forwarded_for;
+
+pub use self::extractor::{ClientIp, client_ip};

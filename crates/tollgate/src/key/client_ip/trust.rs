@@ -1,0 +1,93 @@
+//! Which proxies are believed, and how far back.
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::key::client_ip::entry::Entry;
+
+/// How many entries of a list are read, from the right.
+pub(crate) const MAX_ENTRIES: usize = 64;
+
+/// Whose word counts.
+#[derive(Clone, Debug)]
+pub(crate) enum Trust {
+    /// Nobody's.
+    Nobody,
+    /// That of proxies in these networks.
+    Proxies(Vec<IpNet>),
+    /// That of this many proxies in a row, the peer included.
+    Hops(usize),
+}
+
+impl Trust {
+    /// Whether what the peer has sent counts at all.
+    pub(crate) fn believes(&self, peer: IpAddr) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Proxies(networks) => networks.iter().any(|network| network.contains(&peer)),
+            Self::Hops(_) => true,
+        }
+    }
+
+    /// The client, by a list whose entries come from the right: each proxy has appended the address of its own peer.
+    pub(crate) fn client(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
+        if !self.believes(peer) {
+            return peer;
+        }
+        match self {
+            Self::Nobody => peer,
+            Self::Proxies(_) => self.first_untrusted(peer, entries),
+            Self::Hops(hops) => hop(*hops, entries).unwrap_or(peer),
+        }
+    }
+
+    /// Passing over an unreadable entry would reach what the client has written itself, so it ends the walk.
+    fn first_untrusted(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
+        let mut last = peer;
+        for entry in entries.take(MAX_ENTRIES) {
+            match entry {
+                Entry::Address(address) if self.believes(address) => last = address,
+                Entry::Address(address) => return address,
+                Entry::Unreadable => return last,
+                Entry::Broken => return peer,
+            }
+        }
+        last
+    }
+}
+
+fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
+    let mut entries = entries.take(hops.min(MAX_ENTRIES));
+    for _ in 1..hops {
+        entries.next().filter(|entry| *entry != Entry::Broken)?;
+    }
+    match entries.next()? {
+        Entry::Address(address) => Some(address),
+        Entry::Unreadable | Entry::Broken => None,
+    }
+}
+
+/// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one is that of IPv4, as addresses are.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+    let single = || text.parse::<IpAddr>().map(IpNet::from);
+    let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| {
+        format!(
+            "{text:?} is not a network: take an address or a CIDR, as in \"10.0.0.0/8\", \"192.0.2.1\" or \"2001:db8::/32\""
+        )
+    })?;
+    Ok(unmapped(network))
+}
+
+fn unmapped(network: IpNet) -> IpNet {
+    let mapped = match network {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => v6
+            .addr()
+            .to_ipv4_mapped()
+            .map(|v4| (v4, v6.prefix_len() - 96)),
+        _ => None,
+    };
+    mapped
+        .and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok())
+        .map_or(network, IpNet::V4)
+}

@@ -1,0 +1,53 @@
+//! `X-Forwarded-For`: a list without a standard.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header::ValueIter};
+
+use crate::key::client_ip::{entry::Entry, node::address};
+
+/// The longest address with brackets, port and quotes has 49 bytes. What is longer is no entry, and is not searched for
+/// its beginning.
+const MAX_ENTRY_BYTES: usize = 128;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The entries of all lines, from the last one of the last line on.
+///
+/// What lies to the left of an entry is not looked at before it is asked for.
+pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
+    Entries {
+        lines: Some(headers.get_all(X_FORWARDED_FOR).iter()),
+        rest: None,
+    }
+}
+
+/// See [`entries`].
+#[derive(Debug)]
+pub(crate) struct Entries<'a> {
+    /// `None` after an entry whose beginning was not found.
+    lines: Option<ValueIter<'a, HeaderValue>>,
+    rest: Option<&'a [u8]>,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let line = match self.rest.take() {
+            Some(rest) => rest,
+            None => self.lines.as_mut()?.next_back()?.as_bytes(),
+        };
+        let window = line.len().saturating_sub(MAX_ENTRY_BYTES);
+        match line[window..].iter().rposition(|&b| b == b',') {
+            Some(comma) => {
+                let (rest, entry) = line.split_at(window + comma);
+                self.rest = Some(rest);
+                Some(address(&entry[1..]).into())
+            }
+            None if window == 0 => Some(address(line).into()),
+            None => {
+                self.lines = None;
+                Some(Entry::Unreadable)
+            }
+        }
+    }
+}

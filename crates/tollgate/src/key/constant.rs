@@ -1,0 +1,28 @@
+//! A constant as the key, or as a part of it.
+
+use http::request::Parts;
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::key::extractor::{Extracted, KeyExtractor};
+
+/// Counts all requests together, or marks a key: `(constant("export"), header("x-api-key"))`.
+///
+/// The key has one part of [`PartKind::CONSTANT`].
+pub fn constant(value: impl AsRef<[u8]>) -> Constant {
+    Constant {
+        value: value.as_ref().into(),
+    }
+}
+
+/// The extractor that [`constant`] makes.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    value: Box<[u8]>,
+}
+
+impl KeyExtractor for Constant {
+    fn extract(&self, _: &Parts, key: &mut KeyBuf) -> Extracted {
+        key.push(PartKind::CONSTANT, &self.value);
+        Extracted::Key
+    }
+}

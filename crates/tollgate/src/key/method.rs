@@ -1,0 +1,26 @@
+//! The request's method as the key.
+
+use http::request::Parts;
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::key::extractor::{Extracted, KeyExtractor};
+
+/// Counts by the request's method; mostly a part of a tuple. The key has one part of [`PartKind::METHOD`].
+///
+/// A client may make up methods, and each has a budget of its own. Answer unknown methods before the limit, or count them
+/// by something else as well.
+#[must_use]
+pub fn method() -> Method {
+    Method(())
+}
+
+/// The extractor that [`method()`] makes.
+#[derive(Clone, Debug)]
+pub struct Method(());
+
+impl KeyExtractor for Method {
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        key.push(PartKind::METHOD, head.method.as_str());
+        Extracted::Key
+    }
+}

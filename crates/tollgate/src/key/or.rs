@@ -1,0 +1,89 @@
+//! One extractor, or else another.
+
+use http::request::Parts;
+use tollgate_core::{KeyBuf, Pending};
+
+use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+/// What every extractor can do.
+pub trait KeyExtractorExt: KeyExtractor + Sized {
+    /// Takes the key of `other` where this extractor finds none, whatever the reason.
+    ///
+    /// If both find none, the more telling reason stays: a service that is not set up before a key sent twice before a key
+    /// not sent. If this extractor looks its key up, `other` is asked for its key at the same time, because the head is gone
+    /// later; a look-up of `other` does not start before it is needed.
+    ///
+    /// Keys of two kinds never meet: an API key that is spelled like an address is not that address.
+    ///
+    /// ```
+    /// use tollgate::key::{KeyExtractorExt, client_ip, header};
+    ///
+    /// let by_key_or_address = header("x-api-key").or(client_ip());
+    /// # let _ = by_key_or_address;
+    /// ```
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E> {
+        Or {
+            first: self,
+            second: other,
+        }
+    }
+}
+
+impl<E: KeyExtractor> KeyExtractorExt for E {}
+
+/// The extractor that [`KeyExtractorExt::or`] makes.
+#[derive(Clone, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        let start = key.len();
+        match self.first.extract(head, key) {
+            Extracted::Key => Extracted::Key,
+            Extracted::Nothing(why) => {
+                key.truncate(start);
+                let second = self.second.extract(head, key);
+                if !matches!(second, Extracted::Key) {
+                    key.truncate(start);
+                }
+                remembering(why, second)
+            }
+            Extracted::Later(first) => {
+                key.truncate(start);
+                let mut spare = KeyBuf::new();
+                let second = self.second.extract(head, &mut spare);
+                Extracted::Later(Pending::new(async move {
+                    match first.await {
+                        Ok(key) => Ok(key),
+                        Err(why) => match remembering(why, second) {
+                            Extracted::Key => Ok(spare),
+                            Extracted::Nothing(why) => Err(why),
+                            Extracted::Later(second) => second.await,
+                        },
+                    }
+                }))
+            }
+        }
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.first.validate()?;
+        self.second.validate()
+    }
+}
+
+/// The second answer, which must not hide why the first one had nothing.
+fn remembering(first: NoKey, second: Extracted) -> Extracted {
+    match second {
+        Extracted::Key => Extracted::Key,
+        Extracted::Nothing(why) => Extracted::Nothing(first.or(why)),
+        // `Absent` adds nothing, so the future needs no second box.
+        Extracted::Later(second) if first == NoKey::Absent => Extracted::Later(second),
+        Extracted::Later(second) => Extracted::Later(Pending::new(async move {
+            second.await.map_err(|why| first.or(why))
+        })),
+    }
+}

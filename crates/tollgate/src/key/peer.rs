@@ -1,0 +1,59 @@
+//! The address at the other end of the connection.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+
+use crate::key::extractor::NoKey;
+
+/// The address of the socket peer, as an extension of the request.
+///
+/// It counts before everything a framework says. Set it where the framework does not know the peer, or knows the wrong one:
+///
+/// - behind a load balancer that speaks the PROXY protocol, the code that accepts connections reads the address from the
+///   protocol's header and sets it here. Accept that header only from the load balancer.
+/// - with a server of your own on hyper, a middleware around each connection sets what `accept` has returned.
+/// - in tests.
+///
+/// Never set it from a header of the request; that is what [`client_ip`](crate::key::client_ip()) is for.
+///
+/// ```
+/// use tollgate::key::{PeerAddr, client_ip};
+///
+/// let (mut head, ()) = http::Request::new(()).into_parts();
+/// head.extensions.insert(PeerAddr("192.0.2.1:40000".parse().unwrap()));
+/// assert_eq!(client_ip().resolve(&head).unwrap().to_string(), "192.0.2.1");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+/// The peer's address, an IPv4-mapped one as IPv4.
+pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
+    // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all be one client.
+    socket_peer(head)
+        .map(|peer| peer.ip().to_canonical())
+        .ok_or(NoKey::Misconfigured(
+            "the request has no peer address: serve axum's router with \
+             into_make_service_with_connect_info::<SocketAddr>(), or put tollgate::key::PeerAddr into the request's \
+             extensions"
+                .into(),
+        ))
+}
+
+/// Who may say it, in this order. The connect info of another framework belongs here.
+fn socket_peer(head: &Parts) -> Option<SocketAddr> {
+    let ours = head.extensions.get::<PeerAddr>().map(|peer| peer.0);
+    #[cfg(feature = "axum")]
+    let ours = ours.or_else(|| axum_peer(head));
+    ours
+}
+
+#[cfg(feature = "axum")]
+fn axum_peer(head: &Parts) -> Option<SocketAddr> {
+    use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+
+    let info = head.extensions.get::<ConnectInfo<SocketAddr>>();
+    let mock = || head.extensions.get::<MockConnectInfo<SocketAddr>>();
+    info.map(|info| info.0)
+        .or_else(|| mock().map(|mock| mock.0))
+}

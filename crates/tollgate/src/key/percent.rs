@@ -1,0 +1,86 @@
+//! Percent-decoding, so that one value has one spelling.
+
+use smallvec::SmallVec;
+
+/// What `+` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plus {
+    /// A space, as in a query.
+    Space,
+    /// Itself.
+    Literal,
+}
+
+/// The decoded bytes. A `%` without two hex digits stands for itself, as in the URL standard of the WHATWG.
+pub(crate) fn decoded(encoded: &[u8], plus: Plus) -> Decoded<'_> {
+    Decoded {
+        rest: encoded,
+        plus,
+    }
+}
+
+/// See [`decoded`].
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded<'a> {
+    rest: &'a [u8],
+    plus: Plus,
+}
+
+impl Decoded<'_> {
+    /// All bytes, without an allocation up to 64.
+    pub(crate) fn bytes(self) -> SmallVec<[u8; 64]> {
+        self.collect()
+    }
+}
+
+impl Iterator for Decoded<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        if byte == b'+' && self.plus == Plus::Space {
+            return Some(b' ');
+        }
+        if byte == b'%'
+            && let [high, low, rest @ ..] = rest
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            self.rest = rest;
+            return Some(high << 4 | low);
+        }
+        Some(byte)
+    }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_an_escape_stands_for_itself() {
+        for (encoded, expected) in [
+            ("a%20b", "a b"),
+            ("a+b", "a b"),
+            ("%4A%4a", "JJ"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%zz", "%zz"),
+            ("%%41", "%A"),
+            ("%+1", "% 1"),
+        ] {
+            let found = decoded(encoded.as_bytes(), Plus::Space).bytes();
+            assert_eq!(&found[..], expected.as_bytes(), "{encoded}");
+        }
+        assert_eq!(&decoded(b"a+b", Plus::Literal).bytes()[..], b"a+b");
+    }
+}

@@ -1,0 +1,51 @@
+//! A parameter of the query as the key.
+
+use http::request::Parts;
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::key::{
+    extractor::{Extracted, KeyExtractor},
+    percent::{Plus, decoded},
+    value::{push_named, sole},
+};
+
+/// Counts by a parameter of the query: `query("token")` finds `abc` in `/search?token=abc`.
+///
+/// Names and values are percent-decoded, and `+` is a space, so that spelling a value differently gives no second budget.
+/// Pairs are separated by `&` only. A parameter that is there more than once, in any spelling, is
+/// [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous); an empty one is no key. Upper and lower case differ.
+///
+/// The key has two parts of [`PartKind::QUERY_PARAMETER`], the name and the decoded value.
+pub fn query(name: impl Into<String>) -> Query {
+    Query { name: name.into() }
+}
+
+/// The extractor that [`query`] makes.
+#[derive(Clone, Debug)]
+pub struct Query {
+    name: String,
+}
+
+impl KeyExtractor for Query {
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        let query = head.uri.query().unwrap_or_default();
+        let values = query.as_bytes().split(|&b| b == b'&').filter_map(|pair| {
+            let end = pair.iter().position(|&b| b == b'=').unwrap_or(pair.len());
+            let (name, value) = pair.split_at(end);
+            decoded(name, Plus::Space)
+                .eq(self.name.bytes())
+                .then(|| value.get(1..).unwrap_or_default())
+        });
+        let value = sole(values).map(|value| decoded(value, Plus::Space).bytes());
+        push_named(key, PartKind::QUERY_PARAMETER, &self.name, value)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.name.is_empty() {
+            return Err(
+                "query(\"\") names no parameter: take its name, as in query(\"token\")".into(),
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Values that clients send, and how they become a part of a key.
+
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::key::extractor::{Extracted, NoKey};
+
+/// The only one of `values`.
+pub(crate) fn sole<T>(mut values: impl Iterator<Item = T>) -> Result<T, NoKey> {
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value),
+        (None, _) => Err(NoKey::Absent),
+        (Some(_), Some(_)) => Err(NoKey::Ambiguous),
+    }
+}
+
+/// Adds a named value. An empty one is no key: a client that sends nothing must not share a bucket by accident.
+///
+/// The name belongs to the key, so that `header("x-user").or(header("x-device"))` never takes one for the other.
+pub(crate) fn push_named(
+    key: &mut KeyBuf,
+    kind: PartKind,
+    name: &str,
+    value: Result<impl AsRef<[u8]>, NoKey>,
+) -> Extracted {
+    match value {
+        Ok(value) if !value.as_ref().is_empty() => {
+            key.push(kind, name);
+            key.push(kind, value);
+            Extracted::Key
+        }
+        Ok(_) => Extracted::Nothing(NoKey::Absent),
+        Err(why) => Extracted::Nothing(why),
+    }
+}
+
+/// Adds a value that code has found.
+pub(crate) fn push_found(
+    key: &mut KeyBuf,
+    kind: PartKind,
+    value: Option<impl AsRef<[u8]>>,
+) -> Extracted {
+    match value {
+        Some(value) => {
+            key.push(kind, value);
+            Extracted::Key
+        }
+        None => Extracted::Nothing(NoKey::Absent),
+    }
+}
