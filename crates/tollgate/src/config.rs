@@ -15,7 +15,7 @@ use crate::{
     header::{HeaderStyle, Headers, applies, retry_after},
     key::{Extracted, NoKey},
     observe::{Observer, Timer},
-    rejection::{Denial, Rejection},
+    rejection::{Denial, HttpRejection, Rejection},
     rule::{Missing, RequestRule},
 };
 
@@ -28,8 +28,10 @@ pub(crate) struct Config {
     headers: Arc<Headers>,
     style: HeaderStyle,
     pub(crate) quiet: bool,
-    pub(crate) rejection: Rejection,
-    pub(crate) denied_status: StatusCode,
+    rejection: Rejection,
+    denied_status: StatusCode,
+    /// The two above, with what can be prepared.
+    responses: Arc<HttpRejection>,
     pub(crate) jitter_percent: u8,
     pub(crate) attach: bool,
     pub(crate) count_preflight: bool,
@@ -79,7 +81,10 @@ impl Config {
         }
         let set = RuleSet::new(rules.iter().map(|rule| rule.rule.clone()))?;
         let style = HeaderStyle::DRAFT_11;
+        let rejection = Rejection::problem();
+        let denied_status = StatusCode::TOO_MANY_REQUESTS;
         Ok(Self {
+            responses: Arc::new(HttpRejection::new(rejection.clone(), &set, denied_status)),
             headers: Arc::new(Headers::new(style, &set)),
             observer: Arc::new(Observer::new(&set)),
             limiter: Limiter::bind(store, set, NonZeroU32::MIN)?,
@@ -87,8 +92,8 @@ impl Config {
             rules: rules.into(),
             style,
             quiet: false,
-            rejection: Rejection::problem(),
-            denied_status: StatusCode::TOO_MANY_REQUESTS,
+            rejection,
+            denied_status,
             jitter_percent: 0,
             attach: false,
             count_preflight: false,
@@ -98,6 +103,24 @@ impl Config {
     pub(crate) fn set_headers(&mut self, style: HeaderStyle) {
         self.style = style;
         self.headers = Arc::new(Headers::new(style, self.limiter.rules()));
+    }
+
+    pub(crate) fn set_rejection(&mut self, rejection: Rejection) {
+        self.rejection = rejection;
+        self.prepare_responses();
+    }
+
+    pub(crate) fn set_denied_status(&mut self, status: StatusCode) {
+        self.denied_status = status;
+        self.prepare_responses();
+    }
+
+    fn prepare_responses(&mut self) {
+        self.responses = Arc::new(HttpRejection::new(
+            self.rejection.clone(),
+            self.limiter.rules(),
+            self.denied_status,
+        ));
     }
 
     pub(crate) fn observer(&self) -> &Observer {
@@ -328,16 +351,13 @@ impl Config {
         seed: u64,
     ) -> Response<Bytes> {
         let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
-        let denial = Denial::new(
-            head,
-            decision,
-            self.limiter.rules(),
-            status,
-            delay,
-            why,
-            self.quiet,
-        );
-        let mut response = self.rejection.respond(&denial);
+        let rules = self.limiter.rules();
+        let denial = match why {
+            Some(why) => Denial::without_key(head, decision, rules, status, why),
+            None => Denial::new(head, decision, rules, status),
+        };
+        let denial = denial.with_delay(delay).quiet(self.quiet);
+        let mut response = self.responses.respond(&denial);
         if let Some(delay) = delay {
             retry_after::write(response.headers_mut(), delay);
         }

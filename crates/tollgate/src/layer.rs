@@ -69,7 +69,7 @@ impl RateLimitLayer {
 
     /// How a denied request is answered. [`Rejection::problem`] unless told otherwise.
     pub fn rejection(self, rejection: Rejection) -> Self {
-        self.with(|config| config.rejection = rejection)
+        self.with(|config| config.set_rejection(rejection))
     }
 
     /// The status of a request that is over its limit. 429 unless told otherwise.
@@ -79,7 +79,7 @@ impl RateLimitLayer {
     /// A status below 400, which would tell clients that all is well.
     pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
         crate::config::refuse_success(status)?;
-        Ok(self.with(|config| config.denied_status = status))
+        Ok(self.with(|config| config.set_denied_status(status)))
     }
 
     /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not come back

@@ -68,7 +68,6 @@
 //!
 //! A browser shows scripts only the fields that the server names: see [`exposed_headers`].
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the layer calls it"))]
 
 mod applies;
 mod dictionary;
@@ -87,9 +86,7 @@ mod tests;
 mod triple;
 mod written;
 
-#[expect(unused_imports, reason = "the layer calls it")]
 pub(crate) use self::applies::applies;
-#[cfg_attr(not(test), expect(unused_imports, reason = "the layer calls it"))]
 pub(crate) use self::headers::Headers;
 pub use self::{
     name::{

@@ -63,7 +63,6 @@
 //! assert_eq!(format!("{rejection:?}"), "Rejection::custom");
 //! ```
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the layer calls it"))]
 
 mod denial;
 mod facts;
@@ -76,6 +75,5 @@ mod style;
 mod tests;
 mod text;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "the layer calls it"))]
 pub(crate) use self::http::HttpRejection;
 pub use self::{denial::Denial, style::Rejection};
