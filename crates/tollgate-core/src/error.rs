@@ -85,11 +85,7 @@ pub struct UnknownName {
 
 impl UnknownName {
     /// There is no `what` of this name; `known` are those that there are.
-    pub fn new<'a>(
-        what: &str,
-        name: &str,
-        known: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
+    pub fn new<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let known: Vec<_> = known.into_iter().map(|name| format!("{name:?}")).collect();
         Self {
             message: if known.is_empty() {

@@ -228,6 +228,9 @@ mod tests {
     fn nothing_of_a_key_is_printed() {
         let key = Key::of(["secret-token"]);
         assert!(!format!("{key:?}").contains("secret"));
-        assert_eq!(format!("{:?}", Fingerprint::from_bits(7)), "Fingerprint(..)");
+        assert_eq!(
+            format!("{:?}", Fingerprint::from_bits(7)),
+            "Fingerprint(..)"
+        );
     }
 }

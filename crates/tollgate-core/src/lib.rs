@@ -15,6 +15,8 @@ mod sync;
 mod ticket;
 mod time;
 
+#[cfg(feature = "tokio")]
+pub use self::queue::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
@@ -22,7 +24,9 @@ pub use self::{
     key::{Fingerprint, Key, KeyBuf, PartKind},
     limiter::{Grant, Limiter},
     memory::{MemoryStore, MemoryStoreBuilder},
-    quota::{AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf},
+    quota::{
+        AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
+    },
     rule::{Consistency, Mode, OnStoreError, Rule, RuleSet},
     store::{
         BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Stepping, Store, Usage,
@@ -30,5 +34,3 @@ pub use self::{
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
 };
-#[cfg(feature = "tokio")]
-pub use self::queue::{WaitError, WaitErrorKind};

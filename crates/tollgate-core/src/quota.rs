@@ -514,21 +514,48 @@ mod tests {
 
     #[test]
     fn a_quota_that_cannot_work_says_what_would() {
-        refused(Quota::fixed_window(0, SECOND), &["limit of 0", "at least 1"]);
+        refused(
+            Quota::fixed_window(0, SECOND),
+            &["limit of 0", "at least 1"],
+        );
         refused(Quota::token_bucket(5).refill(0, SECOND), &["refill of 0"]);
         refused(Quota::token_bucket(0).refill(5, SECOND), &["capacity of 0"]);
         refused(Quota::gcra(5, SECOND).burst(0), &["burst of 0"]);
         refused(Quota::gcra(5, Duration::ZERO), &["window of 0ns", "SECOND"]);
-        refused(Quota::gcra(5, Duration::from_nanos(1_500)), &["1.5µs", "whole"]);
+        refused(
+            Quota::gcra(5, Duration::from_nanos(1_500)),
+            &["1.5µs", "whole"],
+        );
         refused(Quota::fixed_window(5, 2 * MAX_PERIOD), &["ten years"]);
-        refused(Quota::fixed_window(MAX_UNITS + 1, SECOND), &["1000000000000000"]);
-        refused(Quota::sliding_log(70_000, MINUTE), &["70000", "sliding_buckets"]);
-        refused(Quota::sliding_window(10, MINUTE).burst(20), &["burst of 20", "gcra"]);
-        refused(Quota::sliding_buckets(10, MINUTE).buckets(1), &["1 sub-buckets"]);
+        refused(
+            Quota::fixed_window(MAX_UNITS + 1, SECOND),
+            &["1000000000000000"],
+        );
+        refused(
+            Quota::sliding_log(70_000, MINUTE),
+            &["70000", "sliding_buckets"],
+        );
+        refused(
+            Quota::sliding_window(10, MINUTE).burst(20),
+            &["burst of 20", "gcra"],
+        );
+        refused(
+            Quota::sliding_buckets(10, MINUTE).buckets(1),
+            &["1 sub-buckets"],
+        );
         refused(Quota::fixed_window(10, MINUTE).buckets(3), &["sub-buckets"]);
-        refused(Quota::gcra(4_294_967_311, MINUTE), &["4294967311", "rounder"]);
-        refused(Quota::gcra(1, DAY).burst(1_000_000_000), &["1000000000", "smaller burst"]);
-        refused(Quota::sliding_window(100_000_000, DAY), &["100000000", "gcra"]);
+        refused(
+            Quota::gcra(4_294_967_311, MINUTE),
+            &["4294967311", "rounder"],
+        );
+        refused(
+            Quota::gcra(1, DAY).burst(1_000_000_000),
+            &["1000000000", "smaller burst"],
+        );
+        refused(
+            Quota::sliding_window(100_000_000, DAY),
+            &["100000000", "gcra"],
+        );
     }
 
     #[test]
@@ -554,7 +581,10 @@ mod tests {
     #[test]
     fn a_share_keeps_the_rate_of_a_bucket_exact_and_divides_a_window() {
         let bucket = Quota::token_bucket(20).refill(10, SECOND).share(3);
-        assert_eq!((bucket.rate(), bucket.period(), bucket.limit()), (10, 3 * SECOND, 6));
+        assert_eq!(
+            (bucket.rate(), bucket.period(), bucket.limit()),
+            (10, 3 * SECOND, 6)
+        );
         assert_eq!(Quota::fixed_window(100, MINUTE).share(3).limit(), 33);
         assert_eq!(Quota::fixed_window(2, MINUTE).share(3).limit(), 1);
     }
@@ -562,6 +592,9 @@ mod tests {
     #[test]
     fn the_window_of_a_bucket_is_the_time_from_empty_to_full() {
         assert_eq!(Quota::gcra(20, SECOND).burst(40).window(), 2 * SECOND);
-        assert_eq!(Quota::gcra(3, SECOND).burst(1).window(), Duration::from_micros(333_334));
+        assert_eq!(
+            Quota::gcra(3, SECOND).burst(1).window(),
+            Duration::from_micros(333_334)
+        );
     }
 }

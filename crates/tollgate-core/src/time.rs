@@ -263,7 +263,10 @@ mod tests {
         let before = clock.epoch + micros(clock.start.elapsed());
         let now = clock.now();
         let after = clock.epoch + micros(clock.start.elapsed());
-        assert!(now + 1_000_000 >= before && now <= after + 1, "{before} {now} {after}");
+        assert!(
+            now + 1_000_000 >= before && now <= after + 1,
+            "{before} {now} {after}"
+        );
     }
 
     #[test]

@@ -226,7 +226,9 @@ struct Rejected {
 
 impl Denied {
     fn misconfigured() -> Self {
-        let mut response = Response::new(Bytes::from_static(b"the rate limiter is not set up for this route"));
+        let mut response = Response::new(Bytes::from_static(
+            b"the rate limiter is not set up for this route",
+        ));
         *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
         Self(Box::new(Rejected {
             decision: Decision::without_key(),
@@ -271,7 +273,10 @@ mod with_axum {
     impl<S: Sync> FromRequestParts<S> for Admission {
         type Rejection = (StatusCode, &'static str);
 
-        async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        async fn from_request_parts(
+            parts: &mut Parts,
+            _state: &S,
+        ) -> Result<Self, Self::Rejection> {
             parts.extensions.get().cloned().ok_or((
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "there is no `tollgate::Admission`: add `.attach()` to the `RateLimitLayer` around this handler",

@@ -211,7 +211,12 @@ impl Config {
 
     /// Does what a rule says of a request without a key. Whether to check it all the same: against the shared bucket.
     #[cold]
-    fn resolve_missing(&self, rule: u16, why: NoKey, key: &mut KeyBuf) -> Result<bool, Box<Refusal>> {
+    fn resolve_missing(
+        &self,
+        rule: u16,
+        why: NoKey,
+        key: &mut KeyBuf,
+    ) -> Result<bool, Box<Refusal>> {
         if let NoKey::Misconfigured(what) = &why {
             self.observer.misconfigured(rule, what);
         }
@@ -327,8 +332,12 @@ impl Config {
         let mut response = self.denial(head, &decision, status, why.as_ref(), seed);
         if self.tells_budget() {
             let rules = self.limiter.rules();
-            self.headers
-                .write(response.headers_mut(), decision.verdicts(), rules, decision.at());
+            self.headers.write(
+                response.headers_mut(),
+                decision.verdicts(),
+                rules,
+                decision.at(),
+            );
         }
         response.extensions_mut().insert(decision);
         response
@@ -471,7 +480,9 @@ pub(crate) fn refuse_success(status: StatusCode) -> Result<(), RuleError> {
     }
     Err(RuleError::general(
         RuleErrorKind::RuleSet,
-        format!("{status} does not tell a client that it was denied; take a status of 400 to 599, 429 for a limit"),
+        format!(
+            "{status} does not tell a client that it was denied; take a status of 400 to 599, 429 for a limit"
+        ),
     ))
 }
 

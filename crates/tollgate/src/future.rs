@@ -126,10 +126,7 @@ where
                     if let Some(after) = after.take() {
                         after.tell(&mut head);
                     }
-                    return Poll::Ready(Ok(Response::from_parts(
-                        head,
-                        ResponseBody::inner(body),
-                    )));
+                    return Poll::Ready(Ok(Response::from_parts(head, ResponseBody::inner(body))));
                 }
                 StateProj::Rejected { response } => {
                     let response = *response.take().expect("polled after completion");

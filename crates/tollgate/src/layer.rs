@@ -55,9 +55,9 @@ impl RateLimitLayer {
     ///
     /// Styles that write one field in two ways.
     pub fn headers(self, style: HeaderStyle) -> Result<Self, RuleError> {
-        style.validate().map_err(|wrong| {
-            RuleError::general(tollgate_core::RuleErrorKind::RuleSet, wrong)
-        })?;
+        style
+            .validate()
+            .map_err(|wrong| RuleError::general(tollgate_core::RuleErrorKind::RuleSet, wrong))?;
         Ok(self.with(|config| config.set_headers(style)))
     }
 

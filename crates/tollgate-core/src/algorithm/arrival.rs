@@ -329,7 +329,10 @@ mod tests {
         }
         let answer = quota.assess(&state, 1_000, 1);
         // A seventh of a second is 142 857 and 1/7 µs: one tick earlier it does not pass.
-        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(142_858)));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(142_858))
+        );
         assert!(quota.assess(&state, 1_000 + 142_858, 1).fits);
         assert!(!quota.assess(&state, 1_000 + 142_857, 1).fits);
     }

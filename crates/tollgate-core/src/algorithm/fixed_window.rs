@@ -152,7 +152,10 @@ mod tests {
         let now = 1_700_000_000_999_000;
         quota.take(&mut state, now, 3);
         let answer = quota.assess(&state, now, 1);
-        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(1_000)));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(1_000))
+        );
         assert!(quota.assess(&state, now + 1_000, 3).fits);
     }
 

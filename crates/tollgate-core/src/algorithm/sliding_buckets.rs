@@ -76,7 +76,9 @@ impl SlidingBuckets {
         if cost <= self.limit {
             for (n, units) in self.counting(state, number) {
                 if units >= must_go && must_go > 0 {
-                    retry = Retry::after_micros(self.gone_at(n.saturating_sub(shift)).saturating_sub(now));
+                    retry = Retry::after_micros(
+                        self.gone_at(n.saturating_sub(shift)).saturating_sub(now),
+                    );
                     break;
                 }
                 must_go -= units.min(must_go);
@@ -117,14 +119,16 @@ impl Algorithm for SlidingBuckets {
     const HAS_HEAP: bool = true;
 
     fn new(quota: &Quota) -> Option<Self> {
-        (quota.algorithm() == AlgorithmKind::SlidingBuckets && quota.validate().is_ok()).then(|| {
-            let buckets = u64::from(quota.bucket_count());
-            Self {
-                limit: quota.limit(),
-                width: micros(quota.period()).div_ceil(buckets),
-                buckets,
-            }
-        })
+        (quota.algorithm() == AlgorithmKind::SlidingBuckets && quota.validate().is_ok()).then(
+            || {
+                let buckets = u64::from(quota.bucket_count());
+                Self {
+                    limit: quota.limit(),
+                    width: micros(quota.period()).div_ceil(buckets),
+                    buckets,
+                }
+            },
+        )
     }
 
     fn assess(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {

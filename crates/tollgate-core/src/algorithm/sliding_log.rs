@@ -221,7 +221,10 @@ mod tests {
             quota.take(&mut state, 7_000, 1);
         }
         let answer = quota.assess(&state, 8_000, 1);
-        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(59_999_000)));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(59_999_000))
+        );
         assert!(quota.assess(&state, 60_007_000, 5).fits);
     }
 

@@ -151,7 +151,9 @@ impl Algorithm for SlidingWindow {
         let (limit, period) = (quota.limit(), micros(quota.period()));
         let product = u128::from(limit) * u128::from(period);
         // At most 10^8 by validation, where the product does not fit.
-        let grain = u64::try_from(product >> 53).unwrap_or(u64::MAX).saturating_add(1);
+        let grain = u64::try_from(product >> 53)
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
         Some(Self {
             limit,
             period,

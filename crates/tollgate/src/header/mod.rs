@@ -68,7 +68,6 @@
 //!
 //! A browser shows scripts only the fields that the server names: see [`exposed_headers`].
 
-
 mod applies;
 mod dictionary;
 mod headers;

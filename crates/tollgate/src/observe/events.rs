@@ -84,7 +84,10 @@ impl Events {
     #[cfg(feature = "tracing")]
     fn first_of_a_second(&self, _decision: &Decision) -> bool {
         use std::time::{SystemTime, UNIX_EPOCH};
-        #[expect(clippy::disallowed_methods, reason = "a sample of a log decides nothing")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a sample of a log decides nothing"
+        )]
         let second = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());

@@ -110,13 +110,9 @@ fn describe() {
 impl Handles {
     fn new(name: &Arc<str>) -> Self {
         describe();
-        let requests =
-            |decision: &'static str| counter!(REQUESTS, "rule" => name.clone(), "decision" => decision);
-        let units =
-            |decision: &'static str| counter!(UNITS, "rule" => name.clone(), "decision" => decision);
-        let differs = |enforced: &'static str| {
-            counter!(DIFFERENCES, "rule" => name.clone(), "enforced" => enforced)
-        };
+        let requests = |decision: &'static str| counter!(REQUESTS, "rule" => name.clone(), "decision" => decision);
+        let units = |decision: &'static str| counter!(UNITS, "rule" => name.clone(), "decision" => decision);
+        let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => name.clone(), "enforced" => enforced);
         Self {
             allowed: requests("allowed"),
             denied: requests("denied"),

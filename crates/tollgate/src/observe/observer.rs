@@ -25,7 +25,10 @@ impl Timer {
     #[inline]
     #[cfg_attr(
         feature = "metrics",
-        expect(clippy::disallowed_methods, reason = "a duration for a histogram decides nothing")
+        expect(
+            clippy::disallowed_methods,
+            reason = "a duration for a histogram decides nothing"
+        )
     )]
     pub(crate) fn start() -> Self {
         Self {

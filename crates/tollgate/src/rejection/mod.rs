@@ -63,7 +63,6 @@
 //! assert_eq!(format!("{rejection:?}"), "Rejection::custom");
 //! ```
 
-
 mod denial;
 mod facts;
 mod http;

@@ -1,0 +1,90 @@
+//! A small API with limits of each kind: the routes of the quickstart, on any store.
+
+use axum::{
+    Router,
+    extract::Query,
+    routing::{get, post},
+};
+use http::{StatusCode, request::Parts};
+use serde::Deserialize;
+use tollgate::{
+    By, MINUTE, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    key::{client_ip, header, look_up},
+};
+
+/// The routes, with their limits in `store`.
+///
+/// # Errors
+///
+/// A rule that the store cannot serve.
+pub fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
+    let home = RateLimitLayer::new(
+        store.clone(),
+        [Rule::new("home-per-ip", Quota::gcra(20, SECOND).burst(40)).by(client_ip())],
+    )?;
+
+    let items = RateLimitLayer::new(
+        store.clone(),
+        [
+            Rule::new("items-per-key", Quota::token_bucket(10).refill(5, SECOND))
+                .by(header("x-api-key"))
+                .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+            Rule::new("items-per-tenant", Quota::sliding_window(100, MINUTE))
+                .by(look_up(|head| tenant_of(api_key(head))))
+                .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+        ],
+    )?;
+
+    let search = RateLimitLayer::new(
+        store.clone(),
+        [Rule::new("words-per-ip", Quota::gcra(50, MINUTE).burst(50))
+            .by(client_ip())
+            .cost_by(words)],
+    )?;
+
+    let login = RateLimitLayer::new(
+        store,
+        [Rule::new("login-per-ip", Quota::sliding_log(5, MINUTE)).by(client_ip())],
+    )?
+    .quiet();
+
+    Ok(Router::new()
+        .route("/", get(|| async { "hello\n" }).layer(home))
+        .route(
+            "/items",
+            get(|| async { "[\"anvil\",\"rope\"]\n" }).layer(items),
+        )
+        .route("/search", get(found).layer(search))
+        .route("/login", post(|| async { "welcome\n" }).layer(login))
+        .route("/healthz", get(|| async { "ok\n" })))
+}
+
+fn api_key(head: &Parts) -> Option<String> {
+    let key = head.headers.get("x-api-key")?.to_str().ok()?;
+    Some(key.to_owned())
+}
+
+/// Which tenant a key belongs to. A real service asks its directory here; in this one `acme.k1` belongs to `acme`. It
+/// is never read from a header of its own, which the client could invent. A key without a dot is a tenant of its own.
+async fn tenant_of(key: Option<String>) -> Option<String> {
+    let key = key?;
+    let tenant = key.split_once('.').map_or(&*key, |(tenant, _)| tenant);
+    Some(tenant.to_owned())
+}
+
+#[derive(Deserialize)]
+struct Search {
+    #[serde(default)]
+    q: String,
+}
+
+/// What a search costs: a unit for each word, at least one.
+fn words(head: &Parts) -> u64 {
+    let words = Query::<Search>::try_from_uri(&head.uri)
+        .map_or(0, |Query(search)| search.q.split_whitespace().count());
+    words.max(1) as u64
+}
+
+async fn found(Query(search): Query<Search>) -> String {
+    format!("nothing found for {:?}\n", search.q)
+}
