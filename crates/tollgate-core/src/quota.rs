@@ -94,6 +94,7 @@ pub struct TokenBucketOf {
 
 impl TokenBucketOf {
     /// Refills evenly, `units` every `period`.
+    #[must_use]
     pub const fn refill(self, units: u64, period: Duration) -> Quota {
         Quota::new(AlgorithmKind::TokenBucket, units, period).holding(self.capacity)
     }
@@ -108,6 +109,7 @@ pub struct LeakyBucketOf {
 
 impl LeakyBucketOf {
     /// Leaks evenly, `units` every `period`.
+    #[must_use]
     pub const fn leak(self, units: u64, period: Duration) -> Quota {
         Quota::new(AlgorithmKind::LeakyBucket, units, period).holding(self.capacity)
     }
@@ -169,6 +171,7 @@ impl Quota {
     }
 
     /// A bucket that holds `capacity` units, empty at first; what would overflow is denied. Say how fast it leaks next.
+    #[must_use]
     pub const fn leaky_bucket(capacity: u64) -> LeakyBucketOf {
         LeakyBucketOf { capacity }
     }
