@@ -1,37 +1,53 @@
-//! A JSON object that lacks the wait.
+//! A body that lacks the wait.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
-/// A JSON object without its last member and its closing brace. What comes before the wait is the same for each denial
-/// by a rule, and is serialised once.
+use crate::header::whole_seconds;
+
+/// A body without its end, the wait. What comes before is the same for each denial by a quota, and is made once.
 #[derive(Debug)]
-pub(super) struct OpenObject(Vec<u8>);
+pub(super) enum OpenBody {
+    /// A JSON object with a member or more, without its closing brace.
+    Object(Vec<u8>),
+    /// Sentences, without the line feed.
+    Text(String),
+}
 
-impl OpenObject {
-    /// `members` is a struct that writes at least one member.
-    pub(super) fn new(members: &impl Serialize) -> Self {
-        // The bodies are strings and numbers, which always serialise; an empty object would still be JSON.
-        let mut object = serde_json::to_vec(members).unwrap_or_else(|_| b"{}".to_vec());
+impl OpenBody {
+    /// A JSON object with these members: a struct that writes at least one.
+    pub(super) fn object(members: &impl Serialize) -> Self {
+        let mut object = serde_json::to_vec(members).expect("strings and numbers always serialise");
         object.pop();
-        Self(object)
+        Self::Object(object)
     }
 
-    /// The object, with `retry_after_ms` where there is a wait: in whole milliseconds, rounded up.
+    /// The whole body, with the wait if there is one: an object has it as `retry_after_ms`, in milliseconds; a text in the
+    /// seconds of `Retry-After`. Both are rounded up.
     pub(super) fn close(&self, wait: Option<Duration>) -> Bytes {
-        let mut object = Vec::with_capacity(self.0.len() + 48);
-        object.extend_from_slice(&self.0);
-        if let Some(wait) = wait {
-            if object.len() > 1 {
-                object.push(b',');
+        match self {
+            Self::Object(begun) => {
+                let millis = wait.map(|wait| wait.as_micros().div_ceil(1_000));
+                closed(begun, ",\"retry_after_ms\":", millis, "", "}")
             }
-            object.extend_from_slice(b"\"retry_after_ms\":");
-            let millis = wait.as_micros().div_ceil(1_000);
-            object.extend_from_slice(itoa::Buffer::new().format(millis).as_bytes());
+            Self::Text(begun) => {
+                let seconds = wait.map(|wait| u128::from(whole_seconds(wait)));
+                closed(begun.as_bytes(), " Try again in ", seconds, " s.", "\n")
+            }
         }
-        object.push(b'}');
-        object.into()
     }
+}
+
+fn closed(begun: &[u8], before: &str, wait: Option<u128>, after: &str, end: &str) -> Bytes {
+    let mut body = Vec::with_capacity(begun.len() + 64);
+    body.extend_from_slice(begun);
+    if let Some(wait) = wait {
+        body.extend_from_slice(before.as_bytes());
+        body.extend_from_slice(itoa::Buffer::new().format(wait).as_bytes());
+        body.extend_from_slice(after.as_bytes());
+    }
+    body.extend_from_slice(end.as_bytes());
+    body.into()
 }
