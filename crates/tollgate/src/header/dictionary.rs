@@ -18,7 +18,7 @@ use crate::header::{
 pub(super) fn write(map: &mut HeaderMap, standing: &Standing) {
     let reset = whole_seconds(standing.lasts);
     if map
-        .get(&RATELIMIT)
+        .get(RATELIMIT)
         .is_some_and(|value| read(value).leaves_less(standing.remaining, reset))
     {
         return;
@@ -31,7 +31,7 @@ pub(super) fn write(map: &mut HeaderMap, standing: &Standing) {
     line.extend_from_slice(b", reset=");
     push_integer(&mut line, reset);
     if let Some(value) = structured::value(&line) {
-        let _ = map.try_insert(&RATELIMIT, value);
+        let _ = map.try_insert(RATELIMIT, value);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::header::{
     named::Named,
     numbered::Numbered,
     seconds::whole_seconds,
-    standing::Standing,
+    standing::{Standing, Standings},
     style::HeaderStyle,
     triple::{self, epoch_seconds},
 };
@@ -57,14 +57,14 @@ impl Headers {
             return;
         }
         let standings = Standing::all(verdicts, rules);
-        if standings.is_empty() || map.try_reserve(self.fields).is_err() {
+        if standings.clone().next().is_none() || map.try_reserve(self.fields).is_err() {
             return;
         }
         if let Some(named) = &self.named {
-            named.write(map, &standings);
+            named.write(map, standings.clone());
         }
         if self.style != HeaderStyle::DRAFT_11 {
-            self.write_single(map, &standings, at);
+            self.write_single(map, &standings.collect::<Standings>(), at);
         }
     }
 

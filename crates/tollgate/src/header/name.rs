@@ -3,21 +3,21 @@
 use http::header::{HeaderName, RETRY_AFTER};
 
 /// `RateLimit`: what is left (draft-7 to draft-11).
-pub static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// `RateLimit-Policy`: the quotas (draft-6 to draft-11).
-pub static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// `RateLimit-Limit` (draft-6).
-pub static RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+pub const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 /// `RateLimit-Remaining` (draft-6).
-pub static RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+pub const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
 /// `RateLimit-Reset` (draft-6).
-pub static RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+pub const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 /// `X-RateLimit-Limit`.
-pub static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 /// `X-RateLimit-Remaining`.
-pub static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+pub const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 /// `X-RateLimit-Reset`.
-pub static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+pub const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Every field that this crate may add to a response, for `Access-Control-Expose-Headers`.
 ///
@@ -32,16 +32,15 @@ pub static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-
 /// ```
 pub fn exposed_headers() -> impl Iterator<Item = HeaderName> {
     [
-        &RATELIMIT,
-        &RATELIMIT_POLICY,
-        &RATELIMIT_LIMIT,
-        &RATELIMIT_REMAINING,
-        &RATELIMIT_RESET,
-        &X_RATELIMIT_LIMIT,
-        &X_RATELIMIT_REMAINING,
-        &X_RATELIMIT_RESET,
-        &RETRY_AFTER,
+        RATELIMIT,
+        RATELIMIT_POLICY,
+        RATELIMIT_LIMIT,
+        RATELIMIT_REMAINING,
+        RATELIMIT_RESET,
+        X_RATELIMIT_LIMIT,
+        X_RATELIMIT_REMAINING,
+        X_RATELIMIT_RESET,
+        RETRY_AFTER,
     ]
     .into_iter()
-    .cloned()
 }

@@ -52,15 +52,23 @@ impl Named {
     }
 
     #[inline]
-    pub(super) fn write(&self, map: &mut HeaderMap, standings: &[Standing]) {
+    pub(super) fn write(
+        &self,
+        map: &mut HeaderMap,
+        standings: impl Iterator<Item = Standing> + Clone,
+    ) {
         let mut line = Line::new();
-        for standing in standings {
-            let Some(prefix) = self.prefixes.get(standing.rule) else {
+        let mut expected = self.usual.iter();
+        let mut usual = true;
+        for standing in standings.clone() {
+            usual &= standing.plan == 0 && expected.next() == Some(&standing.rule);
+            let Some(prefix) = self
+                .prefixes
+                .get(standing.rule)
+                .filter(|name| !name.is_empty())
+            else {
                 continue;
             };
-            if prefix.is_empty() {
-                continue;
-            }
             separate(&mut line);
             line.extend_from_slice(prefix);
             push_integer(&mut line, standing.remaining);
@@ -69,26 +77,27 @@ impl Named {
         }
         // Added to what an inner limiter wrote, as further members of the same list.
         if let Some(limits) = structured::value(&line) {
-            let _ = map.try_append(&RATELIMIT, limits);
+            let _ = map.try_append(RATELIMIT, limits);
         }
-        if let Some(policies) = self.policies(standings) {
-            let _ = map.try_append(&RATELIMIT_POLICY, policies);
+        let policies = if usual && expected.next().is_none() {
+            self.usual_policies.clone()
+        } else {
+            self.policies(standings)
+        };
+        if let Some(policies) = policies {
+            let _ = map.try_append(RATELIMIT_POLICY, policies);
         }
     }
 
-    fn policies(&self, standings: &[Standing]) -> Option<HeaderValue> {
-        let usual = standings.len() == self.usual.len()
-            && standings
-                .iter()
-                .zip(&self.usual)
-                .all(|(standing, rule)| standing.plan == 0 && standing.rule == *rule);
-        if usual {
-            return self.usual_policies.clone();
-        }
-        let find = |standing: &Standing| self.policies.find(standing.rule, standing.plan);
-        match standings {
-            [one] => find(one)?.clone(),
-            several => join(several.iter().map(find)),
+    fn policies(
+        &self,
+        mut standings: impl Iterator<Item = Standing> + Clone,
+    ) -> Option<HeaderValue> {
+        let find = |standing: Standing| self.policies.find(standing.rule, standing.plan);
+        let all = standings.clone();
+        match (standings.next(), standings.next()) {
+            (Some(one), None) => find(one)?.clone(),
+            _ => join(all.map(find)),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Numbered {
 
     pub(super) fn write(&self, map: &mut HeaderMap, standings: &[Standing]) {
         if let Some(policies) = self.policies(map, standings) {
-            let _ = map.try_append(&RATELIMIT_POLICY, policies);
+            let _ = map.try_append(RATELIMIT_POLICY, policies);
         }
     }
 
@@ -60,7 +60,7 @@ impl Numbered {
                 None => kept.push(policy),
             }
         }
-        for value in map.get_all(&RATELIMIT_POLICY) {
+        for value in map.get_all(RATELIMIT_POLICY) {
             kept.retain(|policy| !limits(value).any(|limit| limit == policy.limit));
         }
         if let [one] = kept.as_slice() {

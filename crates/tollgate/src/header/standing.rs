@@ -41,11 +41,10 @@ impl Standing {
     }
 
     #[inline]
-    pub(super) fn all(verdicts: &[Verdict], rules: &RuleSet) -> Standings {
+    pub(super) fn all(verdicts: &[Verdict], rules: &RuleSet) -> impl Iterator<Item = Self> + Clone {
         verdicts
             .iter()
             .filter_map(|verdict| Self::of(verdict, rules))
-            .collect()
     }
 
     /// The one that speaks where a field has room for one: a denial first, then the fewest units left, then the longest

@@ -23,21 +23,21 @@ use crate::header::{
 /// The names of the three.
 #[derive(Debug)]
 pub(super) struct Triple {
-    limit: &'static HeaderName,
-    remaining: &'static HeaderName,
-    reset: &'static HeaderName,
+    limit: HeaderName,
+    remaining: HeaderName,
+    reset: HeaderName,
 }
 
 pub(super) static DRAFT_6: Triple = Triple {
-    limit: &RATELIMIT_LIMIT,
-    remaining: &RATELIMIT_REMAINING,
-    reset: &RATELIMIT_RESET,
+    limit: RATELIMIT_LIMIT,
+    remaining: RATELIMIT_REMAINING,
+    reset: RATELIMIT_RESET,
 };
 
 pub(super) static X_RATELIMIT: Triple = Triple {
-    limit: &X_RATELIMIT_LIMIT,
-    remaining: &X_RATELIMIT_REMAINING,
-    reset: &X_RATELIMIT_RESET,
+    limit: X_RATELIMIT_LIMIT,
+    remaining: X_RATELIMIT_REMAINING,
+    reset: X_RATELIMIT_RESET,
 };
 
 impl Triple {
@@ -47,9 +47,9 @@ impl Triple {
             return;
         }
         for (name, number) in [
-            (self.limit, standing.limit),
-            (self.remaining, standing.remaining),
-            (self.reset, reset),
+            (&self.limit, standing.limit),
+            (&self.remaining, standing.remaining),
+            (&self.reset, reset),
         ] {
             let _ = map.try_insert(name, HeaderValue::from(number.min(MAX_UNITS)));
         }
@@ -58,8 +58,8 @@ impl Triple {
     fn read(&self, map: &HeaderMap) -> Written {
         let number = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
         Written {
-            remaining: number(self.remaining),
-            reset: number(self.reset),
+            remaining: number(&self.remaining),
+            reset: number(&self.reset),
         }
     }
 }

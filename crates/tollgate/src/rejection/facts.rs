@@ -74,9 +74,13 @@ impl<'a> Facts<'a> {
         matches!(self.reason, Reason::Quota | Reason::Never)
     }
 
-    /// The status in words.
-    pub(super) fn phrase(&self) -> &'static str {
-        self.status.canonical_reason().unwrap_or("Refused")
+    /// What happened, in a few words.
+    pub(super) fn title(&self) -> &'static str {
+        if self.is_quota() {
+            "Quota exceeded"
+        } else {
+            self.status.canonical_reason().unwrap_or("Refused")
+        }
     }
 
     /// Sentences for people; `None` if there is nothing to add to the status.

@@ -13,7 +13,7 @@ use crate::{
         denial::Denial,
         facts::Facts,
         json::json,
-        open_object::OpenObject,
+        open_body::OpenBody,
         problem::problem,
         style::{Rejection, Style},
         text::text,
@@ -25,16 +25,16 @@ use crate::{
 pub(crate) struct HttpRejection {
     rejection: Rejection,
     /// The bodies of the usual denial: by one quota, with the usual status.
-    used_up: Option<PerQuota<OpenObject>>,
+    used_up: Option<PerQuota<OpenBody>>,
     status: StatusCode,
 }
 
 impl HttpRejection {
     /// Prepares the bodies. `status` is the usual one for a quota that is used up.
     pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
-        let used_up = rejection.object().map(|object| {
+        let used_up = rejection.opener().map(|open| {
             PerQuota::new(rules, |rule, quota| {
-                object(&Facts::used_up(rule, quota, status))
+                open(&Facts::used_up(rule, quota, status))
             })
         });
         Self {
@@ -71,18 +71,15 @@ impl HttpRejection {
 
     fn body(&self, denial: &Denial<'_>) -> Bytes {
         let wait = denial.retry_after();
-        if let Some(prepared) = self.prepared(denial) {
-            return prepared.close(wait);
-        }
-        match self.rejection.object() {
-            Some(object) => object(&Facts::of(denial)).close(wait),
-            None if matches!(self.rejection.0, Style::Text) => text(&Facts::of(denial), wait),
-            None => Bytes::new(),
+        match (self.prepared(denial), self.rejection.opener()) {
+            (Some(prepared), _) => prepared.close(wait),
+            (None, Some(open)) => open(&Facts::of(denial)).close(wait),
+            (None, None) => Bytes::new(),
         }
     }
 
     /// The body of the usual denial.
-    fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenObject> {
+    fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
         let usual = denial.reason() == Reason::Quota
             && denial.status() == self.status
             && !denial.is_quiet();
@@ -96,12 +93,13 @@ impl HttpRejection {
 }
 
 impl Rejection {
-    /// The function that makes the body, where that is a JSON object.
-    fn object(&self) -> Option<fn(&Facts<'_>) -> OpenObject> {
+    /// The function that begins the body, where there is one.
+    fn opener(&self) -> Option<fn(&Facts<'_>) -> OpenBody> {
         match self.0 {
             Style::Problem => Some(problem),
             Style::Json => Some(json),
-            Style::Text | Style::Empty | Style::Custom(_) => None,
+            Style::Text => Some(text),
+            Style::Empty | Style::Custom(_) => None,
         }
     }
 }

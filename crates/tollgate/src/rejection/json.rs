@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tollgate_core::Reason;
 
-use crate::rejection::{facts::Facts, open_object::OpenObject};
+use crate::rejection::{facts::Facts, open_body::OpenBody};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -13,21 +13,16 @@ struct Body<'a> {
     rule: Option<&'a str>,
 }
 
-pub(super) fn json(facts: &Facts<'_>) -> OpenObject {
+pub(super) fn json(facts: &Facts<'_>) -> OpenBody {
     let detail = facts.detail();
-    let phrase = if facts.is_quota() {
-        "Quota exceeded"
-    } else {
-        facts.phrase()
-    };
-    OpenObject::new(&Body {
+    OpenBody::object(&Body {
         error: match facts.reason {
             Reason::Quota => "rate_limited",
             Reason::Never => "cost_too_high",
             Reason::NoKey => "no_key",
             _ => "unavailable",
         },
-        message: detail.as_deref().unwrap_or(phrase),
+        message: detail.as_deref().unwrap_or(facts.title()),
         rule: facts.exceeded.first().map(|policy| policy.name),
     })
 }

@@ -67,7 +67,7 @@ mod denial;
 mod facts;
 mod http;
 mod json;
-mod open_object;
+mod open_body;
 mod problem;
 mod style;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::rejection::{facts::Facts, open_object::OpenObject};
+use crate::rejection::{facts::Facts, open_body::OpenBody};
 
 /// The type that the `RateLimit` drafts ask IANA to register.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -19,15 +19,14 @@ struct Problem<'a> {
     violated_policies: Vec<&'a str>,
 }
 
-pub(super) fn problem(facts: &Facts<'_>) -> OpenObject {
-    let (r#type, title) = if facts.is_quota() {
-        (QUOTA_EXCEEDED, "Quota exceeded")
-    } else {
-        ("about:blank", facts.phrase())
-    };
-    OpenObject::new(&Problem {
-        r#type,
-        title,
+pub(super) fn problem(facts: &Facts<'_>) -> OpenBody {
+    OpenBody::object(&Problem {
+        r#type: if facts.is_quota() {
+            QUOTA_EXCEEDED
+        } else {
+            "about:blank"
+        },
+        title: facts.title(),
         status: facts.status.as_u16(),
         detail: facts.detail(),
         violated_policies: facts.exceeded.iter().map(|policy| policy.name).collect(),
