@@ -1,6 +1,8 @@
 //! tollgate-core (docs later)
 
 pub mod algorithm;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod decision;
 mod error;
 mod key;

@@ -174,8 +174,9 @@ impl BoundMemory {
             // A mark has a limit of its own on the state, so it is never folded into the rule it reads.
             let leader = (0..index)
                 .find(|other| {
-                    let other: &Check = &checks[*other];
-                    places[index].is_some()
+                    let (there, other) = (places[*other], &checks[*other]);
+                    place.is_some()
+                        && there == *place
                         && other.rule() == check.rule()
                         && other.key() == check.key()
                 })

@@ -1,0 +1,117 @@
+//! The store under test.
+
+use std::num::NonZeroU32;
+
+use crate::{
+    decision::{Decision, Outcome},
+    key::Key,
+    limiter::Limiter,
+    rule::{Rule, RuleSet},
+    store::{Check, Store},
+    time::{ManualClock, Tick},
+};
+
+/// Where the clock of a case stands at first: not at the start of any window.
+const START: Tick = 1_700_000_123_456_789;
+
+/// A new, empty store, and the clock it follows.
+#[derive(Debug)]
+pub struct Subject {
+    store: Box<dyn Store>,
+    clock: ManualClock,
+}
+
+impl Subject {
+    /// A clock for a new store.
+    #[must_use]
+    pub fn new_clock() -> ManualClock {
+        ManualClock::new(START)
+    }
+
+    /// A store that follows `clock`, or, in cases that do not move the time, any other.
+    pub fn new(store: impl Store, clock: ManualClock) -> Self {
+        Self {
+            store: Box::new(store),
+            clock,
+        }
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    pub(super) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+        let rules = RuleSet::new(rules).expect("the rules of a case are valid");
+        Asked(
+            Limiter::bind(&*self.store, rules, NonZeroU32::MIN)
+                .expect("a store serves every algorithm"),
+        )
+    }
+}
+
+/// A limiter, asked in few words.
+#[derive(Clone, Debug)]
+pub(super) struct Asked(pub(super) Limiter);
+
+impl Asked {
+    pub(super) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {
+        self.0
+            .check(rule, &Key::of([who]))
+            .expect("the rule is there")
+            .with_cost(cost)
+    }
+
+    pub(super) fn planned(&self, rule: &str, plan: &str, who: &str, cost: u64) -> Check {
+        self.0
+            .check_with_plan(rule, plan, &Key::of([who]))
+            .expect("the plan is there")
+            .with_cost(cost)
+    }
+
+    pub(super) async fn ask(&self, checks: &[Check]) -> Decision {
+        let decision = self.0.acquire(checks).await;
+        assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
+        decision
+    }
+
+    pub(super) async fn peek(&self, checks: &[Check]) -> Decision {
+        let decision = self.0.peek(checks).await;
+        assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
+        decision
+    }
+
+    pub(super) async fn take(&self, rule: &str, who: &str, cost: u64) -> Decision {
+        self.ask(&[self.check(rule, who, cost)]).await
+    }
+
+    /// Whether `cost` units of `rule` were taken.
+    pub(super) async fn took(&self, rule: &str, who: &str, cost: u64) -> bool {
+        self.take(rule, who, cost).await.is_allowed()
+    }
+
+    /// The units that are left.
+    pub(super) async fn left(&self, rule: &str, who: &str) -> u64 {
+        self.peek(&[self.check(rule, who, 0)]).await.verdicts()[0].remaining()
+    }
+
+    /// Waits until a settlement, which nobody waits for, has left `units`.
+    pub(super) async fn settled(
+        &self,
+        rule: &str,
+        who: &str,
+        units: u64,
+        quota: &dyn std::fmt::Debug,
+    ) {
+        let mut left = self.left(rule, who).await;
+        for _ in 0..2_000 {
+            if left == units {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            left = self.left(rule, who).await;
+        }
+        panic!("{left} units are left and not {units}: {quota:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! The macro that mounts the suite.
+
+/// Makes one test of each of the [`cases`](crate::conformance::cases).
+///
+/// Takes an `async fn(Clock) -> impl Store`, then, where they are needed, `own_clock` and the attribute of a test. See the
+/// [module documentation](crate::conformance).
+#[macro_export]
+macro_rules! conformance_suite {
+    ($make:expr) => {
+        $crate::conformance_suite!($make, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, own_clock) => {
+        $crate::conformance_suite!($make, own_clock, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, #[$test:meta]) => {
+        $crate::conformance_suite!($make, own_clock, #[$test]);
+        $crate::conformance_suite! { @ $make, #[$test]
+            time:
+                retry_is_exact_to_the_tick,
+                retry_of_a_request_is_that_of_the_rule_that_denies_longest,
+                after_reset_after_the_whole_limit_is_there,
+                time_that_goes_back_never_refills,
+                after_time_went_back_a_denial_is_no_longer_than_a_window,
+                after_a_denial_time_that_goes_back_is_repaired,
+                a_refund_that_comes_late_gives_back_nothing_that_time_gave,
+                a_cost_that_never_fits_never_fits_later;
+        }
+    };
+    ($make:expr, own_clock, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            counting:
+                the_limit_passes_and_the_next_unit_does_not,
+                a_denial_takes_nothing,
+                costs_are_summed,
+                a_cost_of_zero_never_blocks_and_takes_nothing,
+                a_cost_of_zero_creates_no_state,
+                a_cost_above_the_limit_is_never,
+                a_peek_takes_nothing_and_says_what_an_acquire_would,
+                a_key_counts_for_itself,
+                a_reset_makes_one_key_fresh,
+                what_is_left_is_granted_in_part;
+            requests:
+                a_request_is_taken_whole_or_not_at_all,
+                verdicts_are_in_the_order_of_the_checks,
+                checks_on_one_state_are_folded,
+                a_check_that_never_fits_makes_the_request_never,
+                a_request_without_checks_passes,
+                a_rule_that_is_off_is_not_asked;
+            names:
+                a_name_is_one_budget_for_all_who_bind_it,
+                a_raised_limit_keeps_what_was_used,
+                a_lowered_limit_keeps_what_was_used,
+                another_algorithm_under_a_name_starts_fresh,
+                a_change_of_plan_keeps_what_was_used,
+                an_unlimited_plan_takes_nothing,
+                an_unlimited_plan_does_not_stand_for_a_limited_one;
+            shadows:
+                a_shadow_denies_nothing,
+                a_shadow_fills_as_if_it_were_alone,
+                a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent,
+                a_shadow_counts_a_partial_grant_once,
+                a_mark_reads_the_state_of_its_rule,
+                a_mark_is_never_written;
+            tickets:
+                a_refund_gives_back_what_was_taken_and_no_more,
+                a_charge_takes_as_far_as_units_are_there,
+                a_request_settles_to_its_real_cost,
+                a_cancelled_request_gives_everything_back,
+                a_ticket_that_is_dropped_settles_nothing,
+                a_ticket_that_cancels_on_drop_gives_everything_back,
+                a_ticket_that_is_kept_gives_nothing_back,
+                a_ticket_of_a_denial_gives_nothing_back;
+            tasks:
+                among_many_tasks_exactly_the_limit_passes,
+                among_many_tasks_a_denied_request_takes_nothing,
+                among_many_tasks_partial_grants_sum_up_to_the_limit;
+        }
+    };
+    (@ $make:expr, #[$test:meta] $($module:ident: $($case:ident),+;)+) => {
+        $($crate::conformance_suite! { @@ $make, #[$test] $module: $($case),+ })+
+    };
+    (@@ $make:expr, #[$test:meta] $module:ident: $($case:ident),+) => {
+        $(
+            #[$test]
+            async fn $case() {
+                let clock = $crate::conformance::Subject::new_clock();
+                let store = $make($crate::Clock::from(&clock)).await;
+                let subject = $crate::conformance::Subject::new(store, clock);
+                $crate::conformance::cases::$module::$case(&subject).await;
+            }
+        )+
+    };
+}
