@@ -228,6 +228,11 @@ impl BoundMemory {
                 denied.push(check.rule());
             }
         }
+        if !denied.is_empty() {
+            for slot in &mut slots {
+                self.tell_what_is_left(slot, &locks, now);
+            }
+        }
         if take {
             for slot in &slots {
                 self.write(slot, &mut locks, &denied, now);
@@ -245,6 +250,24 @@ impl BoundMemory {
             })
             .collect();
         Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    /// A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
+    #[cold]
+    fn tell_what_is_left(&self, slot: &mut Slot, locks: &[AnyLocked<'_>], now: Tick) {
+        let (Some(lock), Some(answer)) = (slot.lock, &mut slot.answer) else {
+            return;
+        };
+        let check = &slot.check;
+        if !answer.fits || !self.rules.enforces(usize::from(check.rule())) {
+            return;
+        }
+        let Some(rule) = self.rule(check) else { return };
+        with_locked!(rule, &locks[lock], (tied, locked) => {
+            if let Some(plan) = tied.plan(check) {
+                *answer = locked.assess(check.key(), plan, now, 0);
+            }
+        }, else ());
     }
 
     /// Takes the units of a check, or what a denial leaves to be done.
