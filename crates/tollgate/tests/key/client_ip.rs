@@ -177,6 +177,13 @@ fn an_entry_of_more_than_128_bytes_ends_the_list() {
 }
 
 #[test]
+fn hops_do_not_count_past_an_entry_of_more_than_128_bytes() {
+    let long = "x".repeat(200);
+    let client = client_ip().x_forwarded_for().hops(2);
+    assert_eq!(xff("10.0.0.1", &client, &["6.6.6.6", &long]), "10.0.0.1");
+}
+
+#[test]
 fn bytes_that_are_no_text_are_no_address() {
     let head = from(
         "10.0.0.1",

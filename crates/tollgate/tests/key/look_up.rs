@@ -5,9 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use http::request::Parts;
 use tollgate::{
-    PartKind,
-    key::{KeyExtractor, KeyExtractorExt, NoKey, constant, header, key_fn, look_up},
+    KeyBuf, PartKind, Pending,
+    key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, constant, header, key_fn, look_up},
 };
 
 use crate::support::{empty, key_later, parts, with_lines};
@@ -144,4 +145,29 @@ fn a_closure_in_a_tuple_runs_once() {
     let ada = with_lines("x-user", &["ada"]);
     assert!(key_later(&(constant("a"), (closure, slow(&asked))), &ada).is_ok());
     assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+/// Adds a part, and then gives another key later.
+struct Careless;
+
+impl KeyExtractor for Careless {
+    fn extract(&self, _: &Parts, key: &mut KeyBuf) -> Extracted {
+        key.push(PartKind::VALUE, "left behind");
+        Extracted::Later(Pending::new(async { Ok(parts([(CONSTANT, "later")])) }))
+    }
+}
+
+#[test]
+fn what_an_extractor_leaves_before_its_key_comes_is_taken_off() {
+    let (a, later) = ((CONSTANT, "a"), (CONSTANT, "later"));
+    let in_a_tuple = (constant("a"), Careless);
+    assert_eq!(key_later(&in_a_tuple, &empty()), Ok(parts([a, later])));
+    let in_an_alternative = (
+        constant("a"),
+        misconfigured().or(Careless).or(constant("b")),
+    );
+    assert_eq!(
+        key_later(&in_an_alternative, &empty()),
+        Ok(parts([a, later]))
+    );
 }
