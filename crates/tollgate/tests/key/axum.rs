@@ -1,0 +1,184 @@
+//! What axum knows about a request.
+
+use std::net::SocketAddr;
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::{ConnectInfo, Request, connect_info::MockConnectInfo},
+    middleware::{Next, from_fn},
+    routing::{MethodRouter, get},
+};
+use tollgate::{
+    KeyBuf, PartKind,
+    key::{KeyExtractor, NoKey, PeerAddr, client_ip, matched_path, path_parameter},
+};
+use tower::ServiceExt;
+
+use crate::support::{empty, key, parts, resolved};
+
+const PARAMETER: PartKind = PartKind::PATH_PARAMETER;
+
+#[derive(Clone)]
+struct Found(Result<KeyBuf, NoKey>);
+
+/// Adds a layer that leaves in the response what the extractor finds in the request.
+fn watched(app: Router, extractor: impl KeyExtractor + Clone) -> Router {
+    app.layer(from_fn(move |request: Request, next: Next| {
+        let extractor = extractor.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let found = key(&extractor, &head);
+            let mut response = next.run(Request::from_parts(head, body)).await;
+            response.extensions_mut().insert(Found(found));
+            response
+        }
+    }))
+}
+
+async fn ask(app: Router, uri: &str) -> Result<KeyBuf, NoKey> {
+    let request = Request::get(uri).body(Body::empty()).expect("a request");
+    let response = app.oneshot(request).await.expect("a router never fails");
+    let found = response.extensions().get::<Found>();
+    found.expect("the layer has run").0.clone()
+}
+
+fn handler() -> MethodRouter {
+    get(|| async { "" })
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+#[tokio::test]
+async fn the_pattern_of_the_route_is_the_key() {
+    let app = Router::new().nest("/v1", Router::new().route("/users/{id}", handler()));
+    let app = watched(app, matched_path());
+    let expected = parts([(PartKind::ROUTE, "/v1/users/{id}")]);
+    assert_eq!(ask(app.clone(), "/v1/users/1").await, Ok(expected.clone()));
+    assert_eq!(ask(app, "/v1/users/%32").await, Ok(expected));
+}
+
+#[test]
+fn outside_of_the_router_the_answer_says_where_the_layer_belongs() {
+    for found in [
+        key(&matched_path(), &empty()),
+        key(&path_parameter("id"), &empty()),
+    ] {
+        let Err(NoKey::Misconfigured(text)) = found else {
+            panic!("there is no router")
+        };
+        assert!(
+            text.contains("Router::route_layer") && text.contains("Router::layer"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_has_no_route_and_no_parameters() {
+    let app = Router::new().fallback(handler());
+    let Err(NoKey::Misconfigured(text)) = ask(watched(app.clone(), matched_path()), "/a").await
+    else {
+        panic!("a fallback has no route")
+    };
+    assert!(text.contains("fallback"), "{text}");
+    assert_eq!(
+        ask(watched(app, path_parameter("id")), "/a").await,
+        Err(NoKey::Absent)
+    );
+}
+
+#[tokio::test]
+async fn a_parameter_of_the_path_is_the_key_in_every_spelling() {
+    let app = Router::new().route("/users/{id}/{*rest}", handler());
+    let app = watched(app, path_parameter("id"));
+    let expected = parts([(PARAMETER, "id"), (PARAMETER, "a b")]);
+    assert_eq!(
+        ask(app.clone(), "/users/a%20b/x").await,
+        Ok(expected.clone())
+    );
+    assert_eq!(ask(app, "/users/%61%20%62/x/y").await, Ok(expected));
+}
+
+#[tokio::test]
+async fn parameters_of_an_outer_router_are_found_inside() {
+    let inner = watched(
+        Router::new().route("/orders/{id}", handler()),
+        path_parameter("tenant"),
+    );
+    let app = Router::new().nest("/tenants/{tenant}", inner);
+    let expected = parts([(PARAMETER, "tenant"), (PARAMETER, "acme")]);
+    assert_eq!(ask(app, "/tenants/acme/orders/1").await, Ok(expected));
+}
+
+#[tokio::test]
+async fn a_route_without_the_parameter_has_no_key() {
+    let app = Router::new()
+        .route("/users/{id}", handler())
+        .route("/health", handler());
+    let app = watched(app, path_parameter("tenant"));
+    assert_eq!(ask(app.clone(), "/users/1").await, Err(NoKey::Absent));
+    assert_eq!(ask(app, "/health").await, Err(NoKey::Absent));
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_no_text_is_no_key() {
+    let app = Router::new().route("/users/{id}", handler());
+    assert_eq!(
+        ask(watched(app, path_parameter("id")), "/users/%ff").await,
+        Err(NoKey::Absent)
+    );
+}
+
+#[test]
+fn a_parameter_is_named_without_braces() {
+    for name in ["", "{id}", "*rest", "/id"] {
+        let text = path_parameter(name).validate().expect_err("no name");
+        assert!(text.contains(&format!("{name:?}")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_peer_is_what_axum_has_accepted() {
+    let peer = Extension(ConnectInfo(address("192.0.2.1:1")));
+    let app = watched(Router::new().route("/", handler()), client_ip()).layer(peer);
+    let mut head = empty();
+    head.extensions.insert(PeerAddr(address("192.0.2.1:2")));
+    assert_eq!(ask(app, "/").await, key(&client_ip(), &head));
+}
+
+#[test]
+fn our_own_peer_address_counts_before_axum() {
+    let mut head = empty();
+    head.extensions
+        .insert(MockConnectInfo(address("192.0.2.1:1")));
+    assert_eq!(resolved(&client_ip(), &head), "192.0.2.1");
+    head.extensions
+        .insert(ConnectInfo(address("[::ffff:192.0.2.2]:1")));
+    assert_eq!(resolved(&client_ip(), &head), "192.0.2.2");
+    head.extensions.insert(PeerAddr(address("192.0.2.3:1")));
+    assert_eq!(resolved(&client_ip(), &head), "192.0.2.3");
+}
+
+#[tokio::test]
+async fn a_router_with_connect_info_has_peers() {
+    let app = watched(Router::new().route("/", handler()), client_ip());
+    let make = app
+        .clone()
+        .into_make_service_with_connect_info::<SocketAddr>();
+    let connection = make
+        .oneshot(address("192.0.2.1:1"))
+        .await
+        .expect("never fails");
+    let request = Request::get("/").body(Body::empty()).expect("a request");
+    let response = connection.oneshot(request).await.expect("never fails");
+    assert!(
+        response
+            .extensions()
+            .get::<Found>()
+            .is_some_and(|found| found.0.is_ok())
+    );
+    assert!(matches!(ask(app, "/").await, Err(NoKey::Misconfigured(_))));
+}

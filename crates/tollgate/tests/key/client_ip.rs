@@ -1,0 +1,277 @@
+//! The address of the client, by vectors.
+
+use tollgate::{
+    KeyBuf, PartKind,
+    key::{ClientIp, NoKey, client_ip},
+};
+
+use crate::support::{empty, from, key, resolved, with_lines};
+
+const XFF: &str = "x-forwarded-for";
+
+fn behind_ten() -> ClientIp {
+    client_ip()
+        .trusted_proxies(["10.0.0.0/8"])
+        .x_forwarded_for()
+}
+
+fn xff(peer: &str, client: &ClientIp, lines: &[&str]) -> String {
+    resolved(client, &from(peer, with_lines(XFF, lines)))
+}
+
+#[test]
+fn the_peer_is_the_client_unless_told_otherwise() {
+    assert_eq!(xff("192.0.2.1", &client_ip(), &["6.6.6.6"]), "192.0.2.1");
+}
+
+#[test]
+fn one_hop_is_the_rightmost_entry() {
+    let client = client_ip().x_forwarded_for().hops(1);
+    assert_eq!(
+        xff("10.0.0.1", &client, &["6.6.6.6, 203.0.113.9"]),
+        "203.0.113.9"
+    );
+}
+
+#[test]
+fn two_hops_are_the_last_entry_but_one() {
+    let client = client_ip().x_forwarded_for().hops(2);
+    for lines in [
+        &["6.6.6.6, 203.0.113.9, 10.0.0.2"][..],
+        &["6.6.6.6", "203.0.113.9", "10.0.0.2"],
+        &["203.0.113.9,10.0.0.2"],
+        &["203.0.113.9, junk"],
+    ] {
+        assert_eq!(xff("10.0.0.1", &client, lines), "203.0.113.9", "{lines:?}");
+    }
+}
+
+#[test]
+fn a_list_shorter_than_the_hops_gives_the_peer() {
+    let client = client_ip().x_forwarded_for().hops(2);
+    assert_eq!(xff("10.0.0.1", &client, &["203.0.113.9"]), "10.0.0.1");
+    assert_eq!(xff("10.0.0.1", &client, &[]), "10.0.0.1");
+}
+
+#[test]
+fn a_hop_that_is_no_address_gives_the_peer() {
+    let client = client_ip().x_forwarded_for().hops(2);
+    assert_eq!(
+        xff("10.0.0.1", &client, &["6.6.6.6, unknown, 10.0.0.2"]),
+        "10.0.0.1"
+    );
+}
+
+#[test]
+fn all_lines_of_the_header_are_one_list() {
+    let lines = ["6.6.6.6", "203.0.113.9, 10.0.0.2"];
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &lines), "203.0.113.9");
+}
+
+#[test]
+fn what_is_no_address_stops_the_walk() {
+    for junk in [
+        "junk",
+        "",
+        "unknown",
+        "_hidden",
+        "fe80::1%eth0",
+        "203.0.113.9:http",
+        "203.0.113.9:",
+        "203.0.113.9:123456",
+        "203.0.113",
+        "203.0.113.09",
+        "0xCB007109",
+        "3405803785",
+        "[2001:db8::1",
+        "[203.0.113.9]",
+        "[2001:db8::1]x",
+        "\"203.0.113.9",
+        "203.0.113.9 6.6.6.6",
+        "2001:db8::g",
+    ] {
+        let line = format!("203.0.113.9, {junk}, 10.0.0.2");
+        assert_eq!(
+            xff("10.0.0.1", &behind_ten(), &[&line]),
+            "10.0.0.2",
+            "{junk}"
+        );
+        let line = format!("203.0.113.9, {junk}");
+        assert_eq!(
+            xff("10.0.0.1", &behind_ten(), &[&line]),
+            "10.0.0.1",
+            "{junk}"
+        );
+    }
+}
+
+#[test]
+fn an_untrusted_peer_is_not_believed() {
+    let lines = ["203.0.113.9, 10.0.0.2"];
+    assert_eq!(xff("198.51.100.7", &behind_ten(), &lines), "198.51.100.7");
+}
+
+#[test]
+fn if_all_are_trusted_the_leftmost_counts() {
+    let lines = ["10.0.0.3, 10.0.0.2"];
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &lines), "10.0.0.3");
+}
+
+#[test]
+fn without_the_header_the_peer_counts() {
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &[]), "10.0.0.1");
+}
+
+#[test]
+fn addresses_may_have_ports_brackets_and_quotes() {
+    for (entry, address) in [
+        ("192.0.2.1", "192.0.2.1"),
+        ("192.0.2.1:443", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ("\"[2001:db8::1]:443\"", "2001:db8::1"),
+        (" \t192.0.2.1\t ", "192.0.2.1"),
+        ("::ffff:c000:201", "192.0.2.1"),
+        ("[::FFFF:192.0.2.1]:1", "192.0.2.1"),
+        ("::1", "::1"),
+        ("::192.0.2.1", "::c000:201"),
+        ("2001:db8::192.0.2.1", "2001:db8::c000:201"),
+    ] {
+        assert_eq!(xff("10.0.0.1", &behind_ten(), &[entry]), address, "{entry}");
+    }
+}
+
+#[test]
+fn a_mapped_proxy_is_trusted_as_ipv4() {
+    let lines = ["203.0.113.9, ::ffff:a00:2"];
+    assert_eq!(xff("::ffff:10.0.0.1", &behind_ten(), &lines), "203.0.113.9");
+    let mapped = client_ip()
+        .trusted_proxies(["::ffff:10.0.0.0/104"])
+        .x_forwarded_for();
+    assert_eq!(xff("10.0.0.1", &mapped, &lines), "203.0.113.9");
+}
+
+#[test]
+fn loopback_is_not_trusted_by_itself_and_is_not_a_mapped_address() {
+    assert_eq!(xff("::1", &behind_ten(), &["203.0.113.9"]), "::1");
+    let local = client_ip().trusted_proxies(["::1"]).x_forwarded_for();
+    assert_eq!(xff("::1", &local, &["203.0.113.9"]), "203.0.113.9");
+}
+
+#[test]
+fn at_most_64_entries_are_read() {
+    let line = format!("203.0.113.9{}", ", 10.0.0.2".repeat(63));
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &[&line]), "203.0.113.9");
+    let line = format!("203.0.113.9, 10.0.0.3{}", ", 10.0.0.2".repeat(63));
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &[&line]), "10.0.0.3");
+}
+
+#[test]
+fn an_entry_of_more_than_128_bytes_ends_the_list() {
+    let line = format!("203.0.113.9, {} , 10.0.0.2", "x".repeat(1 << 20));
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &[&line]), "10.0.0.2");
+    let padded = format!("203.0.113.9,{}10.0.0.2", " ".repeat(200));
+    assert_eq!(xff("10.0.0.1", &behind_ten(), &[&padded]), "10.0.0.1");
+}
+
+#[test]
+fn hops_do_not_count_past_an_entry_of_more_than_128_bytes() {
+    let long = "x".repeat(200);
+    let client = client_ip().x_forwarded_for().hops(2);
+    assert_eq!(xff("10.0.0.1", &client, &["6.6.6.6", &long]), "10.0.0.1");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_no_address() {
+    let head = from(
+        "10.0.0.1",
+        with_lines(XFF, &[b"203.0.113.9, \xff\xfe, 10.0.0.2"]),
+    );
+    assert_eq!(resolved(&behind_ten(), &head), "10.0.0.2");
+}
+
+#[test]
+fn another_header_than_the_configured_one_is_not_read() {
+    for other in ["forwarded", "x-real-ip", "cf-connecting-ip"] {
+        let head = from("10.0.0.1", with_lines(other, &["6.6.6.6"]));
+        assert_eq!(resolved(&behind_ten(), &head), "10.0.0.1");
+    }
+}
+
+#[test]
+fn a_single_header_counts_if_it_is_there_once_and_without_a_comma() {
+    let client = client_ip()
+        .trusted_proxies(["10.0.0.1"])
+        .single_header("CF-Connecting-IP");
+    let long = format!("203.0.113.9{}", " ".repeat(1000));
+    for (lines, address) in [
+        (&["203.0.113.9"][..], "203.0.113.9"),
+        (&["203.0.113.9:443"], "203.0.113.9"),
+        (&["2001:db8::1"], "2001:db8::1"),
+        (&["[2001:db8::1]:443"], "2001:db8::1"),
+        (&["::ffff:203.0.113.9"], "203.0.113.9"),
+        (&["203.0.113.9", "203.0.113.9"], "10.0.0.1"),
+        (&["203.0.113.9, 203.0.113.9"], "10.0.0.1"),
+        (&["203.0.113.9,"], "10.0.0.1"),
+        (&["junk"], "10.0.0.1"),
+        (&[""], "10.0.0.1"),
+        (&[&long], "10.0.0.1"),
+        (&[], "10.0.0.1"),
+    ] {
+        let head = from("10.0.0.1", with_lines("cf-connecting-ip", lines));
+        assert_eq!(resolved(&client, &head), address, "{lines:?}");
+    }
+    let head = from("10.0.0.9", with_lines("cf-connecting-ip", &["203.0.113.9"]));
+    assert_eq!(resolved(&client, &head), "10.0.0.9");
+}
+
+#[test]
+fn without_a_peer_the_answer_names_the_calls_to_add() {
+    let Err(NoKey::Misconfigured(text)) = key(&client_ip(), &empty()) else {
+        panic!("a request without a peer has no key")
+    };
+    assert!(text.contains("into_make_service_with_connect_info::<SocketAddr>()"));
+    assert!(text.contains("PeerAddr"));
+}
+
+#[test]
+fn a_header_is_not_believed_without_a_peer() {
+    let client = client_ip().x_forwarded_for().hops(1);
+    let head = with_lines(XFF, &["203.0.113.9"]);
+    assert!(matches!(
+        client.resolve(&head),
+        Err(NoKey::Misconfigured(_))
+    ));
+}
+
+fn network(bytes: &[u8]) -> KeyBuf {
+    let mut key = KeyBuf::new();
+    key.push(PartKind::ADDRESS, bytes);
+    key
+}
+
+#[test]
+fn the_key_is_family_prefix_length_and_network() {
+    let v6 = from("2001:db8:abcd:1234:5678:9abc:def0:1", empty());
+    let v4 = from("192.0.2.129", empty());
+    let prefix = [0x20, 0x01, 0x0d, 0xb8, 0xab, 0xcd];
+
+    let by = |client: ClientIp, head| key(&client, head).expect("there is a peer");
+    let mut expected = [&[6, 64][..], &prefix, &[0x12, 0x34], &[0; 8]].concat();
+    assert_eq!(by(client_ip(), &v6), network(&expected));
+    expected = [&[6, 56][..], &prefix, &[0x12, 0], &[0; 8]].concat();
+    assert_eq!(by(client_ip().ipv6_prefix(56), &v6), network(&expected));
+    expected = [&[6, 48][..], &prefix, &[0; 10]].concat();
+    assert_eq!(by(client_ip().ipv6_prefix(48), &v6), network(&expected));
+    assert_eq!(by(client_ip(), &v4), network(&[4, 32, 192, 0, 2, 129]));
+    assert_eq!(
+        by(client_ip().ipv4_prefix(25), &v4),
+        network(&[4, 25, 192, 0, 2, 128])
+    );
+    assert_eq!(
+        by(client_ip().ipv4_prefix(24), &v4),
+        network(&[4, 24, 192, 0, 2, 0])
+    );
+}

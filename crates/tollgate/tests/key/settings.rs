@@ -1,0 +1,193 @@
+//! What is refused when a rule is built, and what the refusal says.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use tollgate::key::{
+    KeyExtractor, KeyExtractorExt, NoKey, client_ip, constant, cookie, header, query,
+};
+
+use crate::support::{empty, from, key, resolved, with_lines};
+
+fn refused(extractor: &impl KeyExtractor) -> String {
+    extractor.validate().expect_err("the settings are wrong")
+}
+
+#[test]
+fn a_header_without_trusted_proxies_is_refused() {
+    for client in [client_ip().x_forwarded_for(), client_ip().forwarded()] {
+        let text = refused(&client);
+        assert!(
+            text.contains("trusted_proxies(..)") && text.contains("hops(..)"),
+            "{text}"
+        );
+    }
+    for client in [
+        client_ip().single_header("x-real-ip"),
+        client_ip().single_header("x-real-ip").hops(1),
+    ] {
+        assert!(refused(&client).contains("add trusted_proxies(..)"));
+    }
+    let none: [&str; 0] = [];
+    assert!(
+        refused(&client_ip().x_forwarded_for().trusted_proxies(none))
+            .contains("trusted_proxies(..)")
+    );
+}
+
+#[test]
+fn a_header_without_trusted_proxies_is_not_read_either() {
+    let head = from("192.0.2.1", with_lines("x-forwarded-for", &["6.6.6.6"]));
+    let address = client_ip()
+        .x_forwarded_for()
+        .resolve(&head)
+        .expect("there is a peer");
+    assert_eq!(address.to_string(), "192.0.2.1");
+}
+
+#[test]
+fn trusted_proxies_without_a_header_are_refused() {
+    assert!(refused(&client_ip().trusted_proxies(["10.0.0.0/8"])).contains("x_forwarded_for()"));
+    assert!(refused(&client_ip().hops(1)).contains("x_forwarded_for()"));
+}
+
+#[test]
+fn two_headers_are_refused() {
+    let two = client_ip().hops(1).x_forwarded_for().forwarded();
+    assert!(refused(&two).contains("one header"));
+}
+
+#[test]
+fn proxies_and_hops_together_are_refused() {
+    let both = client_ip()
+        .x_forwarded_for()
+        .hops(1)
+        .trusted_proxies(["::1"]);
+    assert!(refused(&both).contains("not both"));
+    let both = client_ip()
+        .x_forwarded_for()
+        .trusted_proxies(["::1"])
+        .hops(1);
+    assert!(refused(&both).contains("not both"));
+}
+
+#[test]
+fn what_is_no_network_is_repeated() {
+    for wrong in [
+        "10.0.0.0/33",
+        "10.0.0",
+        "proxy.local",
+        "",
+        "::1/129",
+        "10.0.0.0/8 ",
+    ] {
+        let text = refused(
+            &client_ip()
+                .x_forwarded_for()
+                .trusted_proxies(["::1", wrong]),
+        );
+        assert!(
+            text.contains(&format!("{wrong:?}")) && text.contains("\"10.0.0.0/8\""),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn proxies_are_texts_networks_or_addresses() {
+    let network: IpNet = "10.0.0.0/8".parse().expect("a network");
+    let address: std::net::IpAddr = "10.0.0.1".parse().expect("an address");
+    let head = from("10.0.0.1", with_lines("x-forwarded-for", &["203.0.113.9"]));
+    for client in [
+        client_ip().trusted_proxies([network]),
+        client_ip().trusted_proxies([address]),
+        client_ip().trusted_proxies(["10.1.2.3/8"]),
+        client_ip().trusted_proxies(vec![String::from("10.0.0.1")]),
+        client_ip()
+            .trusted_proxies(["::1"])
+            .trusted_proxies(["10.0.0.1/32"]),
+    ] {
+        assert_eq!(resolved(&client.x_forwarded_for(), &head), "203.0.113.9");
+    }
+}
+
+#[test]
+fn hops_are_1_to_64() {
+    assert!(refused(&client_ip().x_forwarded_for().hops(0)).contains("hops(0)"));
+    assert!(refused(&client_ip().x_forwarded_for().hops(65)).contains("hops(65)"));
+    assert!(client_ip().x_forwarded_for().hops(64).validate().is_ok());
+}
+
+#[test]
+fn prefixes_are_within_the_address() {
+    assert!(refused(&client_ip().ipv4_prefix(0)).contains("not 0"));
+    assert!(refused(&client_ip().ipv4_prefix(33)).contains("not 33"));
+    assert!(refused(&client_ip().ipv6_prefix(0)).contains("not 0"));
+    assert!(refused(&client_ip().ipv6_prefix(129)).contains("not 129"));
+    assert!(
+        client_ip()
+            .ipv4_prefix(1)
+            .ipv6_prefix(128)
+            .validate()
+            .is_ok()
+    );
+}
+
+#[test]
+fn the_first_mistake_is_told() {
+    let text = refused(&client_ip().hops(0).ipv4_prefix(99).x_forwarded_for());
+    assert!(text.contains("hops(0)"), "{text}");
+}
+
+#[test]
+fn names_that_nothing_can_have_are_refused_and_repeated() {
+    for text in [
+        refused(&header("x api key")),
+        refused(
+            &client_ip()
+                .trusted_proxies(["::1"])
+                .single_header("x api key"),
+        ),
+        refused(&cookie("x api key")),
+    ] {
+        assert!(text.contains("\"x api key\""), "{text}");
+    }
+    assert!(header("").validate().is_err());
+    assert!(cookie("").validate().is_err());
+    assert!(cookie("a=b").validate().is_err());
+    assert!(query("").validate().is_err());
+}
+
+#[test]
+fn a_header_with_an_impossible_name_finds_no_key() {
+    assert!(matches!(
+        key(&header("ä"), &empty()),
+        Err(NoKey::Misconfigured(_))
+    ));
+}
+
+#[test]
+fn a_mistake_is_found_wherever_the_extractor_is() {
+    let wrong = || header("x api key");
+    assert!((constant("a"), wrong()).validate().is_err());
+    assert!(
+        (constant("a"), (constant("b"), wrong()))
+            .validate()
+            .is_err()
+    );
+    assert!(wrong().or(constant("a")).validate().is_err());
+    assert!(constant("a").or(wrong()).validate().is_err());
+    assert!(Arc::new(wrong()).validate().is_err());
+    let boxed: Box<dyn KeyExtractor> = Box::new(wrong());
+    assert!(boxed.validate().is_err());
+    assert!(
+        (
+            header("x-api-key"),
+            cookie("session"),
+            query("q"),
+            client_ip()
+        )
+            .validate()
+            .is_ok()
+    );
+}

@@ -1,0 +1,109 @@
+//! Keys that are one value of the request, or of code.
+
+use tollgate::{
+    Key, PartKind,
+    key::{
+        KeyExtractor, NoKey, client_ip, constant, extension, extension_with, header, key_fn,
+        method, path,
+    },
+};
+
+use crate::support::{empty, from, key, parts, with_lines, with_uri};
+
+#[derive(Clone)]
+struct Tenant(&'static str);
+
+impl AsRef<[u8]> for Tenant {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+#[test]
+fn a_header_counts_by_name_and_value() {
+    let head = with_lines("x-api-key", &["k-1"]);
+    let expected = parts([(PartKind::HEADER, "x-api-key"), (PartKind::HEADER, "k-1")]);
+    assert_eq!(key(&header("X-Api-Key"), &head), Ok(expected));
+}
+
+#[test]
+fn spaces_around_a_header_are_not_part_of_the_key() {
+    let by = header("x-api-key");
+    let plain = key(&by, &with_lines("x-api-key", &["k-1"]));
+    assert_eq!(key(&by, &with_lines("x-api-key", &[" k-1\t"])), plain);
+}
+
+#[test]
+fn a_header_that_is_there_twice_is_ambiguous() {
+    for lines in [&["k-1", "k-2"][..], &["k-1", "k-1"], &["", "k-1"]] {
+        let head = with_lines("x-api-key", lines);
+        assert_eq!(key(&header("x-api-key"), &head), Err(NoKey::Ambiguous));
+    }
+}
+
+#[test]
+fn an_empty_header_is_no_key() {
+    for lines in [&[""][..], &[" "], &[]] {
+        let head = with_lines("x-api-key", lines);
+        assert_eq!(key(&header("x-api-key"), &head), Err(NoKey::Absent));
+    }
+}
+
+#[test]
+fn an_extension_counts_by_its_bytes() {
+    let mut head = empty();
+    assert_eq!(key(&extension::<Tenant>(), &head), Err(NoKey::Absent));
+    head.extensions.insert(Tenant("acme"));
+    let expected = parts([(PartKind::EXTENSION, "acme")]);
+    assert_eq!(key(&extension::<Tenant>(), &head), Ok(expected.clone()));
+    assert_eq!(
+        key(&extension_with(|tenant: &Tenant| Some(tenant.0)), &head),
+        Ok(expected)
+    );
+    let none = extension_with(|_: &Tenant| None::<String>);
+    assert_eq!(key(&none, &head), Err(NoKey::Absent));
+}
+
+#[test]
+fn a_closure_makes_the_same_key_as_code() {
+    let by = key_fn(|head| head.headers.get("x-user").cloned());
+    let head = with_lines("x-user", &["ada"]);
+    assert_eq!(key(&by, &head).map(Key::from), Ok(Key::of(["ada"])));
+    assert_eq!(key(&by, &empty()), Err(NoKey::Absent));
+}
+
+#[test]
+fn method_and_path_are_taken_as_they_are() {
+    let head = with_uri("/a/b?c=d");
+    assert_eq!(
+        key(&method(), &head),
+        Ok(parts([(PartKind::METHOD, "GET")]))
+    );
+    assert_eq!(key(&path(), &head), Ok(parts([(PartKind::PATH, "/a/b")])));
+}
+
+#[test]
+fn a_constant_counts_everybody_together() {
+    let expected = parts([(PartKind::CONSTANT, "all")]);
+    assert_eq!(key(&constant("all"), &empty()), Ok(expected.clone()));
+    assert_eq!(key(&constant("all"), &with_uri("/a")), Ok(expected));
+}
+
+#[test]
+fn nothing_of_a_key_is_printed() {
+    let head = from("192.0.2.1", with_lines("x-api-key", &["secret"]));
+    let by = (header("x-api-key"), client_ip());
+    let found = key(&by, &head).expect("there is a key");
+    let printed = format!("{by:?} {found:?}");
+    assert!(
+        !printed.contains("secret") && !printed.contains("192.0.2"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn an_extractor_is_an_object() {
+    let all: Vec<Box<dyn KeyExtractor>> =
+        vec![Box::new(header("x-api-key")), Box::new(client_ip())];
+    assert!(all.iter().all(|extractor| extractor.validate().is_ok()));
+}
