@@ -31,6 +31,7 @@ macro_rules! conformance_suite {
             counting:
                 the_limit_passes_and_the_next_unit_does_not,
                 a_denial_takes_nothing,
+                a_large_denied_request_does_not_deny_small_ones,
                 costs_are_summed,
                 a_cost_of_zero_never_blocks_and_takes_nothing,
                 a_cost_of_zero_creates_no_state,

@@ -45,6 +45,20 @@ pub async fn a_denial_takes_nothing(subject: &Subject) {
     }
 }
 
+pub async fn a_large_denied_request_does_not_deny_small_ones(subject: &Subject) {
+    for quota in every_algorithm(10) {
+        let rule = quota.algorithm().name();
+        let limiter = subject.limiter([Rule::new(rule, quota)]);
+        assert!(limiter.took(rule, "a", 4).await);
+        for left in (0..6).rev() {
+            assert!(!limiter.took(rule, "a", 10).await, "{quota:?}");
+            let small = limiter.take(rule, "a", 1).await;
+            assert!(small.is_allowed(), "{quota:?}");
+            assert_eq!(small.verdicts()[0].remaining(), left, "{quota:?}");
+        }
+    }
+}
+
 pub async fn costs_are_summed(subject: &Subject) {
     for quota in every_algorithm(100) {
         let rule = quota.algorithm().name();

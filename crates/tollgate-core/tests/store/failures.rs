@@ -1,0 +1,342 @@
+//! What a request gets when its store fails: per rule, by the rule's own answer.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use tollgate_core::{
+    Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule, Source,
+    conformance::{Fault, RemoteStore},
+};
+
+use crate::{LONG, check, left};
+
+fn log(limit: u64) -> Quota {
+    Quota::sliding_log(limit, LONG)
+}
+
+/// A remote store over `memory` each of whose calls, from the one with number `from` on, has this fault.
+fn failing(memory: &MemoryStore, from: u64, fault: Fault) -> RemoteStore {
+    RemoteStore::new(memory.clone()).faults(move |call| (call >= from).then_some(fault))
+}
+
+/// A store each of whose calls is refused.
+fn down() -> RemoteStore {
+    failing(&MemoryStore::new(), 1, Fault::Refused)
+}
+
+fn limiter<const N: usize>(store: &RemoteStore, rules: [Rule; N]) -> Limiter {
+    Limiter::new(store.clone(), rules).expect("valid rules")
+}
+
+async fn take(limiter: &Limiter, rule: &str, cost: u64) -> Decision {
+    limiter.acquire(&[check(limiter, rule, "a", cost)]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_allows_on_failure_passes_as_degraded() {
+    for answer in [OnStoreError::Allow, OnStoreError::Degraded] {
+        let rule = Rule::new("rule", log(1)).on_store_error(answer);
+        let limiter = limiter(&down(), [rule]);
+        for _ in 0..3 {
+            let decision = take(&limiter, "rule", 1).await;
+            assert!(decision.is_allowed() && decision.is_degraded());
+            assert_eq!(decision.reason(), None);
+            assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+            assert!(!decision.verdicts()[0].has_numbers());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_denies_on_failure_says_so_and_invents_no_numbers() {
+    let rule = Rule::new("rule", log(9)).on_store_error(OnStoreError::Deny);
+    let limiter = limiter(&down(), [rule]);
+    let decision = take(&limiter, "rule", 1).await;
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+    assert_eq!(decision.retry(), Retry::Unknown);
+    assert_eq!(decision.retry_after(), None);
+    assert!(!decision.verdicts()[0].has_numbers());
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_shares_of_all_instances_sum_up_to_the_quota() {
+    for instances in [1, 3, 4, 7] {
+        let instances = NonZeroU32::new(instances).expect("not zero");
+        let mut passed = 0;
+        for _ in 0..instances.get() {
+            let rules = [Rule::new("rule", log(28))];
+            let limiter = Limiter::with_instances(down(), rules, instances).expect("valid rules");
+            for _ in 0..40 {
+                let decision = take(&limiter, "rule", 1).await;
+                assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+                assert!(decision.verdicts()[0].has_numbers());
+                passed += u64::from(decision.is_allowed());
+            }
+            assert_eq!(
+                take(&limiter, "rule", 1).await.reason(),
+                Some(Reason::Quota)
+            );
+        }
+        assert!(
+            passed <= 28 && passed > 28 - u64::from(instances.get()),
+            "{instances}: {passed}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cap_counts_against_its_own_quota_under_every_plan() {
+    let rule = Rule::new("rule", log(100))
+        .plan("gold", log(1_000))
+        .on_store_error(OnStoreError::Cap(Quota::gcra(2, LONG)));
+    let limiter = limiter(&down(), [rule]);
+    let gold = limiter
+        .check_with_plan("rule", "gold", &tollgate_core::Key::of(["a"]))
+        .expect("the plan is there");
+    assert!(limiter.acquire(&[gold]).await.is_allowed());
+    assert!(take(&limiter, "rule", 1).await.is_allowed());
+    assert!(!limiter.acquire(&[gold]).await.is_allowed());
+    assert_eq!(
+        take(&limiter, "rule", 1).await.reason(),
+        Some(Reason::Quota)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_above_the_share_but_not_above_the_quota_is_not_never() {
+    let rules = [Rule::new("rule", log(10))];
+    let five = NonZeroU32::new(5).expect("not zero");
+    let limiter = Limiter::with_instances(down(), rules, five).expect("valid rules");
+    let decision = take(&limiter, "rule", 3).await;
+    assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+    assert_eq!(decision.retry(), Retry::Unknown);
+    assert_eq!(
+        take(&limiter, "rule", 11).await.reason(),
+        Some(Reason::Never)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_checks_are_folded_in_the_local_share_as_well() {
+    let limiter = limiter(&down(), [Rule::new("rule", log(4))]);
+    let one = check(&limiter, "rule", "a", 1);
+    for allowed in [true, true, false] {
+        let decision = limiter.acquire(&[one, one]).await;
+        assert_eq!(decision.is_allowed(), allowed, "{decision:?}");
+        assert_ne!(decision.outcome(), Outcome::Failed);
+        let sources: Vec<_> = decision.verdicts().iter().map(|v| v.source()).collect();
+        assert_eq!(sources, [Source::Fallback, Source::Fallback]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_shares_of_a_request_are_taken_whole_or_not_at_all() {
+    let limiter = limiter(
+        &down(),
+        [Rule::new("one", log(9)), Rule::new("other", log(2))],
+    );
+    let both = [
+        check(&limiter, "one", "a", 1),
+        check(&limiter, "other", "a", 1),
+    ];
+    for n in 0..6 {
+        assert_eq!(limiter.acquire(&both).await.is_allowed(), n < 2);
+    }
+    // Two of nine were taken.
+    assert!(take(&limiter, "one", 7).await.is_allowed());
+    assert!(!take(&limiter, "one", 1).await.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rule_of_a_request_has_its_own_answer() {
+    let rules = [
+        Rule::new("share", log(2)),
+        Rule::new("open", log(2)).on_store_error(OnStoreError::Allow),
+        Rule::new("closed", log(2)).on_store_error(OnStoreError::Deny),
+    ];
+    let limiter = limiter(&down(), rules);
+    let checks = ["share", "open", "closed"].map(|rule| check(&limiter, rule, "a", 1));
+    let decision = limiter.acquire(&checks).await;
+    assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+    let outcomes: Vec<_> = decision.verdicts().iter().map(|v| v.outcome()).collect();
+    assert_eq!(outcomes, [Outcome::NotAsked, Outcome::Allow, Outcome::Deny]);
+    // The share of a request that is denied anyway is not touched.
+    for _ in 0..2 {
+        assert!(limiter.acquire(&checks[..2]).await.is_allowed());
+    }
+    assert!(!limiter.acquire(&checks[..2]).await.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_denied_before_the_failure_wins() {
+    for answer in [
+        OnStoreError::Deny,
+        OnStoreError::Allow,
+        OnStoreError::LocalShare,
+        OnStoreError::Cap(log(1)),
+    ] {
+        let memory = MemoryStore::new();
+        // The second request's first call.
+        let store = RemoteStore::new(memory.clone())
+            .partitioned()
+            .faults(|call| (call == 2).then_some(Fault::Refused));
+        let limiter = limiter(
+            &store,
+            [
+                Rule::new("counts", log(1)),
+                Rule::new("fails", log(9)).on_store_error(answer),
+            ],
+        );
+        assert!(take(&limiter, "counts", 1).await.is_allowed());
+        let checks = [
+            check(&limiter, "fails", "a", 1),
+            check(&limiter, "counts", "a", 1),
+        ];
+        let decision = limiter.acquire(&checks).await;
+        assert_eq!(decision.reason(), Some(Reason::Quota), "{answer:?}");
+        assert!(matches!(decision.retry(), Retry::After(_)), "{answer:?}");
+        assert_eq!(
+            decision.verdicts()[0].outcome(),
+            Outcome::NotAsked,
+            "{answer:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_is_given_back_when_a_failed_rule_denies() {
+    for answer in [OnStoreError::Deny, OnStoreError::Cap(log(1))] {
+        let memory = MemoryStore::new();
+        let rules = [
+            Rule::new("counts", log(5)),
+            Rule::new("fails", log(5)).on_store_error(answer),
+        ];
+        let store = RemoteStore::new(memory.clone())
+            .partitioned()
+            .faults(|call| call.is_multiple_of(2).then_some(Fault::Refused));
+        let limiter = limiter(&store, rules.clone());
+        let direct = Limiter::new(memory, rules).expect("valid rules");
+        let checks = [
+            check(&limiter, "counts", "a", 2),
+            check(&limiter, "fails", "a", 2),
+        ];
+        let decision = limiter.acquire(&checks).await;
+        assert_eq!(decision.outcome(), Outcome::Deny, "{answer:?}");
+        assert_eq!(left(&direct, "counts", "a"), 5, "{answer:?}");
+        assert_eq!(store.settlements(), 1, "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_unknown_outcome_nothing_is_given_back() {
+    for fault in [Fault::Lost, Fault::Silent] {
+        let memory = MemoryStore::new();
+        let rule = || [Rule::new("rule", log(5)).on_store_error(OnStoreError::Deny)];
+        let store = failing(&memory, 1, fault);
+        let limiter = limiter(&store, rule());
+        let direct = Limiter::new(memory, rule()).expect("valid rules");
+        assert!(!take(&limiter, "rule", 2).await.is_allowed());
+        assert_eq!(left(&direct, "rule", "a"), 3, "{fault:?}");
+        assert_eq!(store.settlements(), 0, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_is_never_sent_again() {
+    for fault in [Fault::Refused, Fault::Lost, Fault::Silent] {
+        let memory = MemoryStore::new();
+        let store = RemoteStore::new(memory.clone())
+            .faults(move |call| call.is_multiple_of(3).then_some(fault));
+        let rules = || [Rule::new("rule", log(1_000)).on_store_error(OnStoreError::Allow)];
+        let limiter = limiter(&store, rules());
+        let direct = Limiter::new(memory, rules()).expect("valid rules");
+        for _ in 0..60 {
+            assert!(take(&limiter, "rule", 1).await.is_allowed());
+        }
+        assert_eq!(store.calls(), 60, "{fault:?}");
+        let ran = if fault == Fault::Refused { 40 } else { 60 };
+        assert_eq!(left(&direct, "rule", "a"), 1_000 - ran, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_gives_back_only_what_the_store_is_known_to_hold() {
+    let memory = MemoryStore::new();
+    let rules = || {
+        [
+            Rule::new("counts", log(5)),
+            Rule::new("fails", log(5)).on_store_error(OnStoreError::Allow),
+        ]
+    };
+    let store = RemoteStore::new(memory.clone())
+        .partitioned()
+        .faults(|call| (call == 2).then_some(Fault::Lost));
+    let limiter = limiter(&store, rules());
+    let direct = Limiter::new(memory, rules()).expect("valid rules");
+    let checks = [
+        check(&limiter, "counts", "a", 2),
+        check(&limiter, "fails", "a", 2),
+    ];
+    let decision = limiter.acquire(&checks).await;
+    assert!(decision.is_allowed());
+    limiter.ticket(&checks, &decision).cancel();
+    assert_eq!(left(&direct, "counts", "a"), 5);
+    assert_eq!(left(&direct, "fails", "a"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_fails_stands_in_nobodys_way() {
+    let rules = [
+        Rule::new("shadow", log(1))
+            .shadow()
+            .on_store_error(OnStoreError::Deny),
+        Rule::new("open", log(1)).on_store_error(OnStoreError::Allow),
+    ];
+    let limiter = limiter(&down(), rules);
+    for _ in 0..3 {
+        let checks = ["shadow", "open"].map(|rule| check(&limiter, rule, "a", 1));
+        assert!(limiter.acquire(&checks).await.is_allowed());
+        assert!(limiter.acquire(&checks[..1]).await.is_allowed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_in_a_later_partition_gives_back_what_the_earlier_took() {
+    let memory = MemoryStore::new();
+    let rules = || [Rule::new("one", log(5)), Rule::new("other", log(1))];
+    let store = RemoteStore::new(memory.clone()).partitioned();
+    let limiter = limiter(&store, rules());
+    let direct = Limiter::new(memory, rules()).expect("valid rules");
+    let checks = ["one", "other"].map(|rule| check(&limiter, rule, "a", 1));
+    assert!(limiter.acquire(&checks).await.is_allowed());
+    for _ in 0..3 {
+        assert!(!limiter.acquire(&checks).await.is_allowed());
+        assert_eq!(left(&direct, "one", "a"), 4);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_during_an_outage_is_an_error_and_clears_the_local_share() {
+    let limiter = limiter(&down(), [Rule::new("rule", log(1))]);
+    assert!(take(&limiter, "rule", 1).await.is_allowed());
+    assert!(!take(&limiter, "rule", 1).await.is_allowed());
+    let reset = limiter
+        .reset("rule", &tollgate_core::Key::of(["a"]))
+        .expect("the rule is there");
+    assert!(reset.await.expect_err("it is down").is_transient());
+    assert!(take(&limiter, "rule", 1).await.is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_the_store_decides_again() {
+    let store = RemoteStore::new(MemoryStore::new())
+        .delay(Duration::from_millis(3))
+        .faults(|call| (3..=5).contains(&call).then_some(Fault::Silent));
+    let limiter = limiter(&store, [Rule::new("rule", log(100))]);
+    let mut sources = Vec::new();
+    for _ in 0..7 {
+        sources.push(take(&limiter, "rule", 1).await.verdicts()[0].source());
+    }
+    use Source::{Fallback as F, Store as S};
+    assert_eq!(sources, [S, S, F, F, F, S, S]);
+}

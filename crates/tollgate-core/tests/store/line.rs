@@ -1,0 +1,290 @@
+//! Waiting in line for units.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, advance};
+use tollgate_core::{
+    Check, Clock, Key, Limiter, MemoryStore, Quota, Retry, Rule, SECOND, WaitErrorKind,
+    conformance::RemoteStore,
+};
+
+use crate::{LONG, check, left};
+
+const PATIENT: Duration = Duration::from_secs(1_000);
+
+/// One unit a second, one at once.
+fn slow() -> Quota {
+    Quota::gcra(1, SECOND)
+}
+
+fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    Limiter::new(store, rules).expect("valid rules")
+}
+
+/// A task that waits for `checks`, and has come as far as it can before the next one is made.
+async fn waiter(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+) -> tokio::task::JoinHandle<Option<Duration>> {
+    let (limiter, checks) = (limiter.clone(), checks.to_vec());
+    let start = Instant::now();
+    let task = tokio::spawn(async move {
+        let decision = limiter.acquire_within(&checks, patience).await;
+        decision
+            .is_ok_and(|decision| decision.is_allowed())
+            .then(|| start.elapsed())
+    });
+    tokio::task::yield_now().await;
+    task
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_are_given_in_the_order_of_arrival() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for n in 0..20_u64 {
+        let (limiter, order) = (limiter.clone(), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            let start = Instant::now();
+            let decision = limiter.acquire_within(&one, PATIENT).await;
+            assert!(decision.expect("it was patient").is_allowed());
+            order
+                .lock()
+                .expect("nobody panics")
+                .push((n, start.elapsed().as_secs()));
+        }));
+        tokio::task::yield_now().await;
+    }
+    for task in tasks {
+        task.await.expect("it ends");
+    }
+    let order = order.lock().expect("nobody panics").clone();
+    assert_eq!(order, (0..20).map(|n| (n, n)).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_cost_at_the_head_is_not_overtaken_by_small_ones() {
+    let limiter = limiter([Rule::new("rule", Quota::gcra(1, SECOND).burst(10))]);
+    assert!(
+        limiter
+            .acquire(&[check(&limiter, "rule", "a", 5)])
+            .await
+            .is_allowed()
+    );
+    let large = waiter(&limiter, &[check(&limiter, "rule", "a", 10)], PATIENT).await;
+    // Five units are there, but a waiter came before.
+    let small = waiter(&limiter, &[check(&limiter, "rule", "a", 1)], PATIENT).await;
+    assert_eq!(large.await.expect("it ends").map(|t| t.as_secs()), Some(5));
+    assert_eq!(small.await.expect("it ends").map(|t| t.as_secs()), Some(6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_overtake() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&one).await.is_allowed());
+    let first = waiter(&limiter, &one, PATIENT).await;
+    let second = waiter(&limiter, &one, PATIENT).await;
+    // At this instant the unit of the first is there, and a newcomer comes.
+    advance(Duration::from_millis(1_000)).await;
+    let newcomer = waiter(&limiter, &one, PATIENT).await;
+    let whole_seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
+    assert_eq!(whole_seconds(first.await.expect("it ends")), Some(1));
+    assert_eq!(whole_seconds(second.await.expect("it ends")), Some(2));
+    assert_eq!(whole_seconds(newcomer.await.expect("it ends")), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_do_not_wait_for_each_other() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let a = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&a).await.is_allowed());
+    let blocked = waiter(&limiter, &a, PATIENT).await;
+    for who in ["b", "c", "d"] {
+        let free = waiter(&limiter, &[check(&limiter, "rule", who, 1)], PATIENT).await;
+        assert_eq!(free.await.expect("it ends"), Some(Duration::ZERO));
+    }
+    assert!(!blocked.is_finished());
+    assert!(blocked.await.expect("it ends").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_patience_is_denied_at_once() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&one).await.is_allowed());
+    let start = Instant::now();
+    let decision = limiter
+        .acquire_within(&one, Duration::from_millis(999))
+        .await;
+    let decision = decision.expect("it is at the head of the line");
+    assert_eq!(decision.retry(), Retry::After(SECOND));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_never_fits_is_denied_at_once() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let start = Instant::now();
+    let decision = limiter
+        .acquire_within(&[check(&limiter, "rule", "a", 2)], PATIENT)
+        .await;
+    assert_eq!(decision.expect("there is no line").retry(), Retry::Never);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_that_runs_out_in_the_line_takes_nothing() {
+    let limiter = limiter([Rule::new("rule", Quota::gcra(1, 10 * SECOND))]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&one).await.is_allowed());
+    let head = waiter(&limiter, &one, PATIENT).await;
+    let start = Instant::now();
+    let error = limiter
+        .acquire_within(&one, 3 * SECOND)
+        .await
+        .expect_err("ten seconds are long");
+    assert_eq!(error.kind(), WaitErrorKind::TimedOut);
+    assert_eq!(start.elapsed(), 3 * SECOND);
+    assert_eq!(head.await.expect("it ends").map(|t| t.as_secs()), Some(10));
+    // The one that ran out of patience took no unit: the next is there ten seconds later.
+    let next = waiter(&limiter, &one, PATIENT).await;
+    assert_eq!(next.await.expect("it ends").map(|t| t.as_secs()), Some(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_leaves_the_line_and_takes_nothing() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&one).await.is_allowed());
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        tasks.push(waiter(&limiter, &one, PATIENT).await);
+    }
+    // The head, one in the middle, and the last.
+    for n in [0, 2, 4] {
+        tasks[n].abort();
+    }
+    let mut times = Vec::new();
+    for task in tasks {
+        if let Ok(time) = task.await {
+            times.push(time.map(|time| time.as_secs()));
+        }
+    }
+    assert_eq!(times, [Some(1), Some(2)]);
+    advance(SECOND).await;
+    assert_eq!(left(&limiter, "rule", "a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lines_hold_a_bounded_number() {
+    let limiter = limiter([Rule::new("rule", Quota::gcra(1, LONG))]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    assert!(limiter.acquire(&one).await.is_allowed());
+    let endless = 2 * LONG;
+    let mut tasks = Vec::new();
+    for _ in 0..1_024 {
+        tasks.push(waiter(&limiter, &one, endless).await);
+    }
+    for who in ["a", "b"] {
+        let checks = [check(&limiter, "rule", who, 1)];
+        let error = limiter
+            .acquire_within(&checks, PATIENT)
+            .await
+            .expect_err("it is full");
+        assert_eq!(error.kind(), WaitErrorKind::QueueFull);
+        assert!(error.to_string().contains("1024"));
+    }
+    // A place that is left is free for the next.
+    tasks.pop().expect("there are many").abort();
+    tokio::task::yield_now().await;
+    let checks = [check(&limiter, "rule", "b", 1)];
+    assert!(
+        limiter
+            .acquire_within(&checks, PATIENT)
+            .await
+            .expect("a place")
+            .is_allowed()
+    );
+    for task in tasks {
+        task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_beyond_the_clock_is_no_panic() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    for _ in 0..3 {
+        let decision = limiter.acquire_within(&one, Duration::MAX).await;
+        assert!(decision.expect("it was patient").is_allowed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_several_rules_waits_for_the_slowest() {
+    let limiter = limiter([
+        Rule::new("fast", slow()),
+        Rule::new("slow", Quota::gcra(1, 5 * SECOND)),
+    ]);
+    let both = ["fast", "slow"].map(|rule| check(&limiter, rule, "a", 1));
+    for _ in 0..4 {
+        assert!(
+            limiter
+                .acquire_within(&both, PATIENT)
+                .await
+                .expect("patient")
+                .is_allowed()
+        );
+    }
+    assert_eq!(left(&limiter, "fast", "a"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_counts_a_request_that_waits_once() {
+    let limiter = limiter([
+        Rule::new("rule", slow()),
+        Rule::new("shadow", Quota::sliding_log(100, LONG)).shadow(),
+    ]);
+    let both = ["rule", "shadow"].map(|rule| check(&limiter, rule, "a", 1));
+    for _ in 0..10 {
+        assert!(
+            limiter
+                .acquire_within(&both, PATIENT)
+                .await
+                .expect("patient")
+                .is_allowed()
+        );
+    }
+    assert_eq!(left(&limiter, "shadow", "a"), 90);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_in_front_of_a_remote_store_keeps_its_order() {
+    let memory = MemoryStore::builder().clock(Clock::tokio()).build();
+    let store = RemoteStore::new(memory).delay(Duration::from_millis(10));
+    let limiter = Limiter::new(store, [Rule::new("rule", slow())]).expect("a valid rule");
+    let one = [check(&limiter, "rule", "a", 1)];
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        tasks.push(waiter(&limiter, &one, PATIENT).await);
+    }
+    let mut last = None;
+    for task in tasks {
+        let time = task.await.expect("it ends");
+        assert!(time.is_some() && time > last, "{time:?} after {last:?}");
+        last = time;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_for_a_line_that_nobody_waits_in() {
+    let limiter = limiter([Rule::new("rule", Quota::gcra(3, LONG))]);
+    let checks = [limiter.check("rule", &Key::of(["a"])).expect("it is there")];
+    drop(limiter.acquire_within(&checks, PATIENT));
+    assert_eq!(left(&limiter, "rule", "a"), 3);
+}

@@ -1,0 +1,57 @@
+//! Stores under threads, floods and failures, and the line in front of them.
+
+mod failures;
+mod flood;
+mod line;
+mod model;
+mod threads;
+mod waiting;
+
+use std::time::Duration;
+
+use tollgate_core::{Check, Key, Limiter, Quota};
+
+/// A window that does not end while a test runs.
+const LONG: Duration = tollgate_core::MAX_PERIOD;
+
+/// A check of `rule` for `who`.
+fn check(limiter: &Limiter, rule: &str, who: &str, cost: u64) -> Check {
+    limiter
+        .check(rule, &Key::of([who]))
+        .expect("the rule is there")
+        .with_cost(cost)
+}
+
+/// The units that are left, where the store answers at once.
+fn left(limiter: &Limiter, rule: &str, who: &str) -> u64 {
+    let answer = limiter.peek(&[check(limiter, rule, who, 0)]);
+    answer.ready().expect("memory answers at once").verdicts()[0].remaining()
+}
+
+/// `limit` units under every algorithm, in a window that does not end while a test runs.
+fn every_algorithm(limit: u64) -> [Quota; 5] {
+    [
+        Quota::fixed_window(limit, LONG),
+        Quota::sliding_window(limit, LONG),
+        Quota::sliding_buckets(limit, LONG),
+        Quota::sliding_log(limit, LONG),
+        Quota::gcra(limit, LONG),
+    ]
+}
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut n = self.0;
+        n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        n ^ n >> 31
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
