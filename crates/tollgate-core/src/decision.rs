@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Assessment, Retry},
-    time::Tick,
+    time::{Tick, micros},
 };
 
 /// What became of a check, or of a request.
@@ -58,7 +58,7 @@ pub enum Reason {
 pub struct Verdict {
     remaining: u64,
     reset_after: u64,
-    retry: Retry,
+    retry: CompactRetry,
     rule: u16,
     plan: u16,
     outcome: Outcome,
@@ -74,7 +74,7 @@ impl Verdict {
         Self {
             remaining: answer.remaining,
             reset_after: answer.reset_after,
-            retry: answer.retry,
+            retry: CompactRetry::of(answer.retry),
             rule,
             plan,
             outcome: if answer.fits {
@@ -93,7 +93,7 @@ impl Verdict {
         Self {
             remaining: 0,
             reset_after: 0,
-            retry: Retry::Unknown,
+            retry: CompactRetry::UNKNOWN,
             rule,
             plan,
             outcome,
@@ -156,7 +156,7 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {
-        self.retry
+        self.retry.get()
     }
 
     /// Whether the request passes only because the store failed and the rule says to pass then.
@@ -172,7 +172,7 @@ impl Verdict {
         !self.degraded
             && match self.outcome {
                 Outcome::Allow => true,
-                Outcome::Deny => self.retry != Retry::Unknown,
+                Outcome::Deny => self.retry != CompactRetry::UNKNOWN,
                 Outcome::Failed | Outcome::NotAsked => false,
             }
     }
@@ -199,7 +199,37 @@ impl Verdict {
     pub(crate) fn deny_for_failure(&mut self) {
         self.outcome = Outcome::Deny;
         self.source = Source::Fallback;
-        self.retry = Retry::Unknown;
+        self.retry = CompactRetry::UNKNOWN;
+    }
+}
+
+/// A [`Retry`] in one word, because decisions are moved around: microseconds, and the largest numbers for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CompactRetry(u64);
+
+impl CompactRetry {
+    const NOW: Self = Self(u64::MAX);
+    const UNKNOWN: Self = Self(u64::MAX - 1);
+    const NEVER: Self = Self(u64::MAX - 2);
+
+    #[inline]
+    fn of(retry: Retry) -> Self {
+        match retry {
+            Retry::Now => Self::NOW,
+            Retry::After(delay) => Self(micros(delay).min(Self::NEVER.0 - 1)),
+            Retry::Unknown => Self::UNKNOWN,
+            Retry::Never => Self::NEVER,
+        }
+    }
+
+    #[inline]
+    fn get(self) -> Retry {
+        match self {
+            Self::NOW => Retry::Now,
+            Self::UNKNOWN => Retry::Unknown,
+            Self::NEVER => Retry::Never,
+            Self(micros) => Retry::after_micros(micros),
+        }
     }
 }
 
@@ -212,7 +242,7 @@ pub struct Decision {
     at: Tick,
     outcome: Outcome,
     reason: Option<Reason>,
-    retry: Retry,
+    retry: CompactRetry,
 }
 
 impl Decision {
@@ -224,7 +254,7 @@ impl Decision {
             at,
             outcome: Outcome::Allow,
             reason: None,
-            retry: Retry::Now,
+            retry: CompactRetry::NOW,
         }
     }
 
@@ -234,7 +264,7 @@ impl Decision {
         Self {
             outcome: Outcome::Deny,
             reason: Some(Reason::NoKey),
-            retry: Retry::Unknown,
+            retry: CompactRetry::UNKNOWN,
             ..Self::unlimited(0)
         }
     }
@@ -253,7 +283,7 @@ impl Decision {
             at,
             outcome: Outcome::Allow,
             reason: None,
-            retry: Retry::Now,
+            retry: CompactRetry::NOW,
         };
         decision.conclude(enforced);
         decision
@@ -264,14 +294,14 @@ impl Decision {
     pub(crate) fn conclude(&mut self, enforced: impl Fn(&Verdict) -> bool) {
         self.outcome = Outcome::Allow;
         self.reason = None;
-        self.retry = Retry::Now;
+        let mut retry = Retry::Now;
         let mut failed = false;
         for verdict in &self.verdicts {
             match verdict.outcome {
                 Outcome::Allow | Outcome::NotAsked => {}
                 Outcome::Deny if enforced(verdict) => {
                     self.outcome = Outcome::Deny;
-                    self.retry = self.retry.or_later(verdict.retry);
+                    retry = retry.or_later(verdict.retry());
                 }
                 Outcome::Failed => failed |= enforced(verdict),
                 Outcome::Deny => {}
@@ -284,7 +314,7 @@ impl Decision {
                 .iter()
                 .filter(|verdict| verdict.outcome == Outcome::Deny && enforced(verdict))
                 .any(Verdict::has_numbers);
-            self.reason = Some(match self.retry {
+            self.reason = Some(match retry {
                 _ if !counted => Reason::StoreFailed,
                 Retry::Never => Reason::Never,
                 _ => Reason::Quota,
@@ -292,10 +322,12 @@ impl Decision {
         } else if failed {
             self.outcome = Outcome::Failed;
             self.reason = Some(Reason::StoreFailed);
-            self.retry = Retry::Unknown;
+            retry = Retry::Unknown;
         }
+        self.retry = CompactRetry::of(retry);
     }
 
+    #[inline(always)]
     pub(crate) fn single(at: Tick, verdict: Verdict, enforced: bool) -> Self {
         let mut verdicts = Verdicts::new();
         verdicts.push(verdict);
@@ -310,10 +342,14 @@ impl Decision {
             },
             reason: match verdict.retry {
                 _ if !denied => None,
-                Retry::Never => Some(Reason::Never),
+                CompactRetry::NEVER => Some(Reason::Never),
                 _ => Some(Reason::Quota),
             },
-            retry: if denied { verdict.retry } else { Retry::Now },
+            retry: if denied {
+                verdict.retry
+            } else {
+                CompactRetry::NOW
+            },
         }
     }
 
@@ -345,13 +381,13 @@ impl Decision {
     /// "not earlier".
     #[must_use]
     pub fn retry(&self) -> Retry {
-        self.retry
+        self.retry.get()
     }
 
     /// The time to wait until all rules pass; `None` if it passed already, or where there is no telling.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.retry {
+        match self.retry() {
             Retry::After(delay) => Some(delay),
             Retry::Now | Retry::Unknown | Retry::Never => None,
         }

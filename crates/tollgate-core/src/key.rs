@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use smallvec::SmallVec;
-
 /// What kind of thing a part of a key is.
 ///
 /// The kind is hashed with the part, so that an API key that is spelled like an address is not that address.
@@ -54,66 +52,140 @@ impl PartKind {
 ///
 /// Each part is written with its kind and its length, so that no two sequences of parts meet by spelling: `("a_b", "c")`
 /// and `("a", "b_c")` are two keys.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct KeyBuf(SmallVec<[u8; 64]>);
+#[derive(Clone)]
+pub struct KeyBuf {
+    /// The parts while they fit.
+    inline: [u8; INLINE],
+    /// The number of bytes in `inline`, where `spilled` is empty.
+    len: usize,
+    /// All parts once they do not fit any more.
+    spilled: Vec<u8>,
+}
+
+const INLINE: usize = 64;
+/// A length that does not fit in a byte is written as this byte and eight more.
+const LONG: u8 = 0xff;
 
 impl KeyBuf {
     /// An empty key.
+    #[inline]
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self {
+            inline: [0; INLINE],
+            len: 0,
+            spilled: Vec::new(),
+        }
     }
 
     /// Adds a part.
     #[inline]
     pub fn push(&mut self, kind: PartKind, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
-        let mut head = [0; 9];
-        head[0] = kind.0;
-        head[1..].copy_from_slice(&(part.len() as u64).to_le_bytes());
-        self.0.extend_from_slice(&head);
-        self.0.extend_from_slice(part);
+        let end = self.len + 2 + part.len();
+        if end <= INLINE && self.spilled.is_empty() {
+            // Below 64, so that the length fits in a byte.
+            self.inline[self.len] = kind.0;
+            self.inline[self.len + 1] = part.len() as u8;
+            self.inline[self.len + 2..end].copy_from_slice(part);
+            self.len = end;
+        } else {
+            self.push_spilled(kind, part);
+        }
+    }
+
+    #[cold]
+    fn push_spilled(&mut self, kind: PartKind, part: &[u8]) {
+        let bytes = self.spill();
+        bytes.push(kind.0);
+        match u8::try_from(part.len()) {
+            Ok(len) if len < LONG => bytes.push(len),
+            _ => {
+                bytes.push(LONG);
+                bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            }
+        }
+        bytes.extend_from_slice(part);
+    }
+
+    /// Moves the parts to the heap.
+    fn spill(&mut self) -> &mut Vec<u8> {
+        if self.spilled.is_empty() {
+            self.spilled.extend_from_slice(&self.inline[..self.len]);
+            self.len = 0;
+        }
+        &mut self.spilled
     }
 
     /// Adds the parts of another key.
     pub fn append(&mut self, other: &Self) {
-        self.0.extend_from_slice(&other.0);
+        let end = self.len + other.len();
+        if end <= INLINE && self.spilled.is_empty() {
+            self.inline[self.len..end].copy_from_slice(other.as_bytes());
+            self.len = end;
+        } else {
+            self.spill().extend_from_slice(other.as_bytes());
+        }
     }
 
     /// Forgets all parts from the one on that began when the key had `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        self.0.truncate(len);
+        if self.spilled.is_empty() {
+            self.len = self.len.min(len);
+        } else {
+            self.spilled.truncate(len);
+        }
     }
 
     /// The number of bytes collected.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.as_bytes().len()
     }
 
     /// Whether no part was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.as_bytes().is_empty()
     }
 
     /// Forgets all parts.
+    #[inline]
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.len = 0;
+        self.spilled.clear();
     }
 
     /// The encoded parts.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        if self.spilled.is_empty() {
+            &self.inline[..self.len]
+        } else {
+            &self.spilled
+        }
     }
 }
+
+impl Default for KeyBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for KeyBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for KeyBuf {}
 
 /// Shows the length only: a key is somebody's address or secret.
 impl fmt::Debug for KeyBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyBuf({} bytes)", self.0.len())
+        write!(f, "KeyBuf({} bytes)", self.len())
     }
 }
 
@@ -149,6 +221,12 @@ impl Key {
 impl From<KeyBuf> for Key {
     fn from(key: KeyBuf) -> Self {
         Self(key)
+    }
+}
+
+impl From<Key> for KeyBuf {
+    fn from(key: Key) -> Self {
+        key.0
     }
 }
 
@@ -211,6 +289,23 @@ mod tests {
         for (i, a) in keys.iter().enumerate() {
             for b in &keys[i + 1..] {
                 assert_ne!(a, b);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_reads_the_same_on_the_stack_and_on_the_heap() {
+        // Parts of all lengths around the borders, in one buffer and appended from two.
+        for first in [0, 1, 30, 59, 60, 61, 62, 63, 254, 255, 256, 70_000] {
+            for second in [0, 1, 30, 62, 254, 255] {
+                let (first, second) = (vec![7; first], vec![8; second]);
+                let whole = KeyBuf::from(Key::of([&first, &second]));
+                let mut appended = KeyBuf::from(Key::of([&first]));
+                let before = appended.clone();
+                appended.append(&KeyBuf::from(Key::of([&second])));
+                assert_eq!(whole, appended);
+                appended.truncate(before.len());
+                assert_eq!(before, appended);
             }
         }
     }

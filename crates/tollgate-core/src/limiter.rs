@@ -42,6 +42,7 @@ struct Shared {
     bound: Arc<dyn BoundStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     fallback: Option<Arc<dyn BoundStore>>,
+    has_marks: bool,
     #[cfg(feature = "tokio")]
     lines: crate::queue::Lines,
 }
@@ -119,6 +120,7 @@ impl Limiter {
         };
         Ok(Self {
             shared: Arc::new(Shared {
+                has_marks: bound.rules().has_marks(),
                 bound,
                 fallback,
                 #[cfg(feature = "tokio")]
@@ -188,16 +190,20 @@ impl Limiter {
     /// Dropping the answer does not give back what was taken.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        let rules = self.rules();
-        if rules.has_marks() {
-            return self.acquire_resolved(&with_marks(rules, checks));
+        if self.shared.has_marks {
+            return self.acquire_resolved(&with_marks(self.rules(), checks));
         }
         self.acquire_resolved(checks)
     }
 
     #[inline]
     fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
-        match self.shared.bound.acquire(checks) {
+        let step = self.shared.bound.acquire(checks);
+        // A store that cannot fail has nothing to resolve, and its answer is handed on where it lies.
+        if self.shared.fallback.is_none() {
+            return step;
+        }
+        match step {
             Step::Ready(decision) => Step::Ready(self.shared.resolve(checks, decision)),
             Step::Wait(answer) => {
                 let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));

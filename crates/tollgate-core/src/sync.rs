@@ -16,6 +16,7 @@ pub(crate) use shuttle::sync::{
 ///
 /// Every critical section of this crate leaves the data whole at each of its steps, so that a poisoned lock says
 /// nothing; refusing service for it would turn one panic into an outage.
+#[inline(always)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -63,7 +63,7 @@ impl Clock {
     }
 
     /// The time now.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn now(&self) -> Tick {
         match &self.0 {
@@ -177,7 +177,7 @@ impl SystemClock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn now(&self) -> Tick {
         let slow = self.slow();
         if slow >= self.sync_at.load(Ordering::Relaxed) {
@@ -187,7 +187,7 @@ impl SystemClock {
     }
 
     /// The counter since the start, slowed down, in nanoseconds.
-    #[inline]
+    #[inline(always)]
     fn slow(&self) -> u64 {
         let ns = self
             .counter

@@ -221,11 +221,12 @@ impl Config {
             self.observer.misconfigured(rule, what);
         }
         match self.rules[usize::from(rule)].missing {
-            Missing::Skip => {
+            // A client that sends its key twice must not switch the rule off by that.
+            Missing::Skip if why != NoKey::Ambiguous => {
                 self.observer.skipped(rule);
                 Ok(false)
             }
-            Missing::Shared => {
+            Missing::Shared | Missing::Skip => {
                 key.clear();
                 key.push(PartKind::SHARED, []);
                 Ok(true)

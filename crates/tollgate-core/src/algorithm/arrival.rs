@@ -19,8 +19,11 @@ pub struct Arrival {
     numerator: u64,
     tolerance: Span,
     burst: u64,
-    /// Units per µs: a first guess that is then made exact.
+    /// Units per µs, and per 1/denominator µs: a first guess that is then made exact.
     units_per_tick: f64,
+    units_per_rest: f64,
+    /// Whether the tolerance in 1/denominator µs, and a unit more, stays within 62 bits.
+    narrow: bool,
 }
 
 /// A mixed number of microseconds: `whole + rest / denominator`, with `rest < denominator`.
@@ -71,27 +74,28 @@ impl Arrival {
     }
 
     /// `a + b`, where `b.rest` may be above the denominator.
-    #[inline]
+    #[inline(always)]
     fn sum(&self, a: Span, b: Span) -> Span {
-        let whole = a.whole + b.whole;
+        // A state of a clock that was set far ahead and back may lie at the end of time.
+        let whole = a.whole.saturating_add(b.whole);
         let rest = a.rest + b.rest;
         if rest < self.denominator {
             Span { whole, rest }
         } else if rest - self.denominator < self.denominator {
             Span {
-                whole: whole + 1,
+                whole: whole.saturating_add(1),
                 rest: rest - self.denominator,
             }
         } else {
             Span {
-                whole: whole + rest / self.denominator,
+                whole: whole.saturating_add(rest / self.denominator),
                 rest: rest % self.denominator,
             }
         }
     }
 
     /// `a − b`, at least zero.
-    #[inline]
+    #[inline(always)]
     fn difference(&self, a: Span, b: Span) -> Span {
         if a <= b {
             Span::default()
@@ -109,13 +113,30 @@ impl Arrival {
     }
 
     /// How many whole units lie in a span, which is at most the tolerance: ⌊span / T⌋.
-    #[inline]
+    #[inline(always)]
     fn units_in(&self, span: Span) -> u64 {
-        // The guess is off by one at most; the comparison is exact, and neither divides.
-        let guess = ((span.whole as f64 * self.units_per_tick) as u64).min(self.burst);
+        if !self.narrow {
+            return self.units_in_wide(span);
+        }
+        let have = (span.whole * self.denominator + span.rest).cast_signed();
+        let one = self.numerator.cast_signed();
+        // Three roundings of 2^-53 each on a quotient below 2^50: the guess is off by one at most, and what is left over
+        // tells. Nothing is divided.
+        let guess = (have as f64 * self.units_per_rest) as i64;
+        let left = have - guess * one;
+        let units = guess + i64::from(left >= one) - i64::from(left < 0);
+        units.cast_unsigned()
+    }
+
+    #[cold]
+    fn units_in_wide(&self, span: Span) -> u64 {
+        // The guess is off by a few at most; the comparison is exact. Without the remainder it would be off by all the
+        // units of a microsecond, which may be billions.
+        let guess =
+            span.whole as f64 * self.units_per_tick + span.rest as f64 * self.units_per_rest;
         let have = u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest);
         let cost = |units: u64| u128::from(units) * u128::from(self.numerator);
-        let mut units = guess;
+        let mut units = (guess as u64).min(self.burst);
         while cost(units) > have {
             units -= 1;
         }
@@ -147,41 +168,58 @@ impl Arrival {
         }
     }
 
-    #[inline]
-    fn answer(&self, ahead: Span, cost: u64) -> Assessment {
-        if cost == 0 || (cost <= self.burst && ahead <= self.tolerance) {
-            let after = if cost == 0 {
-                ahead.min(self.tolerance)
-            } else {
-                self.sum(ahead, self.span_of(cost))
-            };
-            if after <= self.tolerance {
-                return Assessment {
-                    fits: true,
-                    remaining: self.units_in(self.difference(self.tolerance, after)),
-                    reset_after: ceil(after),
-                    retry: Retry::Now,
-                };
-            }
+    /// What would be ahead after `cost` units, which are at most the burst.
+    #[inline(always)]
+    fn after(&self, ahead: Span, cost: u64) -> Span {
+        if cost == 1 {
+            self.sum(ahead, self.interval)
+        } else {
+            self.sum(ahead, self.span_of(cost))
         }
-        self.denial(ahead, cost)
     }
 
-    #[inline]
-    fn denial(&self, ahead: Span, cost: u64) -> Assessment {
-        // A state beyond the tolerance is repaired by this denial: a clock went back, or the burst was lowered.
-        let ahead = ahead.min(self.tolerance);
-        let retry = if cost > self.burst {
-            Retry::Never
-        } else {
-            let after = self.sum(ahead, self.span_of(cost));
-            Retry::after_micros(ceil(self.difference(after, self.tolerance)))
-        };
-        Assessment {
+    /// The answer, and what is ahead if the cost fits.
+    #[inline(always)]
+    fn answer(&self, ahead: Span, cost: u64) -> (Assessment, Span) {
+        if cost == 0 || cost > self.burst || ahead > self.tolerance {
+            return (self.answer_at_the_edge(ahead, cost), ahead);
+        }
+        let after = self.after(ahead, cost);
+        if after <= self.tolerance {
+            let answer = Assessment {
+                fits: true,
+                remaining: self.units_in(self.difference(self.tolerance, after)),
+                reset_after: ceil(after),
+                retry: Retry::Now,
+            };
+            return (answer, after);
+        }
+        let answer = Assessment {
             fits: false,
             remaining: self.units_in(self.difference(self.tolerance, ahead)),
             reset_after: ceil(ahead),
-            retry,
+            retry: Retry::after_micros(ceil(self.difference(after, self.tolerance))),
+        };
+        (answer, ahead)
+    }
+
+    /// A cost of nothing, one that never fits, or a state beyond the tolerance.
+    #[cold]
+    fn answer_at_the_edge(&self, ahead: Span, cost: u64) -> Assessment {
+        // Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
+        let ahead = ahead.min(self.tolerance);
+        Assessment {
+            fits: cost == 0,
+            remaining: self.units_in(self.difference(self.tolerance, ahead)),
+            reset_after: ceil(ahead),
+            retry: if cost == 0 {
+                Retry::Now
+            } else if cost > self.burst {
+                Retry::Never
+            } else {
+                let after = self.after(ahead, cost);
+                Retry::after_micros(ceil(self.difference(after, self.tolerance)))
+            },
         }
     }
 }
@@ -216,14 +254,28 @@ impl Algorithm for Arrival {
             tolerance: Span::default(),
             burst: quota.limit(),
             units_per_tick: denominator as f64 / numerator as f64,
+            units_per_rest: 1.0 / numerator as f64,
+            narrow: false,
         };
         arrival.tolerance = arrival.span_of(arrival.burst);
+        let tolerance = u128::from(arrival.tolerance.whole) * u128::from(denominator)
+            + u128::from(arrival.tolerance.rest);
+        arrival.narrow = tolerance + u128::from(numerator) < 1 << 62;
         Some(arrival)
     }
 
     #[inline]
     fn assess(&self, state: &ArrivalState, now: Tick, cost: u64) -> Assessment {
-        self.answer(Self::ahead(state, now), cost)
+        self.answer(Self::ahead(state, now), cost).0
+    }
+
+    #[inline(always)]
+    fn acquire(&self, state: &mut ArrivalState, now: Tick, cost: u64) -> Assessment {
+        let (answer, after) = self.answer(Self::ahead(state, now), cost);
+        if answer.fits && cost > 0 {
+            *state = Self::state(now, after);
+        }
+        answer
     }
 
     #[inline]
@@ -241,19 +293,39 @@ impl Algorithm for Arrival {
     }
 
     fn refund(&self, state: &mut ArrivalState, now: Tick, taken: Taken, cost: u64) {
-        // What the ticket's units still weigh: had they never been taken, and had the bucket been full before the last
-        // of them, the arrival time would be `now` and not earlier.
-        let weight = Span {
-            whole: taken.fresh_at.saturating_sub(now),
+        // What the units still weigh: had they never been taken, the bucket could have been empty from `taken.fresh_at`
+        // on, so what lies behind it was given back by time. That tick was rounded up, and the part of a microsecond
+        // is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
+        let units = self.span_of(cost.min(self.burst));
+        let rounded = Span {
+            whole: taken.fresh_at,
             rest: 0,
         };
-        let back = self.span_of(cost.min(self.burst)).min(weight);
+        let down = Span {
+            whole: taken
+                .fresh_at
+                .saturating_sub(u64::from(self.denominator > 1)),
+            rest: u64::from(self.denominator > 1),
+        };
+        let reach = Span {
+            whole: taken.at.saturating_add(units.whole),
+            rest: units.rest,
+        };
+        let until = reach.min(rounded).max(down);
+        let weight = self.difference(
+            until,
+            Span {
+                whole: now,
+                rest: 0,
+            },
+        );
+        let back = units.min(weight);
         *state = Self::state(now, self.difference(Self::ahead(state, now), back));
     }
 
     #[inline]
     fn fresh_at(&self, state: &ArrivalState) -> Tick {
-        state.tat + u64::from(state.rest > 0)
+        state.tat.saturating_add(u64::from(state.rest > 0))
     }
 
     fn convert(&self, before: &Self, state: &ArrivalState, now: Tick) -> ArrivalState {
@@ -302,7 +374,7 @@ impl Algorithm for Arrival {
         if cost == 0 || ahead > self.tolerance {
             return None;
         }
-        let answer = self.answer(ahead, cost);
+        let (answer, _) = self.answer(ahead, cost);
         (!answer.fits).then_some(answer)
     }
 }

@@ -25,6 +25,15 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`.
     fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
 
+    /// Decides, and takes the units if they fit.
+    fn acquire(&self, state: &mut Self::State, now: Tick, cost: u64) -> Assessment {
+        let answer = self.assess(state, now, cost);
+        if answer.fits {
+            self.take(state, now, cost);
+        }
+        answer
+    }
+
     /// Moves a state that lies in the future to `now` without giving back a unit. Called on a denial: a clock has gone
     /// back, or a limit was lowered.
     fn repair(&self, state: &mut Self::State, now: Tick);

@@ -1,12 +1,13 @@
 //! A rule set on the memory store: the atomic step.
 
-use std::sync::Arc;
+use std::{slice::from_ref, sync::Arc};
 
 use smallvec::SmallVec;
 
 use crate::{
     algorithm::{
-        Arrival, Assessment, FixedWindow, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
+        Algorithm, Arrival, Assessment, FixedWindow, SlidingBuckets, SlidingLog, SlidingWindow,
+        Taken,
     },
     decision::{Decision, Outcome, Source, Verdict, Verdicts},
     error::StoreError,
@@ -22,12 +23,12 @@ use crate::{
 
 /// A rule's table, and its quotas made ready. `None` is a plan without a limit.
 #[derive(Debug)]
-pub(super) struct Tied<A: crate::algorithm::Algorithm> {
+pub(super) struct Tied<A: Algorithm> {
     pub(super) table: Arc<Table<A>>,
     pub(super) plans: Box<[Option<Plan<A>>]>,
 }
 
-impl<A: crate::algorithm::Algorithm> Tied<A> {
+impl<A: Algorithm> Tied<A> {
     #[inline]
     fn plan(&self, check: &Check) -> Option<&Plan<A>> {
         self.plans
@@ -129,26 +130,28 @@ struct Slot {
 
 impl BoundMemory {
     /// One enforced check: the same step with one lock, and a denial without any.
-    #[inline]
-    fn acquire_one(&self, check: &Check) -> Option<(Tick, Verdict)> {
-        let (now, answer, source) = with_tied!(self.bound.get(usize::from(check.rule()))?, tied => {
-            let plan = tied.plan(check)?;
-            let key = check.key();
-            match tied.table.deny_learned(key, plan, &self.clock, check.cost()) {
+    ///
+    /// Not inlined, so that each algorithm's step is compiled as a whole.
+    #[inline(never)]
+    fn acquire_one<A: Algorithm>(&self, tied: &Tied<A>, check: &Check) -> Step<Decision> {
+        let Some(plan) = tied.plan(check) else {
+            return Step::Ready(self.decide(from_ref(check), true));
+        };
+        let (key, cost) = (check.key(), check.cost());
+        let shard = tied.table.shard_of(key);
+        let (now, answer, source) =
+            match tied.table.deny_learned(shard, key, plan, &self.clock, cost) {
                 Some((now, answer)) => (now, answer, Source::LearnedBound),
                 None => {
-                    let mut locked = tied.table.lock(tied.table.shard_of(key));
+                    let mut locked = tied.table.lock(shard);
                     // Under the lock: with a time from before, a thread that had to wait for it would see what others
                     // have done since as the future, and repair it into a window that is over.
                     let now = self.clock.now();
-                    (now, locked.acquire(key, plan, now, check.cost()), Source::Store)
+                    (now, locked.acquire(key, plan, now, cost), Source::Store)
                 }
-            }
-        }, else return None);
-        Some((
-            now,
-            Verdict::new(check.rule(), check.plan(), answer, source),
-        ))
+            };
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, source);
+        Step::Ready(Decision::single(now, verdict, true))
     }
 
     /// Locks the shards of all checks in one order.
@@ -331,14 +334,12 @@ impl BoundStore for BoundMemory {
     #[inline]
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         if let [check] = checks
-            && self
-                .rules
-                .rules()
-                .get(usize::from(check.rule()))
-                .is_some_and(crate::rule::Rule::is_enforced)
-            && let Some((now, verdict)) = self.acquire_one(check)
+            && self.rules.enforces(usize::from(check.rule()))
+            && let Some(rule) = self.rule(check)
         {
-            return Step::Ready(Decision::single(now, verdict, true));
+            return with_tied!(rule, tied => self.acquire_one(tied, check), else {
+                Step::Ready(self.decide(checks, true))
+            });
         }
         Step::Ready(self.decide(checks, true))
     }

@@ -41,14 +41,14 @@ impl LearnedBounds {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn cell(&self, shard: usize, key: Fingerprint) -> Option<&Cell> {
         let place = (key.bits() >> 24) as usize & (self.per_shard - 1);
         self.cells.get(shard * self.per_shard + place)
     }
 
     /// What was learned of `key` under the quota with this id.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, shard: usize, key: Fingerprint, quota: u16) -> Option<LearnedBound> {
         let cell = self.cell(shard, key)?;
         let tag = cell.tag.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl LearnedBounds {
     /// Forgets what was learned of `key`: its state is about to change. The shard's lock is held.
     ///
     /// A cell that holds another key may be emptied as well, which costs that key one look at its state.
-    #[inline]
+    #[inline(always)]
     pub(super) fn forget(&self, shard: usize, key: Fingerprint) {
         if let Some(cell) = self.cell(shard, key)
             && cell.tag.load(Ordering::Relaxed) != 0

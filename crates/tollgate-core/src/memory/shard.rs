@@ -55,7 +55,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The entry of `key` for a change that leaves its heap as it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<A::State>> {
         self.entries.get_mut(self.entries.find(key)?)
     }

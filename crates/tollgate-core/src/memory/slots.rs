@@ -103,7 +103,7 @@ impl<S: Default> Slots<S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
         let mut slot = self.home(high(key));
         loop {
@@ -125,7 +125,7 @@ impl<S: Default> Slots<S> {
         self.slots.get(slot).filter(|entry| entry.in_use())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry<S>> {
         self.slots.get_mut(slot).filter(|entry| entry.in_use())
     }

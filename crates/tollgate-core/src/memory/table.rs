@@ -88,7 +88,7 @@ impl<A: Algorithm> Table<A> {
         (key.bits() >> 50) as usize & (self.shards.len() - 1)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock(&self, index: usize) -> Locked<'_, A> {
         Locked {
             table: self,
@@ -98,15 +98,16 @@ impl<A: Algorithm> Table<A> {
     }
 
     /// A denial from what was learned, without the lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn deny_learned(
         &self,
+        shard: usize,
         key: Fingerprint,
         plan: &Plan<A>,
         clock: &Clock,
         cost: u64,
     ) -> Option<(Tick, Assessment)> {
-        let bound = self.learned.find(self.shard_of(key), key, plan.number)?;
+        let bound = self.learned.find(shard, key, plan.number)?;
         let now = clock.now();
         plan.quota
             .assess_learned(bound, now, cost)
@@ -149,8 +150,32 @@ impl<A: Algorithm> Locked<'_, A> {
     }
 
     /// Decides, and takes the units if they fit. A denial repairs a state that lies in the future, and teaches.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acquire(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Assessment {
+        // Where there is a state and nothing has to be carried over or made, one look at it does everything.
+        if !A::HAS_HEAP
+            && let Some(entry) = self.shard.find_mut(key)
+            && entry.quota() == plan.number
+        {
+            let answer = plan.quota.acquire(&mut entry.state, now, cost);
+            if answer.fits {
+                self.table.learned.forget(self.index, key);
+            } else {
+                self.denied(key, plan, now);
+            }
+            return answer;
+        }
+        self.acquire_in_steps(key, plan, now, cost)
+    }
+
+    #[inline(never)]
+    fn acquire_in_steps(
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
@@ -185,6 +210,7 @@ impl<A: Algorithm> Locked<'_, A> {
 
     /// After a denial: repairs a state that lies in the future, and learns.
     #[cold]
+    #[inline(never)]
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
         let Some(entry) = self.shard.find_mut(key) else {
             return;
