@@ -65,13 +65,10 @@ fn left(limiter: &Limiter, rule: &str) -> u64 {
 }
 
 /// A thread with its own handle on the limiter.
-fn on<T: 'static>(
+fn on<T: Send + 'static>(
     limiter: &Limiter,
     task: impl FnOnce(&Limiter) -> T + Send + 'static,
-) -> JoinHandle<T>
-where
-    T: Send,
-{
+) -> JoinHandle<T> {
     let limiter = limiter.clone();
     spawn(move || task(&limiter))
 }
