@@ -463,3 +463,91 @@ impl Shared {
         self.fallback.as_ref()?.acquire(checks).ready()
     }
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{
+        decision::Verdict,
+        error::{StoreError, StoreErrorKind},
+        key::Fingerprint,
+        quota::MAX_PERIOD,
+        store::Holding,
+    };
+
+    /// A store that is not there.
+    #[derive(Clone, Debug)]
+    struct Down(Arc<RuleSet>);
+
+    impl Store for Down {
+        fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+            Ok(Arc::new(Self(rules)))
+        }
+    }
+
+    impl BoundStore for Down {
+        fn rules(&self) -> &Arc<RuleSet> {
+            &self.0
+        }
+
+        fn fingerprint(&self, _: u16, _: &KeyBuf) -> Fingerprint {
+            Fingerprint::from_bits(0)
+        }
+
+        fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+            let failed = checks
+                .iter()
+                .map(|check| Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed));
+            Step::Ready(Decision::new(0, failed, |_| true))
+        }
+
+        fn peek(&self, checks: &[Check]) -> Step<Decision> {
+            self.acquire(checks)
+        }
+
+        fn settle(&self, _: &[Holding], _: Settlement) {}
+
+        fn reset(&self, _: u16, _: Fingerprint) -> Step<Result<(), StoreError>> {
+            Step::Ready(Err(StoreError::new(StoreErrorKind::Unavailable, "down")))
+        }
+    }
+
+    fn down(quota: Quota) -> Limiter {
+        let rules = Arc::new(RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule"));
+        Limiter::new(Down(Arc::clone(&rules)), rules.given().to_vec()).expect("it serves all")
+    }
+
+    #[test]
+    fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {
+        let limiter = down(Quota::gcra(1, MAX_PERIOD));
+        let fallback = limiter
+            .shared
+            .fallback
+            .as_ref()
+            .expect("the store can fail");
+        let mut evicted = 0;
+        for n in 1..=600_000_u64 {
+            let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let key = u128::from(spread) << 64 | u128::from(spread.rotate_left(29));
+            let decision = limiter.acquire(&[Check::new(0, Fingerprint::from_bits(key), 1)]);
+            assert!(decision.ready().expect("it failed at once").is_allowed());
+            if n % 50_000 == 0 {
+                let usage = fallback.usage(0).expect("memory knows");
+                assert!(usage.bytes <= FALLBACK_BYTES as u64, "{usage:?}");
+                evicted = usage.evicted_live;
+            }
+        }
+        assert!(evicted > 0, "the bound was reached");
+    }
+
+    #[test]
+    fn a_failed_check_of_no_rule_limits_nothing() {
+        let limiter = down(Quota::gcra(1, MAX_PERIOD));
+        let check = Check::new(7, Fingerprint::from_bits(0), 1);
+        let decision = limiter
+            .acquire(&[check])
+            .ready()
+            .expect("it failed at once");
+        assert!(decision.is_allowed());
+    }
+}

@@ -17,6 +17,7 @@ macro_rules! conformance_suite {
         $crate::conformance_suite! { @ $make, #[$test]
             time:
                 retry_is_exact_to_the_tick,
+                retry_is_exact_after_a_change_of_plan,
                 retry_of_a_request_is_that_of_the_rule_that_denies_longest,
                 after_reset_after_the_whole_limit_is_there,
                 time_that_goes_back_never_refills,
@@ -53,6 +54,7 @@ macro_rules! conformance_suite {
                 a_lowered_limit_keeps_what_was_used,
                 another_algorithm_under_a_name_starts_fresh,
                 a_change_of_plan_keeps_what_was_used,
+                a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one,
                 an_unlimited_plan_takes_nothing,
                 an_unlimited_plan_does_not_stand_for_a_limited_one;
             shadows:

@@ -147,7 +147,11 @@ impl BoundMemory {
                     // Under the lock: with a time from before, a thread that had to wait for it would see what others
                     // have done since as the future, and repair it into a window that is over.
                     let now = self.clock.now();
-                    (now, locked.acquire(key, plan, now, cost), Source::Store)
+                    (
+                        now,
+                        locked.acquire(key, plan, &tied.plans, now, cost),
+                        Source::Store,
+                    )
                 }
             };
         let verdict = Verdict::new(check.rule(), check.plan(), answer, source);
@@ -224,7 +228,7 @@ impl BoundMemory {
                 continue;
             };
             slot.answer = with_locked!(rule, &locks[lock], (tied, locked) => {
-                tied.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
+                tied.plan(check).map(|plan| locked.assess(check.key(), plan, &tied.plans, now, check.cost()))
             }, else None);
             let fits = slot.answer.is_none_or(|answer| answer.fits);
             if !fits && self.rules.enforces(usize::from(check.rule())) {
@@ -268,7 +272,7 @@ impl BoundMemory {
         let Some(rule) = self.rule(check) else { return };
         with_locked!(rule, &locks[lock], (tied, locked) => {
             if let Some(plan) = tied.plan(check) {
-                *answer = locked.assess(check.key(), plan, now, 0);
+                *answer = locked.assess(check.key(), plan, &tied.plans, now, 0);
             }
         }, else ());
     }
@@ -299,7 +303,7 @@ impl BoundMemory {
                 if takes {
                     locked.take(check.key(), plan, now, check.cost());
                 } else if !answer.fits {
-                    locked.denied(check.key(), plan, now);
+                    locked.denied(check.key(), plan, &tied.plans, now);
                 }
             }
         }, else ());
@@ -358,7 +362,7 @@ impl BoundStore for BoundMemory {
                     let taken: (Taken, u64) = (*taken, check.cost());
                     let mut locked = tied.table.lock(tied.table.shard_of(check.key()));
                     let now = self.clock.now();
-                    locked.settle(check.key(), plan, now, taken, how);
+                    locked.settle(check.key(), plan, &tied.plans, now, taken, how);
                 }
             }, else ());
         }

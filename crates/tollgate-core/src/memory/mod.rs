@@ -10,6 +10,8 @@
 
 mod bound;
 mod learned;
+#[cfg(all(test, tollgate_shuttle))]
+mod schedules;
 mod shard;
 mod slots;
 mod store;

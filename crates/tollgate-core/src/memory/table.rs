@@ -31,9 +31,13 @@ struct Locker<A: Algorithm>(Mutex<Shard<A>>);
 pub(super) struct Plan<A> {
     pub(super) quota: A,
     pub(super) number: u16,
+    limit: u64,
     /// The longest time that a state of the past or present takes until it is fresh.
     longest_reset: u64,
 }
+
+/// A rule's own quota and its plans. `None` is one without a limit.
+pub(super) type Plans<A> = [Option<Plan<A>>];
 
 /// A locked shard of a table.
 pub(super) struct Locked<'a, A: Algorithm> {
@@ -75,6 +79,7 @@ impl<A: Algorithm> Table<A> {
         Some(Plan {
             quota,
             number,
+            limit: given.limit(),
             longest_reset,
         })
     }
@@ -135,6 +140,7 @@ impl<A: Algorithm> Locked<'_, A> {
         &self,
         key: Fingerprint,
         plan: &Plan<A>,
+        plans: &Plans<A>,
         now: Tick,
         cost: u64,
     ) -> Assessment {
@@ -142,9 +148,23 @@ impl<A: Algorithm> Locked<'_, A> {
             Some(entry) if entry.quota() == plan.number => {
                 plan.quota.assess(&entry.state, now, cost)
             }
-            Some(entry) => plan
-                .quota
-                .assess(&self.carried(entry, plan, now), now, cost),
+            Some(entry) => {
+                let answer = plan
+                    .quota
+                    .assess(&self.carried(entry, plan, now), now, cost);
+                match larger(entry, plan, plans) {
+                    Some(other) if !answer.fits => {
+                        let more = other.limit - plan.limit;
+                        let cost = cost.saturating_add(more);
+                        let by_other = other.quota.assess(&entry.state, now, cost);
+                        Assessment {
+                            remaining: answer.remaining,
+                            ..if by_other.fits { answer } else { by_other }
+                        }
+                    }
+                    _ => answer,
+                }
+            }
             None => plan.quota.assess(&A::State::default(), now, cost),
         }
     }
@@ -155,6 +175,7 @@ impl<A: Algorithm> Locked<'_, A> {
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
+        plans: &Plans<A>,
         now: Tick,
         cost: u64,
     ) -> Assessment {
@@ -167,11 +188,11 @@ impl<A: Algorithm> Locked<'_, A> {
             if answer.fits {
                 self.table.learned.forget(self.index, key);
             } else {
-                self.denied(key, plan, now);
+                self.denied(key, plan, plans, now);
             }
             return answer;
         }
-        self.acquire_in_steps(key, plan, now, cost)
+        self.acquire_in_steps(key, plan, plans, now, cost)
     }
 
     #[inline(never)]
@@ -179,14 +200,15 @@ impl<A: Algorithm> Locked<'_, A> {
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
+        plans: &Plans<A>,
         now: Tick,
         cost: u64,
     ) -> Assessment {
-        let answer = self.assess(key, plan, now, cost);
+        let answer = self.assess(key, plan, plans, now, cost);
         if answer.fits {
             self.take(key, plan, now, cost);
         } else {
-            self.denied(key, plan, now);
+            self.denied(key, plan, plans, now);
         }
         answer
     }
@@ -211,11 +233,15 @@ impl<A: Algorithm> Locked<'_, A> {
     /// After a denial: repairs a state that lies in the future, and learns.
     #[cold]
     #[inline(never)]
-    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
+    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, plans: &Plans<A>, now: Tick) {
         let Some(entry) = self.shard.find_mut(key) else {
             return;
         };
         if entry.quota() != plan.number {
+            if let Some(other) = larger(entry, plan, plans) {
+                other.quota.repair(&mut entry.state, now);
+                return;
+            }
             // What was learned under the other quota is not a bound of the state as it will be.
             self.table.learned.forget(self.index, key);
             self.change(key, plan, now, |state| plan.quota.repair(state, now));
@@ -234,6 +260,7 @@ impl<A: Algorithm> Locked<'_, A> {
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
+        plans: &Plans<A>,
         now: Tick,
         taken: (Taken, u64),
         how: Settlement,
@@ -242,7 +269,7 @@ impl<A: Algorithm> Locked<'_, A> {
         let (taken, cost) = taken;
         match how {
             Settlement::Charge(units) => {
-                let left = self.assess(key, plan, now, 0).remaining;
+                let left = self.assess(key, plan, plans, now, 0).remaining;
                 self.take(key, plan, now, units.min(left));
             }
             Settlement::Refund(_) | Settlement::Cancel => {
@@ -317,4 +344,20 @@ impl<A: Algorithm> Locked<'_, A> {
             }
         }
     }
+}
+
+/// The plan that wrote a state, if its limit is not below that of `plan`.
+///
+/// A denial leaves such a state with the plan that wrote it, and what was used comes back at that plan's rate until
+/// units are taken under another. Cut to the limit of the smaller one, it would give away units of the larger: who can
+/// choose between them would never run out.
+fn larger<'a, A: Algorithm>(
+    entry: &Entry<A::State>,
+    plan: &Plan<A>,
+    plans: &'a Plans<A>,
+) -> Option<&'a Plan<A>> {
+    plans
+        .iter()
+        .flatten()
+        .find(|other| other.number == entry.quota() && other.limit >= plan.limit)
 }

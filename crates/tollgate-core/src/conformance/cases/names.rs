@@ -73,6 +73,22 @@ pub async fn a_change_of_plan_keeps_what_was_used(subject: &Subject) {
     }
 }
 
+pub async fn a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one(subject: &Subject) {
+    for (free, gold) in every_algorithm(10).into_iter().zip(every_algorithm(100)) {
+        let name = free.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, free).plan("gold", gold)]);
+        let golden = [limiter.planned(name, "gold", "a", 10)];
+        let mut passed = 0;
+        for _ in 0..30 {
+            passed += u64::from(limiter.ask(&golden).await.is_allowed());
+            let small = limiter.take(name, "a", 1).await;
+            assert!(!small.is_allowed(), "{free:?}");
+            assert_eq!(small.verdicts()[0].remaining(), 0, "{free:?}");
+        }
+        assert_eq!(passed, 10, "{free:?}");
+    }
+}
+
 pub async fn an_unlimited_plan_takes_nothing(subject: &Subject) {
     for quota in every_algorithm(3) {
         let name = quota.algorithm().name();

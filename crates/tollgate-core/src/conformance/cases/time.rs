@@ -73,6 +73,46 @@ pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
     }
 }
 
+pub async fn retry_is_exact_after_a_change_of_plan(subject: &Subject) {
+    let plans = [
+        (
+            Quota::fixed_window(10, SECOND),
+            Quota::fixed_window(100, SECOND),
+        ),
+        (
+            Quota::sliding_window(10, SECOND),
+            Quota::sliding_window(100, SECOND),
+        ),
+        (
+            Quota::sliding_buckets(10, MINUTE),
+            Quota::sliding_buckets(100, MINUTE),
+        ),
+        (
+            Quota::sliding_log(10, SECOND),
+            Quota::sliding_log(100, SECOND),
+        ),
+        (
+            Quota::gcra(7, SECOND).burst(10),
+            Quota::gcra(97, SECOND).burst(100),
+        ),
+        (Quota::gcra(3, MINUTE), Quota::gcra(1_000, MINUTE).burst(90)),
+    ];
+    for (n, (free, gold)) in plans.into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, free).plan("gold", gold)]);
+        for round in 0..40_u64 {
+            let used = 1 + round * 37 % gold.limit();
+            let golden = [limiter.planned(&name, "gold", "a", used)];
+            passes_at_its_retry_and_not_earlier(subject, &limiter, &golden, &gold).await;
+            subject
+                .clock()
+                .advance(gold.window() / 7 * (round as u32 % 5));
+            let check = [limiter.check(&name, "a", 1 + round % free.limit())];
+            passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &free).await;
+        }
+    }
+}
+
 pub async fn retry_of_a_request_is_that_of_the_rule_that_denies_longest(subject: &Subject) {
     let quotas = quotas();
     for (n, one) in quotas.iter().enumerate() {
