@@ -19,8 +19,9 @@ pub struct Arrival {
     numerator: u64,
     tolerance: Span,
     burst: u64,
-    /// Units per µs: a first guess that is then made exact.
+    /// Units per µs, and per 1/denominator µs: a first guess that is then made exact.
     units_per_tick: f64,
+    units_per_rest: f64,
 }
 
 /// A mixed number of microseconds: `whole + rest / denominator`, with `rest < denominator`.
@@ -111,8 +112,11 @@ impl Arrival {
     /// How many whole units lie in a span, which is at most the tolerance: ⌊span / T⌋.
     #[inline]
     fn units_in(&self, span: Span) -> u64 {
-        // The guess is off by one at most; the comparison is exact, and neither divides.
-        let guess = ((span.whole as f64 * self.units_per_tick) as u64).min(self.burst);
+        // The guess is off by one or two at most; the comparison is exact, and neither divides. Without the remainder
+        // the guess would be off by all the units of a microsecond, which may be billions.
+        let guess =
+            span.whole as f64 * self.units_per_tick + span.rest as f64 * self.units_per_rest;
+        let guess = (guess as u64).min(self.burst);
         let have = u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest);
         let cost = |units: u64| u128::from(units) * u128::from(self.numerator);
         let mut units = guess;
@@ -216,6 +220,7 @@ impl Algorithm for Arrival {
             tolerance: Span::default(),
             burst: quota.limit(),
             units_per_tick: denominator as f64 / numerator as f64,
+            units_per_rest: 1.0 / numerator as f64,
         };
         arrival.tolerance = arrival.span_of(arrival.burst);
         Some(arrival)
@@ -241,19 +246,39 @@ impl Algorithm for Arrival {
     }
 
     fn refund(&self, state: &mut ArrivalState, now: Tick, taken: Taken, cost: u64) {
-        // What the ticket's units still weigh: had they never been taken, and had the bucket been full before the last
-        // of them, the arrival time would be `now` and not earlier.
-        let weight = Span {
-            whole: taken.fresh_at.saturating_sub(now),
+        // What the units still weigh: had they never been taken, the bucket could have been empty from `taken.fresh_at`
+        // on, so what lies behind it was given back by time. That tick was rounded up, and the part of a microsecond
+        // is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
+        let units = self.span_of(cost.min(self.burst));
+        let rounded = Span {
+            whole: taken.fresh_at,
             rest: 0,
         };
-        let back = self.span_of(cost.min(self.burst)).min(weight);
+        let down = Span {
+            whole: taken
+                .fresh_at
+                .saturating_sub(u64::from(self.denominator > 1)),
+            rest: u64::from(self.denominator > 1),
+        };
+        let reach = Span {
+            whole: taken.at.saturating_add(units.whole),
+            rest: units.rest,
+        };
+        let until = reach.min(rounded).max(down);
+        let weight = self.difference(
+            until,
+            Span {
+                whole: now,
+                rest: 0,
+            },
+        );
+        let back = units.min(weight);
         *state = Self::state(now, self.difference(Self::ahead(state, now), back));
     }
 
     #[inline]
     fn fresh_at(&self, state: &ArrivalState) -> Tick {
-        state.tat + u64::from(state.rest > 0)
+        state.tat.saturating_add(u64::from(state.rest > 0))
     }
 
     fn convert(&self, before: &Self, state: &ArrivalState, now: Tick) -> ArrivalState {
@@ -329,7 +354,10 @@ mod tests {
         }
         let answer = quota.assess(&state, 1_000, 1);
         // A seventh of a second is 142 857 and 1/7 µs: one tick earlier it does not pass.
-        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(142_858)));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(142_858))
+        );
         assert!(quota.assess(&state, 1_000 + 142_858, 1).fits);
         assert!(!quota.assess(&state, 1_000 + 142_857, 1).fits);
     }

@@ -35,12 +35,21 @@ impl FixedWindow {
 
     #[inline]
     fn end(&self, window: u64) -> Tick {
-        (window + 1).saturating_mul(self.period)
+        window.saturating_add(1).saturating_mul(self.period)
     }
 
-    fn denial(&self, used: u64, now: Tick, cost: u64) -> Assessment {
-        // A window of the future is repaired by this denial: it moves to now with its count.
-        let reset_after = self.end(now / self.period) - now;
+    /// Where a repair leaves a window: no further ahead than the next one.
+    ///
+    /// Not in the window of `now`: a clock that goes back by a millisecond over a boundary would free the units of the
+    /// window it had just left, a millisecond later and in the same window.
+    fn repaired(&self, window: u64, now: Tick) -> u64 {
+        window.min((now / self.period).saturating_add(1))
+    }
+
+    fn denial(&self, state: FixedWindowState, now: Tick, cost: u64) -> Assessment {
+        // A window far ahead is repaired by this denial.
+        let reset_after = self.end(self.repaired(state.window, now)) - now;
+        let used = state.used;
         Assessment {
             fits: false,
             remaining: self.limit.saturating_sub(used),
@@ -71,7 +80,7 @@ impl Algorithm for FixedWindow {
         let state = self.current(state, now);
         let left = self.limit.saturating_sub(state.used);
         if cost > left {
-            return self.denial(state.used, now, cost);
+            return self.denial(state, now, cost);
         }
         Assessment {
             fits: true,
@@ -94,7 +103,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn repair(&self, state: &mut FixedWindowState, now: Tick) {
-        state.window = state.window.min(now / self.period);
+        state.window = self.repaired(state.window, now);
     }
 
     fn refund(&self, state: &mut FixedWindowState, _now: Tick, taken: Taken, cost: u64) {
@@ -136,7 +145,7 @@ impl Algorithm for FixedWindow {
         if window != now / self.period || cost <= self.limit.saturating_sub(used) {
             return None;
         }
-        Some(self.denial(used, now, cost))
+        Some(self.denial(FixedWindowState { window, used }, now, cost))
     }
 }
 
@@ -152,7 +161,10 @@ mod tests {
         let now = 1_700_000_000_999_000;
         quota.take(&mut state, now, 3);
         let answer = quota.assess(&state, now, 1);
-        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(1_000)));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(1_000))
+        );
         assert!(quota.assess(&state, now + 1_000, 3).fits);
     }
 

@@ -44,11 +44,9 @@ impl SlidingBuckets {
         state: &'a SlidingBucketsState,
         number: u64,
     ) -> impl DoubleEndedIterator<Item = (u64, u64)> + use<'a> {
-        let len = state.units.len() as u64;
-        let oldest = (number + 1).saturating_sub(self.len());
-        let first = oldest.max((state.newest + 1).saturating_sub(len));
-        let end = if len == 0 { first } else { state.newest + 1 };
-        (first..end).map(move |n| (n, u64::from(state.units[(n % len) as usize])))
+        let len = (state.units.len() as u64).max(1);
+        (number.saturating_sub(self.buckets)..=state.newest)
+            .filter_map(move |n| Some((n, u64::from(*state.units.get((n % len) as usize)?))))
     }
 
     fn used(&self, state: &SlidingBucketsState, number: u64) -> u64 {
@@ -66,17 +64,28 @@ impl SlidingBuckets {
             .find_map(|(n, units)| (units > 0).then_some(n))
     }
 
+    /// Where a repair leaves the newest sub-bucket: no further ahead than the next one.
+    ///
+    /// Not in the sub-bucket of `now`: what was taken at the start of the newest one would be let go a sub-bucket early.
+    /// And not so near to the epoch that the oldest would lie before it.
+    fn repaired(&self, newest: u64, now: Tick) -> u64 {
+        let next = (now / self.width).saturating_add(1);
+        newest.min(next.max(self.buckets))
+    }
+
     fn denial(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
-        // A state of the future is repaired by this denial: it moves to now with its counts.
+        // A state far ahead is repaired by this denial: its sub-buckets keep their ages.
         let number = self.number(state, now);
-        let shift = number - now / self.width;
+        let shift = state.newest - self.repaired(state.newest, now);
         let used = self.used(state, number);
         let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
         let mut retry = Retry::Never;
         if cost <= self.limit {
             for (n, units) in self.counting(state, number) {
                 if units >= must_go && must_go > 0 {
-                    retry = Retry::after_micros(self.gone_at(n.saturating_sub(shift)).saturating_sub(now));
+                    retry = Retry::after_micros(
+                        self.gone_at(n.saturating_sub(shift)).saturating_sub(now),
+                    );
                     break;
                 }
                 must_go -= units.min(must_go);
@@ -93,6 +102,11 @@ impl SlidingBuckets {
         }
     }
 
+    /// Whether the newest sub-bucket holds units and lies where a repair at `now` would leave it.
+    fn is_settled(&self, state: &SlidingBucketsState, now: Tick) -> bool {
+        self.newest_used(state, state.newest) == Some(self.repaired(state.newest, now))
+    }
+
     /// Makes `number` the newest sub-bucket.
     fn advance(&self, state: &mut SlidingBucketsState, number: u64) {
         let len = self.len();
@@ -104,8 +118,8 @@ impl SlidingBuckets {
         if number.saturating_sub(state.newest) >= len {
             state.units.fill(0);
         } else {
-            for n in state.newest + 1..=number {
-                state.units[(n % len) as usize] = 0;
+            for n in state.newest..number {
+                state.units[((n + 1) % len) as usize] = 0;
             }
         }
         state.newest = state.newest.max(number);
@@ -117,14 +131,16 @@ impl Algorithm for SlidingBuckets {
     const HAS_HEAP: bool = true;
 
     fn new(quota: &Quota) -> Option<Self> {
-        (quota.algorithm() == AlgorithmKind::SlidingBuckets && quota.validate().is_ok()).then(|| {
-            let buckets = u64::from(quota.bucket_count());
-            Self {
-                limit: quota.limit(),
-                width: micros(quota.period()).div_ceil(buckets),
-                buckets,
-            }
-        })
+        (quota.algorithm() == AlgorithmKind::SlidingBuckets && quota.validate().is_ok()).then(
+            || {
+                let buckets = u64::from(quota.bucket_count());
+                Self {
+                    limit: quota.limit(),
+                    width: micros(quota.period()).div_ceil(buckets),
+                    buckets,
+                }
+            },
+        )
     }
 
     fn assess(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
@@ -158,8 +174,8 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn repair(&self, state: &mut SlidingBucketsState, now: Tick) {
-        let number = now / self.width;
-        if state.newest <= number || state.units.is_empty() {
+        let number = self.repaired(state.newest, now);
+        if state.newest == number || state.units.is_empty() {
             return;
         }
         let len = state.units.len() as u64;
@@ -179,13 +195,9 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn fresh_at(&self, state: &SlidingBucketsState) -> Tick {
-        // The newest sub-bucket with units: it is the newest but for refunds, so a look at it is enough. Later than
-        // need be is safe.
-        if state.units.is_empty() {
-            0
-        } else {
-            self.gone_at(state.newest)
-        }
+        // The newest sub-bucket is the first one looked at, and only refunds leave it empty.
+        self.newest_used(state, state.newest)
+            .map_or(0, |number| self.gone_at(number))
     }
 
     fn convert(
@@ -208,7 +220,8 @@ impl Algorithm for SlidingBuckets {
         // Only where even one unit fails: until the oldest units go, nothing changes.
         let one = self.denial(state, now, 1);
         match one.retry {
-            Retry::After(wait) if one.remaining == 0 => {
+            // Times are those of sub-buckets that a repair leaves in place, and none is empty after them.
+            Retry::After(wait) if one.remaining == 0 && self.is_settled(state, now) => {
                 Some(LearnedBound(now + micros(wait), now + one.reset_after))
             }
             _ => None,
@@ -216,8 +229,11 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
-        // The bound says when one unit fits; when several do is for the state to say.
-        (cost == 1 && now < bound.0).then(|| Assessment {
+        // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
+        // so far that a denial has to repair.
+        let newest = (bound.1 / self.width).saturating_sub(self.len());
+        let in_place = newest == self.repaired(newest, now);
+        (cost == 1 && now < bound.0 && in_place).then(|| Assessment {
             fits: false,
             remaining: 0,
             reset_after: bound.1.saturating_sub(now),
@@ -261,8 +277,8 @@ mod tests {
         assert!(!denied.fits && denied.remaining == 0);
         quota.repair(&mut state, back);
         assert_eq!(quota.assess(&state, back, 1), denied);
-        // The six units are now of this sub-bucket, the four two older.
-        assert_eq!(denied.retry, Retry::after_micros(50_000_000));
-        assert!(quota.assess(&state, back + 50_000_000, 4).fits);
+        // The six units are now of the next sub-bucket, the four two older.
+        assert_eq!(denied.retry, Retry::after_micros(60_000_000));
+        assert!(quota.assess(&state, back + 60_000_000, 4).fits);
     }
 }

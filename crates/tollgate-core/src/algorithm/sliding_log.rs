@@ -61,6 +61,15 @@ impl SlidingLog {
         self.counting(state, now).map(|entry| entry.units).sum()
     }
 
+    fn add(entries: &mut VecDeque<Entry>, now: Tick, units: u64) {
+        match entries.back_mut() {
+            // Units of one instant are summed: none overwrites another. A clock that stands or went back counts as the
+            // newest instant seen, so that entries stay in order.
+            Some(newest) if newest.at >= now => newest.units += units,
+            _ => entries.push_back(Entry { at: now, units }),
+        }
+    }
+
     fn denial(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
         let used = self.used(state, now);
         let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
@@ -125,15 +134,7 @@ impl Algorithm for SlidingLog {
         {
             entries.pop_front();
         }
-        match entries.back_mut() {
-            // Units of one instant are summed: none overwrites another. A clock that stands or went back counts as the
-            // newest instant seen, so that entries stay in order.
-            Some(newest) if newest.at >= now => newest.units += cost,
-            _ => entries.push_back(Entry {
-                at: now,
-                units: cost,
-            }),
-        }
+        Self::add(entries, now, cost);
     }
 
     fn repair(&self, state: &mut SlidingLogState, now: Tick) {
@@ -143,10 +144,7 @@ impl Algorithm for SlidingLog {
             moved += entries.pop_back().map_or(0, |entry| entry.units);
         }
         if moved > 0 {
-            entries.push_back(Entry {
-                at: now,
-                units: moved,
-            });
+            Self::add(entries, now, moved);
         }
     }
 
@@ -181,6 +179,10 @@ impl Algorithm for SlidingLog {
     }
 
     fn learn(&self, state: &SlidingLogState, now: Tick) -> Option<LearnedBound> {
+        // An entry of the future is still to be repaired, and its times with it.
+        if state.entries().next_back()?.at > now {
+            return None;
+        }
         let one = self.denial(state, now, 1);
         match one.retry {
             Retry::After(wait) if one.remaining == 0 => {
@@ -191,8 +193,10 @@ impl Algorithm for SlidingLog {
     }
 
     fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
-        // The bound says when one unit fits; when several do is for the state to say.
-        (cost == 1 && now < bound.0).then(|| Assessment {
+        // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
+        // before the newest entry: a denial has to repair it.
+        let in_place = bound.1.saturating_sub(now) <= self.period;
+        (cost == 1 && now < bound.0 && in_place).then(|| Assessment {
             fits: false,
             remaining: 0,
             reset_after: bound.1.saturating_sub(now),
@@ -221,7 +225,10 @@ mod tests {
             quota.take(&mut state, 7_000, 1);
         }
         let answer = quota.assess(&state, 8_000, 1);
-        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(59_999_000)));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(59_999_000))
+        );
         assert!(quota.assess(&state, 60_007_000, 5).fits);
     }
 

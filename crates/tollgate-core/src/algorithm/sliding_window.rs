@@ -71,7 +71,13 @@ impl SlidingWindow {
 
     #[inline]
     fn end(&self, window: u64) -> Tick {
-        (window + 1).saturating_mul(self.period)
+        window.saturating_add(1).saturating_mul(self.period)
+    }
+
+    /// Where a repair leaves a window: no further ahead than the next one, at whose start both counters weigh what they
+    /// weigh now. In the window of `now` the one before would weigh less.
+    fn repaired(&self, window: u64, now: Tick) -> u64 {
+        window.min((now / self.period).saturating_add(1))
     }
 
     /// How much of the previous window still overlaps the sliding one, in grains, rounded up.
@@ -115,7 +121,7 @@ impl SlidingWindow {
         }
     }
 
-    fn retry(&self, view: &View, cost: u64) -> Retry {
+    fn retry(&self, view: &View, now: Tick, cost: u64) -> Retry {
         if cost > self.limit {
             return Retry::Never;
         }
@@ -124,9 +130,13 @@ impl SlidingWindow {
             // Room comes while the previous window slides out.
             Some(room) => self.room_at(view.previous, room, end),
             // Room comes only when this window has become the previous one and slides out.
-            None => self.room_at(view.current, self.limit - cost, end + self.period),
+            None => self.room_at(
+                view.current,
+                self.limit - cost,
+                end.saturating_add(self.period),
+            ),
         };
-        Retry::after_micros(at.saturating_sub(view.at))
+        Retry::after_micros(at.saturating_sub(now))
     }
 
     #[inline]
@@ -151,7 +161,9 @@ impl Algorithm for SlidingWindow {
         let (limit, period) = (quota.limit(), micros(quota.period()));
         let product = u128::from(limit) * u128::from(period);
         // At most 10^8 by validation, where the product does not fit.
-        let grain = u64::try_from(product >> 53).unwrap_or(u64::MAX).saturating_add(1);
+        let grain = u64::try_from(product >> 53)
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
         Some(Self {
             limit,
             period,
@@ -173,11 +185,11 @@ impl Algorithm for SlidingWindow {
                 retry: Retry::Now,
             };
         }
-        // A window of the future is repaired by this denial: it moves to now with its counts.
-        let window = view.window.min(now / self.period);
+        // A window far ahead is repaired by this denial.
+        let window = self.repaired(view.window, now);
         let view = View {
             window,
-            at: now,
+            at: now.max(window.saturating_mul(self.period)),
             ..view
         };
         Assessment {
@@ -186,7 +198,7 @@ impl Algorithm for SlidingWindow {
             reset_after: self
                 .fresh_at_of(window, view.previous, view.current)
                 .saturating_sub(now),
-            retry: self.retry(&view, cost),
+            retry: self.retry(&view, now, cost),
         }
     }
 
@@ -204,7 +216,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn repair(&self, state: &mut SlidingWindowState, now: Tick) {
-        state.window = state.window.min(now / self.period);
+        state.window = self.repaired(state.window, now);
     }
 
     fn refund(&self, state: &mut SlidingWindowState, _now: Tick, taken: Taken, cost: u64) {
