@@ -172,9 +172,20 @@ impl Algorithm for SlidingLog {
     }
 
     fn convert(&self, before: &Self, state: &SlidingLogState, now: Tick) -> SlidingLogState {
-        // Entries are instants: they mean the same under any limit and any window. What the old window had let go does
-        // not come back under a longer one.
-        let entries: VecDeque<_> = before.counting(state, now).copied().collect();
+        // Entries are instants: they mean the same under any limit and a longer window. What the old window had let go
+        // does not come back. What a shorter one would let go at once counts in it as if it had just been taken.
+        let mut entries = VecDeque::new();
+        let mut moved = 0;
+        for entry in before.counting(state, now) {
+            if self.gone_at(entry.at) > now {
+                entries.push_back(*entry);
+            } else {
+                moved += entry.units;
+            }
+        }
+        if moved > 0 {
+            Self::add(&mut entries, now, moved);
+        }
         SlidingLogState((!entries.is_empty()).then(|| Box::new(entries)))
     }
 
