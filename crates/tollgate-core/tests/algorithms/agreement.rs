@@ -19,17 +19,25 @@ for_each_algorithm! {
 }
 
 fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
-    property(60, &(quota(kind), start(), asks(50)), |(quota, start, asks)| {
-        Run::<O>::new(quota, start).all(asks);
-        Ok(())
-    });
+    property(
+        60,
+        &(quota(kind), start(), asks(50)),
+        |(quota, start, asks)| {
+            Run::<O>::new(quota, start).all(asks);
+            Ok(())
+        },
+    );
 }
 
 fn time_back<O: Oracle>(kind: AlgorithmKind) {
-    property(60, &(quota(kind), start(), asks_back(50)), |(quota, start, asks)| {
-        Run::<O>::new(quota, start).all(asks);
-        Ok(())
-    });
+    property(
+        60,
+        &(quota(kind), start(), asks_back(50)),
+        |(quota, start, asks)| {
+            Run::<O>::new(quota, start).all(asks);
+            Ok(())
+        },
+    );
 }
 
 fn named_rates<O: Oracle>(kind: AlgorithmKind) {
@@ -107,7 +115,11 @@ impl<O: Oracle> Run<O> {
         let exact = assess(&self.oracle, limit, self.now, cost);
         let slack = self.oracle.slack();
         if slack == 0 {
-            assert_eq!(answer, exact, "{:?} asked for {cost} at {}", self.quota, self.now);
+            assert_eq!(
+                answer, exact,
+                "{:?} asked for {cost} at {}",
+                self.quota, self.now
+            );
             return answer;
         }
         // Rounded against the client, by no more than the slack.
@@ -117,9 +129,15 @@ impl<O: Oracle> Run<O> {
                 (answer.remaining..=answer.remaining + slack).contains(&exact.remaining),
                 "{answer:?} is not {exact:?}"
             );
-            assert!(delay(answer) >= delay(exact), "{answer:?} is before {exact:?}");
+            assert!(
+                delay(answer) >= delay(exact),
+                "{answer:?} is before {exact:?}"
+            );
         } else {
-            assert!(exact.fits && exact.remaining < slack, "{answer:?} is not {exact:?}");
+            assert!(
+                exact.fits && exact.remaining < slack,
+                "{answer:?} is not {exact:?}"
+            );
         }
         answer
     }
@@ -130,7 +148,9 @@ impl<O: Oracle> Run<O> {
         let mut after = self.state.clone();
         self.algorithm.take(&mut after, self.now, 0);
         assert_eq!(after, self.state, "a cost of 0 takes nothing");
-        let never = self.algorithm.assess(&self.state, self.now, self.quota.limit() + 1);
+        let never = self
+            .algorithm
+            .assess(&self.state, self.now, self.quota.limit() + 1);
         assert_eq!((never.fits, never.retry), (false, Retry::Never));
     }
 
@@ -140,7 +160,10 @@ impl<O: Oracle> Run<O> {
         assert_eq!(after.remaining, answer.remaining);
         if cost > 0 {
             assert_eq!(after.reset_after, answer.reset_after);
-            assert_eq!(self.algorithm.fresh_at(&self.state), self.now + answer.reset_after);
+            assert_eq!(
+                self.algorithm.fresh_at(&self.state),
+                self.now + answer.reset_after
+            );
         }
     }
 
@@ -153,7 +176,10 @@ impl<O: Oracle> Run<O> {
         let (algorithm, now) = (&self.algorithm, self.now);
         // A denial takes nothing and gives nothing, not even where it repairs.
         let after = algorithm.assess(&self.state, now, 0);
-        assert_eq!((after.remaining, after.reset_after), (answer.remaining, answer.reset_after));
+        assert_eq!(
+            (after.remaining, after.reset_after),
+            (answer.remaining, answer.reset_after)
+        );
         assert!(after.remaining <= peeked.remaining && after.remaining <= had);
         let mut again = self.state.clone();
         algorithm.repair(&mut again, now);
@@ -215,7 +241,10 @@ impl<O: Oracle> Run<O> {
         }
         if let Some(before) = at.checked_sub(1) {
             let answer = self.algorithm.assess(&self.state, before, 0);
-            assert!(answer.remaining < self.quota.limit(), "{answer:?} is fresh before {at}");
+            assert!(
+                answer.remaining < self.quota.limit(),
+                "{answer:?} is fresh before {at}"
+            );
         }
     }
 }

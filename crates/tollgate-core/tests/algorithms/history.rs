@@ -67,9 +67,7 @@ impl Cost {
     pub(crate) fn of(self, limit: u64, left: u64) -> u64 {
         match self {
             Self::Units(units) => units,
-            Self::Part(part) => {
-                (u128::from(limit) * u128::from(part) / 1_000).max(1) as u64
-            }
+            Self::Part(part) => (u128::from(limit) * u128::from(part) / 1_000).max(1) as u64,
             Self::Rest => left,
             Self::TooMuch => left + 1,
         }
@@ -121,7 +119,11 @@ pub(crate) fn asks_back(most: usize) -> impl Strategy<Value = Vec<Ask>> {
 }
 
 pub(crate) fn start() -> impl Strategy<Value = Tick> {
-    prop_oneof![Just(0), 0..10_000_000_u64, 1_600_000_000_000_000..1_800_000_000_000_000_u64]
+    prop_oneof![
+        Just(0),
+        0..10_000_000_u64,
+        1_600_000_000_000_000..1_800_000_000_000_000_u64
+    ]
 }
 
 fn limit() -> impl Strategy<Value = u64> {
@@ -208,7 +210,10 @@ pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (u128::from(self.0) * u128::from(bound) >> 64) as u64
     }
 

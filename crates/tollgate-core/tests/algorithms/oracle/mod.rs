@@ -119,6 +119,9 @@ pub(crate) fn assess<O: Oracle>(oracle: &O, limit: u64, now: Tick, cost: u64) ->
 }
 
 pub(crate) use self::{
-    arrival::ArrivalOracle, fixed_window::FixedWindowOracle, sliding_buckets::{FEW, SlidingBucketsOracle},
-    sliding_log::SlidingLogOracle, sliding_window::SlidingWindowOracle,
+    arrival::ArrivalOracle,
+    fixed_window::FixedWindowOracle,
+    sliding_buckets::{FEW, SlidingBucketsOracle},
+    sliding_log::SlidingLogOracle,
+    sliding_window::SlidingWindowOracle,
 };

@@ -25,7 +25,11 @@ impl Oracle for SlidingBucketsOracle {
     type Algorithm = SlidingBuckets;
 
     fn new(quota: &Quota) -> Self {
-        let buckets = if *quota == quota.buckets(FEW) { FEW } else { 60 };
+        let buckets = if *quota == quota.buckets(FEW) {
+            FEW
+        } else {
+            60
+        };
         let period = quota.period().as_micros() as u64;
         Self {
             width: period.div_ceil(u64::from(buckets)),
@@ -40,7 +44,10 @@ impl Oracle for SlidingBucketsOracle {
 
     fn used(&self, now: Tick) -> BigInt {
         let current = self.number(now);
-        let counts = self.taken.iter().filter(|(number, _)| number + self.buckets >= current);
+        let counts = self
+            .taken
+            .iter()
+            .filter(|(number, _)| number + self.buckets >= current);
         counts.map(|(_, units)| big(*units)).sum()
     }
 

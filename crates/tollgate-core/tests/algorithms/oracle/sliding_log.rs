@@ -25,7 +25,10 @@ impl Oracle for SlidingLogOracle {
     }
 
     fn used(&self, now: Tick) -> BigInt {
-        let counts = self.taken.iter().filter(|(at, _)| big(*at) + self.period > big(now));
+        let counts = self
+            .taken
+            .iter()
+            .filter(|(at, _)| big(*at) + self.period > big(now));
         counts.map(|(_, units)| big(*units)).sum()
     }
 

@@ -45,7 +45,9 @@ impl Oracle for SlidingWindowOracle {
         let start = big(window) * self.period;
         // A window of the future is seen from its start.
         let into = (big(now) - start).max(BigInt::zero());
-        let before = window.checked_sub(1).map_or_else(BigInt::zero, |w| self.units(w));
+        let before = window
+            .checked_sub(1)
+            .map_or_else(BigInt::zero, |w| self.units(w));
         self.units(window) * self.period + before * (big(self.period) - into)
     }
 
