@@ -1,4 +1,49 @@
-//! Sliding log
+//! Sliding log: each unit remembered, a hard limit in any window.
+//!
+//! # Promise
+//!
+//! In every window `[t, t + W)`, whatever its start, at most
+//!
+//! ```text
+//! limit
+//! ```
+//!
+//! units are admitted, and each comes back exactly `W` after it was taken. There is no rounding at all.
+//!
+//! # Worst case
+//!
+//! That of the promise. All of the limit may come at once.
+//!
+//! # State
+//!
+//! An entry for each instant at which units were taken; units of one instant are summed. 32 to 48 bytes a key in the
+//! memory store, and on the heap 32 bytes and 16 for each entry there is room for, up to one for each unit of the limit.
+//! That, and the time to add entries up, is why the limit is at most [`MAX_LOG`].
+//!
+//! # When to take it, and when not
+//!
+//! Take it for small limits that have to hold: log-ins, password resets, one-time codes, payments. Not above some
+//! hundreds of units or for millions of active keys: take [`sliding_buckets`](super::sliding_buckets), which never lets
+//! more pass either. Not for an even pace: take [`gcra`](super::gcra).
+//!
+//! # Examples
+//!
+//! ```
+//! use tollgate_core::{
+//!     MINUTE, Quota,
+//!     algorithm::{Algorithm, Retry, SlidingLog},
+//! };
+//!
+//! let quota = SlidingLog::new(&Quota::sliding_log(5, MINUTE)).expect("a valid quota");
+//! let mut state = Default::default();
+//! let now = 1_700_000_000_000_000;
+//! quota.take(&mut state, now, 2);
+//! quota.take(&mut state, now + 20_000_000, 3);
+//! // Half a minute in, two units come in another half, and three twenty seconds later.
+//! let later = now + 30_000_000;
+//! assert_eq!(quota.assess(&state, later, 1).retry, Retry::after_micros(30_000_000));
+//! assert_eq!(quota.assess(&state, later, 3).retry, Retry::after_micros(50_000_000));
+//! ```
 
 use std::collections::VecDeque;
 
@@ -12,7 +57,7 @@ use crate::{
 /// entries a key stalls whoever keeps it.
 pub const MAX_LOG: u64 = 1_000;
 
-/// A sliding log, made ready.
+/// A sliding log, made ready. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingLog {
     limit: u64,
