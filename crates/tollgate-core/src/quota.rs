@@ -415,7 +415,7 @@ impl Quota {
     fn validate_sliding_window(&self) -> Result<(), QuotaError> {
         let exact = u128::from(self.limit) * u128::from(micros(self.period)) < EXACT;
         if self.limit > u64::from(u32::MAX)
-            || (!exact && u128::from(self.limit) * u128::from(self.limit) >= EXACT)
+            || (!exact && 2 * u128::from(self.limit) * u128::from(self.limit) >= EXACT)
         {
             return Err(QuotaError(format!(
                 "a sliding window of {} units in {:?} cannot be weighted exactly to a unit; \

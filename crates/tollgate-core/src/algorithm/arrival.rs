@@ -10,7 +10,8 @@ use crate::{
     time::{Tick, micros},
 };
 
-/// Token bucket, GCRA or leaky bucket, made ready.
+/// Token bucket, GCRA or leaky bucket, made ready. See the pages [`gcra`](crate::algorithm::gcra),
+/// [`token_bucket`](crate::algorithm::token_bucket) and [`leaky_bucket`](crate::algorithm::leaky_bucket).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
     /// `T` in lowest terms is `numerator / denominator` µs; spans are mixed numbers over `denominator`.

@@ -19,10 +19,12 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// Decides about `cost` units at `now`, without taking them.
     ///
-    /// A cost of 0 always fits and tells what is left.
+    /// A cost of 0 always fits and tells what is left. A cost above the limit never fits: [`Retry::Never`].
+    ///
+    /// A denial answers for the state as [`repair`](Self::repair) leaves it.
     fn assess(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment;
 
-    /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`.
+    /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`. A cost of 0 changes nothing.
     fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
 
     /// Decides, and takes the units if they fit.
@@ -34,28 +36,49 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         answer
     }
 
-    /// Moves a state that lies in the future to `now` without giving back a unit. Called on a denial: a clock has gone
-    /// back, or a limit was lowered.
+    /// Moves a state that lies far in the future near to `now`, without giving back a unit. Called on a denial: a clock has
+    /// gone back, or a limit was lowered.
+    ///
+    /// An arrival time moves to `now` plus the burst, entries of a log to `now`, a window or sub-bucket to the one after
+    /// that of `now`. A state that is nearer stays as it is.
     fn repair(&self, state: &mut Self::State, now: Tick);
 
     /// Gives back up to `cost` of the units that were [taken](Taken), as far as time has not given them back yet.
     ///
     /// Never gives more than the units taken still weigh, so that a refund never lifts above what would be left had the
     /// units never been taken.
+    ///
+    /// # Accuracy
+    ///
+    /// Exact for windows, sub-buckets and logs. A bucket that time has partly paid back gives up to one microsecond's
+    /// refill less. It knows its units by the time they reached to when they were taken: where others that were taken
+    /// before them have been refunded since, and the bucket was empty in between, it may give back what time already has,
+    /// never more than was taken. After a [repair](Self::repair) the units may not be found, or others in their place.
     fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
 
-    /// The tick from which on the state equals the fresh one and may be forgotten.
+    /// The tick from which on the state equals the fresh one and may be forgotten. One tick earlier it does not.
     fn fresh_at(&self, state: &Self::State) -> Tick;
 
     /// Carries a state over that was written under the quota `before`. Used units stay used.
+    ///
+    /// A bucket keeps the used units as they are, and is full if the new burst is smaller. A window of the same length, and
+    /// sub-buckets of the same width and number, keep their counts. In a window of another length what counts now counts
+    /// as if it had just been taken; a log does so only with what the new window would let go at once.
     fn convert(&self, before: &Self, state: &Self::State, now: Tick) -> Self::State;
 
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
-    /// state.
+    /// state. `None`: there is nothing to learn.
     fn learn(&self, state: &Self::State, now: Tick) -> Option<LearnedBound>;
 
-    /// Denies from a learned bound. `None`: it does not say, the state has to be asked.
+    /// Denies from a learned bound, in the words of [`assess`](Self::assess) on the unchanged state, at any later or earlier
+    /// time. `None`: it does not say, the state has to be asked.
     fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment>;
+
+    /// Units that the state holds, where many keys are fresh at one instant: of two states that are equally near to
+    /// fresh, the one that holds fewer is forgotten first.
+    fn weight(_state: &Self::State) -> u64 {
+        0
+    }
 
     /// The heap memory of a state in bytes.
     fn heap_bytes(_state: &Self::State) -> usize {

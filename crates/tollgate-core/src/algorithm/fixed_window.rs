@@ -1,4 +1,66 @@
-//! Fixed window
+//! Fixed window: a count that starts anew at each boundary.
+//!
+//! # Promise
+//!
+//! Windows are aligned to the Unix epoch: number `⌊now / W⌋`. In each of them at most
+//!
+//! ```text
+//! limit
+//! ```
+//!
+//! units are admitted. A window of an hour begins on the hour and one of a day at midnight, UTC, in every process.
+//!
+//! # Worst case
+//!
+//! `2 · limit` in a window that lies across a boundary: all of one at its end, and all of the next at its start. After a
+//! denial everything comes back at once, and for all keys at the same instant: clients that obey `Retry-After` return
+//! together, unless it is given jitter.
+//!
+//! # State
+//!
+//! The number of the window and a count: 16 bytes; 43 to 64 bytes a key in the memory store.
+//!
+//! # When to take it, and when not
+//!
+//! Take it for quotas that people read and plan with ("1 000 an hour, anew on the hour"), for long windows, and for very
+//! large limits. Not to protect something that breaks at twice the limit: take
+//! [`gcra`](crate::algorithm::gcra), or [`sliding_window`](crate::algorithm::sliding_window) for the same price.
+//!
+//! # Examples
+//!
+//! ```
+//! use tollgate_core::{
+//!     MINUTE, Quota,
+//!     algorithm::{Algorithm, FixedWindow, Retry},
+//! };
+//!
+//! let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("a valid quota");
+//! let mut state = Default::default();
+//! // Ten seconds before the minute is over.
+//! let now = 1_700_000_040_000_000 + 50_000_000;
+//! quota.take(&mut state, now, 100);
+//! assert_eq!(quota.assess(&state, now, 1).retry, Retry::after_micros(10_000_000));
+//! // Then all comes back: 200 within these ten seconds.
+//! assert_eq!(quota.assess(&state, now + 10_000_000, 100).remaining, 0);
+//! assert!(quota.assess(&state, now + 10_000_000, 100).fits);
+//! ```
+//!
+//! A change of the limit keeps the count:
+//!
+//! ```
+//! use tollgate_core::{
+//!     MINUTE, Quota,
+//!     algorithm::{Algorithm, FixedWindow},
+//! };
+//!
+//! let small = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("a valid quota");
+//! let large = FixedWindow::new(&Quota::fixed_window(500, MINUTE)).expect("a valid quota");
+//! let mut state = Default::default();
+//! let now = 1_700_000_040_000_000;
+//! small.take(&mut state, now, 100);
+//! let state = large.convert(&small, &state, now);
+//! assert_eq!(large.assess(&state, now, 0).remaining, 400);
+//! ```
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
@@ -6,7 +68,7 @@ use crate::{
     time::{Tick, micros},
 };
 
-/// A fixed window, made ready.
+/// A fixed window, made ready. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedWindow {
     limit: u64,
@@ -35,12 +97,21 @@ impl FixedWindow {
 
     #[inline]
     fn end(&self, window: u64) -> Tick {
-        (window + 1).saturating_mul(self.period)
+        window.saturating_add(1).saturating_mul(self.period)
     }
 
-    fn denial(&self, used: u64, now: Tick, cost: u64) -> Assessment {
-        // A window of the future is repaired by this denial: it moves to now with its count.
-        let reset_after = self.end(now / self.period) - now;
+    /// Where a repair leaves a window: no further ahead than the next one.
+    ///
+    /// Not in the window of `now`: a clock that goes back by a millisecond over a boundary would free the units of the
+    /// window it had just left, a millisecond later and in the same window.
+    fn repaired(&self, window: u64, now: Tick) -> u64 {
+        window.min((now / self.period).saturating_add(1))
+    }
+
+    fn denial(&self, state: FixedWindowState, now: Tick, cost: u64) -> Assessment {
+        // A window far ahead is repaired by this denial.
+        let reset_after = self.end(self.repaired(state.window, now)) - now;
+        let used = state.used;
         Assessment {
             fits: false,
             remaining: self.limit.saturating_sub(used),
@@ -71,7 +142,7 @@ impl Algorithm for FixedWindow {
         let state = self.current(state, now);
         let left = self.limit.saturating_sub(state.used);
         if cost > left {
-            return self.denial(state.used, now, cost);
+            return self.denial(state, now, cost);
         }
         Assessment {
             fits: true,
@@ -94,7 +165,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn repair(&self, state: &mut FixedWindowState, now: Tick) {
-        state.window = state.window.min(now / self.period);
+        state.window = self.repaired(state.window, now);
     }
 
     fn refund(&self, state: &mut FixedWindowState, _now: Tick, taken: Taken, cost: u64) {
@@ -111,6 +182,10 @@ impl Algorithm for FixedWindow {
         } else {
             self.end(state.window)
         }
+    }
+
+    fn weight(state: &FixedWindowState) -> u64 {
+        state.used
     }
 
     fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
@@ -136,7 +211,7 @@ impl Algorithm for FixedWindow {
         if window != now / self.period || cost <= self.limit.saturating_sub(used) {
             return None;
         }
-        Some(self.denial(used, now, cost))
+        Some(self.denial(FixedWindowState { window, used }, now, cost))
     }
 }
 

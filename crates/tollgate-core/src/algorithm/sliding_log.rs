@@ -1,4 +1,49 @@
-//! Sliding log
+//! Sliding log: each unit remembered, a hard limit in any window.
+//!
+//! # Promise
+//!
+//! In every window `[t, t + W)`, whatever its start, at most
+//!
+//! ```text
+//! limit
+//! ```
+//!
+//! units are admitted, and each comes back exactly `W` after it was taken. There is no rounding at all.
+//!
+//! # Worst case
+//!
+//! That of the promise. All of the limit may come at once.
+//!
+//! # State
+//!
+//! An entry for each instant at which units were taken; units of one instant are summed. 32 to 48 bytes a key in the
+//! memory store, and on the heap 32 bytes and 16 for each entry there is room for, up to one for each unit of the limit.
+//! That, and the time to add entries up, is why the limit is at most [`MAX_LOG`].
+//!
+//! # When to take it, and when not
+//!
+//! Take it for small limits that have to hold: log-ins, password resets, one-time codes, payments. Not above some
+//! hundreds of units or for millions of active keys: take [`sliding_buckets`](super::sliding_buckets), which never lets
+//! more pass either. Not for an even pace: take [`gcra`](super::gcra).
+//!
+//! # Examples
+//!
+//! ```
+//! use tollgate_core::{
+//!     MINUTE, Quota,
+//!     algorithm::{Algorithm, Retry, SlidingLog},
+//! };
+//!
+//! let quota = SlidingLog::new(&Quota::sliding_log(5, MINUTE)).expect("a valid quota");
+//! let mut state = Default::default();
+//! let now = 1_700_000_000_000_000;
+//! quota.take(&mut state, now, 2);
+//! quota.take(&mut state, now + 20_000_000, 3);
+//! // Half a minute in, two units come in another half, and three twenty seconds later.
+//! let later = now + 30_000_000;
+//! assert_eq!(quota.assess(&state, later, 1).retry, Retry::after_micros(30_000_000));
+//! assert_eq!(quota.assess(&state, later, 3).retry, Retry::after_micros(50_000_000));
+//! ```
 
 use std::collections::VecDeque;
 
@@ -12,7 +57,7 @@ use crate::{
 /// entries a key stalls whoever keeps it.
 pub const MAX_LOG: u64 = 1_000;
 
-/// A sliding log, made ready.
+/// A sliding log, made ready. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingLog {
     limit: u64,
@@ -59,6 +104,15 @@ impl SlidingLog {
 
     fn used(&self, state: &SlidingLogState, now: Tick) -> u64 {
         self.counting(state, now).map(|entry| entry.units).sum()
+    }
+
+    fn add(entries: &mut VecDeque<Entry>, now: Tick, units: u64) {
+        match entries.back_mut() {
+            // Units of one instant are summed: none overwrites another. A clock that stands or went back counts as the
+            // newest instant seen, so that entries stay in order.
+            Some(newest) if newest.at >= now => newest.units += units,
+            _ => entries.push_back(Entry { at: now, units }),
+        }
     }
 
     fn denial(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
@@ -125,15 +179,7 @@ impl Algorithm for SlidingLog {
         {
             entries.pop_front();
         }
-        match entries.back_mut() {
-            // Units of one instant are summed: none overwrites another. A clock that stands or went back counts as the
-            // newest instant seen, so that entries stay in order.
-            Some(newest) if newest.at >= now => newest.units += cost,
-            _ => entries.push_back(Entry {
-                at: now,
-                units: cost,
-            }),
-        }
+        Self::add(entries, now, cost);
     }
 
     fn repair(&self, state: &mut SlidingLogState, now: Tick) {
@@ -143,10 +189,7 @@ impl Algorithm for SlidingLog {
             moved += entries.pop_back().map_or(0, |entry| entry.units);
         }
         if moved > 0 {
-            entries.push_back(Entry {
-                at: now,
-                units: moved,
-            });
+            Self::add(entries, now, moved);
         }
     }
 
@@ -174,13 +217,28 @@ impl Algorithm for SlidingLog {
     }
 
     fn convert(&self, before: &Self, state: &SlidingLogState, now: Tick) -> SlidingLogState {
-        // Entries are instants: they mean the same under any limit and any window. What the old window had let go does
-        // not come back under a longer one.
-        let entries: VecDeque<_> = before.counting(state, now).copied().collect();
+        // Entries are instants: they mean the same under any limit and a longer window. What the old window had let go
+        // does not come back. What a shorter one would let go at once counts in it as if it had just been taken.
+        let mut entries = VecDeque::new();
+        let mut moved = 0;
+        for entry in before.counting(state, now) {
+            if self.gone_at(entry.at) > now {
+                entries.push_back(*entry);
+            } else {
+                moved += entry.units;
+            }
+        }
+        if moved > 0 {
+            Self::add(&mut entries, now, moved);
+        }
         SlidingLogState((!entries.is_empty()).then(|| Box::new(entries)))
     }
 
     fn learn(&self, state: &SlidingLogState, now: Tick) -> Option<LearnedBound> {
+        // An entry of the future is still to be repaired, and its times with it.
+        if state.entries().next_back()?.at > now {
+            return None;
+        }
         let one = self.denial(state, now, 1);
         match one.retry {
             Retry::After(wait) if one.remaining == 0 => {
@@ -191,8 +249,10 @@ impl Algorithm for SlidingLog {
     }
 
     fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
-        // The bound says when one unit fits; when several do is for the state to say.
-        (cost == 1 && now < bound.0).then(|| Assessment {
+        // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
+        // before the newest entry: a denial has to repair it.
+        let in_place = bound.1.saturating_sub(now) <= self.period;
+        (cost == 1 && now < bound.0 && in_place).then(|| Assessment {
             fits: false,
             remaining: 0,
             reset_after: bound.1.saturating_sub(now),

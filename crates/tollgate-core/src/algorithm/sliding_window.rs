@@ -1,4 +1,61 @@
-//! Sliding window of two weighted counters
+//! Sliding window of two weighted counters: an estimate, at the price of a fixed window.
+//!
+//! # Promise
+//!
+//! Two aligned windows are counted. The one before weighs as much of itself as still overlaps the window that slides. At
+//! each admission
+//!
+//! ```text
+//! current + ⌈previous · overlap / W⌉ ≤ limit
+//! ```
+//!
+//! holds, the new units included. The overlap shrinks evenly from `W`, at the start of an aligned window, to 0 at its end.
+//! The formula is the known one of proxies and content networks; it is exact if the units of the previous window were
+//! spread evenly.
+//!
+//! # Worst case
+//!
+//! If they were not, nearly `2 · limit` in one window: all at the end of an aligned window, and then one by one as they
+//! are weighed less, although they are younger than the estimate takes them for. Measured against an exact log, 100 in
+//! 60 s: 117 in the worst 60 s of random traffic, 167 with bursts, 199 with an adversary at the boundary.
+//!
+//! # Rounding
+//!
+//! Against the client. Where `limit · W` is 2⁵³ unit·µs or more (some 104 000 a day), the overlap is counted in grains of
+//! several µs, so that each product stays exact for stores that count in doubles. It makes the estimate larger by less
+//! than one unit up to a limit of 2²⁶ (67 108 864), by less than two above.
+//! [`Quota::validate`](crate::Quota::validate) refuses what would cost more.
+//!
+//! # State
+//!
+//! The number of the window and two counts: 16 bytes; 43 to 64 bytes a key in the memory store.
+//!
+//! # When to take it, and when not
+//!
+//! Take it where a limit is said as "n in a window" and the hard boundary of a [`fixed_window`](super::fixed_window) is
+//! unwelcome. Not where the number is a promise: take [`sliding_buckets`](super::sliding_buckets), or
+//! [`sliding_log`](super::sliding_log) for small limits. Not where an even pace is wanted: take [`gcra`](super::gcra). A
+//! client that used all of a window waits until the next one has begun, and may need to wait up to two windows for
+//! the whole limit.
+//!
+//! # Examples
+//!
+//! ```
+//! use tollgate_core::{
+//!     MINUTE, Quota,
+//!     algorithm::{Algorithm, Retry, SlidingWindow},
+//! };
+//!
+//! let quota = SlidingWindow::new(&Quota::sliding_window(100, MINUTE)).expect("a valid quota");
+//! let mut state = Default::default();
+//! // The start of a minute.
+//! let now = 1_700_000_040_000_000;
+//! quota.take(&mut state, now, 100);
+//! // A quarter into the next minute, three quarters of the hundred still count.
+//! assert_eq!(quota.assess(&state, now + 75_000_000, 0).remaining, 25);
+//! // The first of them has gone a hundredth into it.
+//! assert_eq!(quota.assess(&state, now, 1).retry, Retry::after_micros(60_600_000));
+//! ```
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
@@ -6,7 +63,7 @@ use crate::{
     time::{Tick, micros},
 };
 
-/// A sliding window of two counters, made ready.
+/// A sliding window of two counters, made ready. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingWindow {
     limit: u64,
@@ -71,7 +128,13 @@ impl SlidingWindow {
 
     #[inline]
     fn end(&self, window: u64) -> Tick {
-        (window + 1).saturating_mul(self.period)
+        window.saturating_add(1).saturating_mul(self.period)
+    }
+
+    /// Where a repair leaves a window: no further ahead than the next one, at whose start both counters weigh what they
+    /// weigh now. In the window of `now` the one before would weigh less.
+    fn repaired(&self, window: u64, now: Tick) -> u64 {
+        window.min((now / self.period).saturating_add(1))
     }
 
     /// How much of the previous window still overlaps the sliding one, in grains, rounded up.
@@ -115,7 +178,7 @@ impl SlidingWindow {
         }
     }
 
-    fn retry(&self, view: &View, cost: u64) -> Retry {
+    fn retry(&self, view: &View, now: Tick, cost: u64) -> Retry {
         if cost > self.limit {
             return Retry::Never;
         }
@@ -124,9 +187,13 @@ impl SlidingWindow {
             // Room comes while the previous window slides out.
             Some(room) => self.room_at(view.previous, room, end),
             // Room comes only when this window has become the previous one and slides out.
-            None => self.room_at(view.current, self.limit - cost, end + self.period),
+            None => self.room_at(
+                view.current,
+                self.limit - cost,
+                end.saturating_add(self.period),
+            ),
         };
-        Retry::after_micros(at.saturating_sub(view.at))
+        Retry::after_micros(at.saturating_sub(now))
     }
 
     #[inline]
@@ -175,11 +242,11 @@ impl Algorithm for SlidingWindow {
                 retry: Retry::Now,
             };
         }
-        // A window of the future is repaired by this denial: it moves to now with its counts.
-        let window = view.window.min(now / self.period);
+        // A window far ahead is repaired by this denial.
+        let window = self.repaired(view.window, now);
         let view = View {
             window,
-            at: now,
+            at: now.max(window.saturating_mul(self.period)),
             ..view
         };
         Assessment {
@@ -188,7 +255,7 @@ impl Algorithm for SlidingWindow {
             reset_after: self
                 .fresh_at_of(window, view.previous, view.current)
                 .saturating_sub(now),
-            retry: self.retry(&view, cost),
+            retry: self.retry(&view, now, cost),
         }
     }
 
@@ -206,7 +273,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn repair(&self, state: &mut SlidingWindowState, now: Tick) {
-        state.window = state.window.min(now / self.period);
+        state.window = self.repaired(state.window, now);
     }
 
     fn refund(&self, state: &mut SlidingWindowState, _now: Tick, taken: Taken, cost: u64) {
@@ -227,6 +294,10 @@ impl Algorithm for SlidingWindow {
             u64::from(state.previous),
             u64::from(state.current),
         )
+    }
+
+    fn weight(state: &SlidingWindowState) -> u64 {
+        u64::from(state.previous) + u64::from(state.current)
     }
 
     fn convert(&self, before: &Self, state: &SlidingWindowState, now: Tick) -> SlidingWindowState {

@@ -156,7 +156,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Forgets one entry: the one nearest to fresh of a sample, never `keep`.
     fn evict(&mut self, keep: Option<Fingerprint>, now: Tick, fresh_at: FreshAt<'_, A>) {
-        let mut nearest: Option<(Tick, usize)> = None;
+        let mut nearest: Option<((Tick, u64), usize)> = None;
         let mut seen = 0;
         for _ in 0..self.entries.len() {
             self.advance();
@@ -167,15 +167,17 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             let fresh = fresh_at(entry);
-            if nearest.is_none_or(|(least, _)| fresh < least) {
-                nearest = Some((fresh, self.cursor));
+            // Windows end together: of keys that are equally near to fresh, the one that has used the least goes.
+            let order = (fresh, A::weight(&entry.state));
+            if nearest.is_none_or(|(least, _)| order < least) {
+                nearest = Some((order, self.cursor));
             }
             seen += 1;
             if seen == SAMPLE || fresh <= now {
                 break;
             }
         }
-        if let Some((fresh, slot)) = nearest {
+        if let Some(((fresh, _), slot)) = nearest {
             self.evicted_live += u64::from(fresh > now);
             self.remove_at(slot);
         }
@@ -186,7 +188,7 @@ impl<A: Algorithm> Shard<A> {
 mod tests {
     use super::*;
     use crate::{
-        algorithm::{Arrival, SlidingLog},
+        algorithm::{Arrival, FixedWindow, SlidingLog},
         quota::Quota,
         time::{MINUTE, SECOND},
     };
@@ -227,6 +229,22 @@ mod tests {
             "the key in use keeps its state"
         );
         assert!(shard.evicted_live > 9_000);
+    }
+
+    #[test]
+    fn of_keys_in_one_window_the_one_that_has_used_the_least_goes() {
+        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
+        let fresh_at = |entry: &Entry<_>| quota.fresh_at(&entry.state);
+        let mut shard = Shard::<FixedWindow>::new(4_096);
+        for n in 0..10_000 {
+            let mut state = Default::default();
+            quota.take(&mut state, 1_000_000, if n == 0 { 90 } else { 1 });
+            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &fresh_at);
+        }
+        assert!(
+            shard.find(key(0)).is_some(),
+            "the key in use keeps its state"
+        );
     }
 
     #[test]

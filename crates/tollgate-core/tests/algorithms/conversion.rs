@@ -1,0 +1,159 @@
+//! A change of the limit: used units stay used.
+
+use num_bigint::BigInt;
+use proptest::prelude::*;
+use tollgate_core::{
+    AlgorithmKind, Quota, SECOND,
+    algorithm::{Algorithm, Arrival, ArrivalState},
+};
+
+use crate::{
+    agreement::Run,
+    history::{asks, asks_back, for_each_algorithm, property, quota, start},
+    oracle::{Oracle, big},
+};
+
+for_each_algorithm! {
+    used_units_stay_used_under_another_quota => kept;
+    going_to_another_quota_and_back_gives_nothing_back => to_and_fro;
+    a_raised_limit_is_in_force_at_once => raised;
+}
+
+fn kept<O: Oracle>(kind: AlgorithmKind) {
+    let values = (quota(kind), quota(kind), start(), asks(15));
+    property(150, &values, |(old, new, start, asks)| {
+        let mut run = Run::<O>::new(old, start);
+        for ask in asks {
+            let cost = run.moved(ask);
+            run.decide(cost);
+        }
+        let after: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
+        let carried = after.convert(&run.algorithm, &run.state, run.now);
+        let parts = run.oracle.parts();
+        let exact = run.oracle.used(run.now);
+        let used: BigInt = (&exact + &parts - 1) / &parts;
+        let has = after.assess(&carried, run.now, 0).remaining;
+        let most = (big(new.limit()) - &used).max(big(0));
+        prop_assert!(
+            big(has) <= most,
+            "{used} used of {old:?}, {has} left of {new:?}"
+        );
+        // Rounding takes a unit at most, and the grains of a sliding window another two on each side.
+        let least = most - 1 - 2 * run.oracle.slack() - 2 * O::new(&new).slack();
+        prop_assert!(
+            big(has) >= least,
+            "{used} used of {old:?}, {has} left of {new:?}"
+        );
+        Ok(())
+    });
+}
+
+fn to_and_fro<O: Oracle>(kind: AlgorithmKind) {
+    let values = (quota(kind), quota(kind), start(), asks_back(15));
+    property(150, &values, |(old, new, start, asks)| {
+        let mut run = Run::<O>::new(old, start);
+        for ask in asks {
+            let cost = run.moved(ask);
+            run.decide(cost);
+        }
+        let had = run.algorithm.assess(&run.state, run.now, 0).remaining;
+        // A bucket that is too small for what was used is full, and says no more than that.
+        let bucket = kind == AlgorithmKind::Gcra;
+        prop_assume!(!bucket || old.limit() - had <= new.limit());
+        let other: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
+        let mut state = run.state.clone();
+        for _ in 0..3 {
+            state = other.convert(&run.algorithm, &state, run.now);
+            state = run.algorithm.convert(&other, &state, run.now);
+        }
+        let has = run.algorithm.assess(&state, run.now, 0).remaining;
+        prop_assert!(has <= had, "{has} of {old:?} after {new:?}, {had} before");
+        Ok(())
+    });
+}
+
+fn raised<O: Oracle>(kind: AlgorithmKind) {
+    property(
+        150,
+        &(quota(kind), start(), asks(15)),
+        |(old, start, asks)| {
+            let (rate, period) = (old.rate() + 5, old.period());
+            let new = match kind {
+                AlgorithmKind::FixedWindow => Quota::fixed_window(rate, period),
+                AlgorithmKind::SlidingWindow => Quota::sliding_window(rate, period),
+                AlgorithmKind::SlidingBuckets => Quota::sliding_buckets(rate, period),
+                AlgorithmKind::SlidingLog => Quota::sliding_log(rate, period),
+                // The same rate with a larger burst.
+                _ => Quota::gcra(old.rate(), period).burst(old.limit() + 5),
+            };
+            prop_assume!(new.validate().is_ok());
+            let mut run = Run::<O>::new(old, start);
+            for ask in asks {
+                let cost = run.moved(ask);
+                run.decide(cost);
+            }
+            let had = run.algorithm.assess(&run.state, run.now, 0).remaining;
+            let larger: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
+            let carried = larger.convert(&run.algorithm, &run.state, run.now);
+            let slack = run.oracle.slack() + O::new(&new).slack();
+            let has = larger.assess(&carried, run.now, 0).remaining;
+            prop_assert!(
+                has + slack >= had + 5 && has <= had + 5 + slack,
+                "{had} grew to {has}"
+            );
+            Ok(())
+        },
+    );
+}
+
+/// Used units of a bucket as a fraction: what is ahead of now, in intervals.
+#[test]
+fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
+    let values = (
+        quota(AlgorithmKind::Gcra),
+        quota(AlgorithmKind::Gcra),
+        asks(15),
+    );
+    property(400, &values, |(old, new, asks)| {
+        let mut run = Run::<crate::oracle::ArrivalOracle>::new(old, 1_700_000_000_000_000);
+        for ask in asks {
+            let cost = run.moved(ask);
+            run.decide(cost);
+        }
+        let after = Arrival::new(&new).expect("a valid quota");
+        let carried = after.convert(&run.algorithm, &run.state, run.now);
+        // ahead · rate / (denominator · period), compared crosswise.
+        let used = |quota: &Quota, algorithm: &Arrival, state: &ArrivalState| {
+            let ahead = if state.tat() < run.now {
+                big(0)
+            } else {
+                big(state.tat() - run.now) * algorithm.denominator() + state.rest()
+            };
+            let units = big(algorithm.denominator()) * quota.period().as_micros();
+            (ahead * quota.rate(), units)
+        };
+        let (had, had_of) = used(&old, &run.algorithm, &run.state);
+        let (has, has_of) = used(&new, &after, &carried);
+        let full = big(new.limit()) * &has_of;
+        prop_assert!(
+            &has * &had_of >= &had * &has_of || has == full,
+            "{old:?} to {new:?}"
+        );
+        // And by less than the smallest part of a microsecond more.
+        let part = big(new.rate());
+        prop_assert!((has - part) * had_of <= had * has_of);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_lowered_limit_leaves_a_bucket_full_and_no_fuller() {
+    let large = Arrival::new(&Quota::gcra(100, SECOND)).expect("a valid quota");
+    let small = Arrival::new(&Quota::gcra(10, SECOND)).expect("a valid quota");
+    let now = 1_700_000_000_000_000;
+    let mut state = ArrivalState::default();
+    large.take(&mut state, now, 100);
+    let carried = small.convert(&large, &state, now);
+    assert_eq!(small.assess(&carried, now, 0).remaining, 0);
+    assert_eq!(small.assess(&carried, now, 0).reset_after, 1_000_000);
+}

@@ -1,0 +1,11 @@
+//! The algorithms against exact, slow oracles: big integers, and the whole history instead of a state.
+
+mod agreement;
+mod bound;
+mod conversion;
+mod drift;
+mod history;
+mod oracle;
+mod refund;
+mod time_back;
+mod traps;
