@@ -196,14 +196,13 @@ impl Limiter {
         self.acquire_resolved(checks)
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
-        let step = self.shared.bound.acquire(checks);
         // A store that cannot fail has nothing to resolve, and its answer is handed on where it lies.
         if self.shared.fallback.is_none() {
-            return step;
+            return self.shared.bound.acquire(checks);
         }
-        match step {
+        match self.shared.bound.acquire(checks) {
             Step::Ready(decision) => Step::Ready(self.shared.resolve(checks, decision)),
             Step::Wait(answer) => {
                 let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));

@@ -171,7 +171,6 @@ impl Quota {
     }
 
     /// A bucket that holds `capacity` units, empty at first; what would overflow is denied. Say how fast it leaks next.
-    #[must_use]
     pub const fn leaky_bucket(capacity: u64) -> LeakyBucketOf {
         LeakyBucketOf { capacity }
     }

@@ -25,6 +25,8 @@ pub struct Arrival {
     units_per_rest: f64,
     /// Whether the tolerance in 1/denominator µs, and a unit more, stays within 62 bits.
     narrow: bool,
+    /// ⌊(2^64 − 1) / numerator⌋
+    inverse: u64,
 }
 
 /// A mixed number of microseconds: `whole + rest / denominator`, with `rest < denominator`.
@@ -119,14 +121,11 @@ impl Arrival {
         if !self.narrow {
             return self.units_in_wide(span);
         }
-        let have = (span.whole * self.denominator + span.rest).cast_signed();
-        let one = self.numerator.cast_signed();
-        // Three roundings of 2^-53 each on a quotient below 2^50: the guess is off by one at most, and what is left over
-        // tells. Nothing is divided.
-        let guess = (have as f64 * self.units_per_rest) as i64;
-        let left = have - guess * one;
-        let units = guess + i64::from(left >= one) - i64::from(left < 0);
-        units.cast_unsigned()
+        // In 1/denominator µs. Multiplying by the inverse instead of dividing falls short by one at most: the inverse is
+        // short by less than 2, and `have` is below 2^62.
+        let have = span.whole * self.denominator + span.rest;
+        let guess = ((u128::from(have) * u128::from(self.inverse)) >> 64) as u64;
+        guess + u64::from(have - guess * self.numerator >= self.numerator)
     }
 
     #[cold]
@@ -197,7 +196,12 @@ impl Arrival {
         }
         let answer = Assessment {
             fits: false,
-            remaining: self.units_in(self.difference(self.tolerance, ahead)),
+            // Where one unit does not fit, none is left.
+            remaining: if cost == 1 {
+                0
+            } else {
+                self.units_in(self.difference(self.tolerance, ahead))
+            },
             reset_after: ceil(ahead),
             retry: Retry::after_micros(ceil(self.difference(after, self.tolerance))),
         };
@@ -257,6 +261,7 @@ impl Algorithm for Arrival {
             units_per_tick: denominator as f64 / numerator as f64,
             units_per_rest: 1.0 / numerator as f64,
             narrow: false,
+            inverse: u64::MAX / numerator,
         };
         arrival.tolerance = arrival.span_of(arrival.burst);
         let tolerance = u128::from(arrival.tolerance.whole) * u128::from(denominator)

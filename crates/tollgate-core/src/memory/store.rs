@@ -265,14 +265,14 @@ impl Store for MemoryStore {
 /// Makes fingerprints with seeds of this store: fast, and never the same in two processes.
 #[derive(Clone, Default)]
 pub(super) struct Hasher {
-    low: foldhash::quality::RandomState,
-    high: foldhash::quality::RandomState,
+    low: foldhash::fast::RandomState,
+    high: foldhash::fast::RandomState,
 }
 
 impl Hasher {
     #[inline]
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
-        let hash = |state: &foldhash::quality::RandomState| {
+        let hash = |state: &foldhash::fast::RandomState| {
             let mut hasher = state.build_hasher();
             hasher.write(key.as_bytes());
             hasher.finish()
