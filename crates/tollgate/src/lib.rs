@@ -137,8 +137,8 @@
 //!
 //! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions. It has the verdict of each rule, and a
 //! [`Ticket`] to settle what the request took. [`Admission::acquire`] asks a rule whose key only the handler knows. With the
-//! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. On a denial the
-//! response has the [`Decision`] in its extensions, for layers outside.
+//! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. The response to a
+//! denied request has the [`Decision`] in its extensions, for layers outside.
 //!
 //! # Where the layer goes
 //!

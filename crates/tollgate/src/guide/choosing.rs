@@ -43,6 +43,14 @@
 //! Let the middleware that authenticates put what it has verified into the request's extensions, and count by
 //! [`extension`](crate::key::extension()).
 //!
+//! A request may have no key. What happens then is up to the rule:
+//!
+//! | [`when_missing`](crate::RequestRule::when_missing) | such requests | take it when |
+//! | --- | --- | --- |
+//! | [`Shared`](crate::Missing::Shared), the default | count together | strangers are welcome, up to a point |
+//! | [`Reject`](crate::Missing::Reject) | are refused with a status | the key is required anyway |
+//! | [`Skip`](crate::Missing::Skip) | are not limited by this rule | another rule covers them; else leaving the key out is a way around |
+//!
 //! # Before or behind authentication
 //!
 //! | order | what an attacker can do |
@@ -116,7 +124,7 @@
 //!
 //! **Jitter.** Clients that were denied together come back together. Where many wait for one budget,
 //! [`retry_after_jitter(20)`](crate::RateLimitLayer::retry_after_jitter) adds up to a fifth to each wait, always the same
-//! fifth for the same client, and never sends anyone back too early.
+//! part for the same client, and never sends anyone back too early.
 //!
 //! # How much memory
 //!

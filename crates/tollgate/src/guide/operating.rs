@@ -3,7 +3,7 @@
 //! # Metrics
 //!
 //! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) facade. Install the recorder before the
-//! first request: what was counted before goes nowhere, and stays there.
+//! first request: a rule that was used before has no metrics for as long as its layer lives.
 //!
 //! | name | type | labels | watch it for |
 //! | --- | --- | --- | --- |
@@ -60,7 +60,8 @@
 //! Denials are at debug level because under attack they are many. Count them by the metrics. Without the feature the errors
 //! go to the standard error, and the rest goes nowhere. No event holds a key.
 //!
-//! A denial's response carries its [`Decision`](crate::Decision) in the extensions, for an access log in a layer outside.
+//! The layer's denial carries its [`Decision`](crate::Decision) in the response's extensions, for an access log in a layer
+//! outside.
 //! Log the client by [`ClientIp::resolve`](crate::key::ClientIp::resolve), so that the log and the limit mean the same
 //! address.
 //!
@@ -68,12 +69,12 @@
 //!
 //! The states of one rule take at most the bytes that the [store](crate::MemoryStoreBuilder::bytes_per_rule) was given,
 //! whatever clients send. A state that equals a fresh one is forgotten, a few at a time while new keys come; nothing runs in
-//! the background. Memory that was grown to is kept for the next keys.
+//! the background. After a flood the memory is given back in the same way. So `tollgate_tracked_keys` may include keys that
+//! are fresh again and not yet forgotten.
 //!
 //! If all states are live and a new key comes, the one nearest to fresh of a sample is forgotten, and
-//! `tollgate_evicted_live_total` counts it. That client starts anew: a flood of made-up keys buys a little slack for whoever
-//! was about to have it anyway. It evicts only states of the same rule. Raise the bound, or count by something that is
-//! harder to make up.
+//! `tollgate_evicted_live_total` counts it. That client starts anew, a little before it would have done anyway. A flood on
+//! one rule evicts states of that rule only. Raise the bound, or count by something that is harder to make up.
 //!
 //! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters. State is not kept over a restart: everybody
 //! starts anew.

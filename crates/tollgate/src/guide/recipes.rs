@@ -534,7 +534,7 @@
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
 //! async fn handle(request: Request<String>) -> Result<Response<String>, Infallible> {
-//!     // There because of `attach`, except where no rule applied, as with a preflight.
+//!     // There because of `attach`. Without a verdict where the rule was not asked, as with a preflight.
 //!     let left = request
 //!         .extensions()
 //!         .get::<Admission>()
