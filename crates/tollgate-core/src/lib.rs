@@ -169,8 +169,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The feature `conformance` holds the suite that every store has to pass, and a delayed, failing store to mount it on: run
-//! it in the tests of yours.
+//! The feature `conformance` adds a module of that name, with the suite that every store has to pass, one test for each
+//! sentence, and a delayed, failing store to see what callers meet. In the tests of a store:
+//!
+//! ```
+//! # #[cfg(feature = "conformance")] mod suite {
+//! use tollgate_core::{Clock, MemoryStore, conformance_suite};
+//!
+//! async fn store(clock: Clock) -> MemoryStore {
+//!     MemoryStore::builder().clock(clock).build()
+//! }
+//!
+//! conformance_suite!(store);
+//! # }
+//! ```
 //!
 //! # Features
 //!
