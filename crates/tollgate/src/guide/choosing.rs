@@ -51,7 +51,7 @@
 //! | --- | --- | --- |
 //! | [`Shared`](crate::Missing::Shared), the default | count together | strangers are welcome, up to a point |
 //! | [`Reject`](crate::Missing::Reject) | are refused with a status | the key is required anyway |
-//! | [`Skip`](crate::Missing::Skip) | are not limited by this rule | another rule covers them; else leaving the key out is a way around |
+//! | [`Skip`](crate::Missing::Skip) | are not limited by this rule | another rule covers them; else leaving the key out is a way around. A key that is sent twice is not left out: such requests count together |
 //!
 //! # Before or behind authentication
 //!

@@ -152,6 +152,7 @@
 //!
 //! Two limits of this:
 //!
-//! - A bucket owes at most its burst. What was used beyond the burst of a smaller quota is forgotten when a request under
-//!   that quota reads the state. So give one client's key one plan at a time; do not let him choose among several.
+//! - A bucket owes at most its burst. Under a layer with a smaller burst, what was used beyond it is forgotten, also for the
+//!   layer with the larger one. So do not keep two sizes of one name in force for long. Plans of one rule do not have this:
+//!   changing between them gives nothing back.
 //! - Units that were taken under the old quota cannot be refunded once a new one has converted the state.
