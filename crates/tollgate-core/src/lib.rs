@@ -1,4 +1,195 @@
-//! tollgate-core (docs later)
+//! What a rate limit is: time, key, quota, algorithms, rules, decisions, stores. No HTTP, and no I/O.
+//!
+//! This is the core of `tollgate`, the Tower middleware, which re-exports all of it. Take this crate alone where there is no
+//! HTTP: in workers, consumers of queues, clients of somebody else's API, or to write a store.
+//!
+//! # Example
+//!
+//! A [`Limiter`] is a set of rules on a store. Two at once, then one a second:
+//!
+//! ```
+//! use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule, SECOND};
+//!
+//! let limiter = Limiter::new(
+//!     MemoryStore::new(),
+//!     [Rule::new("mails-per-account", Quota::gcra(1, SECOND).burst(2))],
+//! )?;
+//! let account = Key::of(["account-7"]);
+//! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
+//! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
+//!
+//! let denied = limiter.try_acquire("mails-per-account", &account)?;
+//! assert!(!denied.is_allowed());
+//! assert!(denied.retry_after().expect("it fits later") <= SECOND);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A customised one
+//!
+//! Two rules decided together, costs, a bound on memory, and a clock that a test moves:
+//!
+//! ```
+//! use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Retry, Rule};
+//!
+//! let clock = ManualClock::new(1_700_000_000_000_000);
+//! let store = MemoryStore::builder().clock(&clock).bytes_per_rule(1 << 20).build();
+//! let limiter = Limiter::new(
+//!     store,
+//!     [
+//!         Rule::new("jobs", Quota::sliding_log(2, MINUTE)),
+//!         Rule::new("bytes", Quota::token_bucket(1_000).refill(500, MINUTE)),
+//!     ],
+//! )?;
+//! let tenant = Key::of(["acme", "eu"]);
+//! let job = limiter.check("jobs", &tenant)?;
+//! let bytes = limiter.check("bytes", &tenant)?;
+//!
+//! // Memory answers at once. A step of any store can be awaited as well.
+//! let ask = |bytes| limiter.acquire(&[job, bytes]).ready().expect("memory answers at once");
+//! assert!(ask(bytes.with_cost(900)).is_allowed());
+//!
+//! // 100 are left. All or nothing: the job is not debited either.
+//! let denied = ask(bytes.with_cost(600));
+//! assert_eq!(denied.retry(), Retry::After(MINUTE));
+//! clock.advance(MINUTE);
+//! assert!(ask(bytes.with_cost(600)).is_allowed());
+//!
+//! // What can never fit says so.
+//! assert_eq!(ask(bytes.with_cost(1_001)).retry(), Retry::Never);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Words
+//!
+//! | word | means |
+//! | --- | --- |
+//! | [`Quota`] | an algorithm with its numbers |
+//! | [`Rule`], [`RuleSet`] | a named quota with its mode and its answer to a store failure; an immutable set of them |
+//! | [`Key`], [`Fingerprint`] | whom it counts; the 128 bits that stand for it in a store |
+//! | [`Check`] | one rule with one key and one cost in units |
+//! | acquire, peek | decide all checks and take, all or nothing; decide and take nothing |
+//! | [`Decision`], [`Verdict`] | the answer to a request; the answer to one of its checks |
+//! | [`Ticket`] | what an allowed request holds: to settle, to give back |
+//! | [`Store`], [`BoundStore`] | where state lives; a rule set tied to it |
+//! | [`Tick`] | a microsecond since the Unix epoch, by the store's clock |
+//!
+//! A *mark* is a second limit that is read on a rule's state and never written. A *shadow* is a rule that counts and denies
+//! nothing. Which algorithm to take is the subject of [`algorithm`], how memory is kept that of [`memory`].
+//!
+//! # What holds
+//!
+//! - All checks of an acquire are decided in one atomic step: if one is denied, none is debited.
+//! - A denial takes nothing. A cost of 0 asks without taking.
+//! - Never more than the quota, under any number of threads; each algorithm's page states its bound.
+//! - [`Verdict::retry`] is exact to the microsecond for one client alone on its key.
+//! - Arithmetic is exact, from one a day to a million a second, prime rates included.
+//! - Time that goes back never refills, and never panics.
+//! - Memory is bounded whatever keys come.
+//!
+//! # Waiting
+//!
+//! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
+//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::acquire_within` waits in line until the units are
+//! there.
+//!
+//! # Writing a store
+//!
+//! A [`Store`] ties a rule set to state and gives a [`BoundStore`]. What it has to keep:
+//!
+//! - **State is found by the rule's name.** What was used under a name stays used when the quota changes.
+//! - **`acquire` is one atomic step.** Checks on the same state (rule and fingerprint) are folded first, their costs summed.
+//!   Only enforced rules decide ([`RuleSet::enforces`]); if one denies, no enforced rule is debited. A shadow is counted as
+//!   if it were alone. A mark is read and never written.
+//! - **Verdicts come in the order of the checks**, one for each. [`Decision::new`] draws the conclusion.
+//! - **A store never fails a call, it fails checks.** A check that could not be decided is
+//!   [`Verdict::unanswered`] with [`Outcome::Failed`]; the limiter then asks the rule's
+//!   [`on_store_error`](Rule::on_store_error). An answer that did not come is never asked for again: it may have been
+//!   counted.
+//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Holding`] took.
+//! - **Futures borrow nothing.** Copy the checks into the future. Dropping it undoes nothing.
+//! - **The algorithms are given.** [`algorithm::Algorithm`] is the state machine: `assess`, then `take` or `repair`. A store
+//!   that cannot call Rust has to give the same answers.
+//!
+//! A store that answers from another one, and counts how often it was asked:
+//!
+//! ```
+//! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+//! use tollgate_core::{
+//!     BoundStore, Check, Decision, Fingerprint, Holding, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
+//!     Quota, Rule, RuleError, RuleSet, Settlement, Step, Store, StoreError,
+//! };
+//!
+//! #[derive(Clone, Debug, Default)]
+//! struct Counted {
+//!     inner: MemoryStore,
+//!     asked: Arc<AtomicU64>,
+//! }
+//!
+//! #[derive(Debug)]
+//! struct Bound {
+//!     inner: Arc<dyn BoundStore>,
+//!     asked: Arc<AtomicU64>,
+//! }
+//!
+//! impl Store for Counted {
+//!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+//!         Ok(Arc::new(Bound { inner: self.inner.bind(rules)?, asked: Arc::clone(&self.asked) }))
+//!     }
+//! }
+//!
+//! impl BoundStore for Bound {
+//!     fn rules(&self) -> &Arc<RuleSet> {
+//!         self.inner.rules()
+//!     }
+//!     fn can_fail(&self) -> bool {
+//!         self.inner.can_fail()
+//!     }
+//!     fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+//!         self.inner.fingerprint(rule, key)
+//!     }
+//!     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+//!         self.asked.fetch_add(1, Relaxed);
+//!         self.inner.acquire(checks)
+//!     }
+//!     fn peek(&self, checks: &[Check]) -> Step<Decision> {
+//!         self.inner.peek(checks)
+//!     }
+//!     fn settle(&self, holdings: &[Holding], how: Settlement) {
+//!         self.inner.settle(holdings, how);
+//!     }
+//!     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
+//!         self.inner.reset(rule, key)
+//!     }
+//! }
+//!
+//! let store = Counted::default();
+//! let limiter = Limiter::new(store.clone(), [Rule::new("api", Quota::gcra(60, MINUTE))])?;
+//! assert!(limiter.try_acquire("api", &Key::shared())?.is_allowed());
+//! assert_eq!(store.asked.load(Relaxed), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The feature `conformance` adds a module of that name, with the suite that every store has to pass, one test for each
+//! sentence, and a delayed, failing store to see what callers meet. In the tests of a store:
+//!
+//! ```
+//! # #[cfg(feature = "conformance")] mod suite {
+//! use tollgate_core::{Clock, MemoryStore, conformance_suite};
+//!
+//! async fn store(clock: Clock) -> MemoryStore {
+//!     MemoryStore::builder().clock(clock).build()
+//! }
+//!
+//! conformance_suite!(store);
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
 #[cfg(feature = "conformance")]
@@ -36,3 +227,8 @@ pub use self::{
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
 };
+
+/// Runs the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,166 @@
-//! tollgate (docs later)
+//! Rate limiting for Rust services: a Tower middleware for axum.
+//!
+//! tollgate decides before the work starts whether a request may proceed, and tells the client what it has left. State is
+//! kept in memory, exact and bounded. Nothing is spawned, and nothing has to be cleaned up.
+//!
+//! # Example
+//!
+//! Two requests at once for each address, then one a second:
+//!
+//! ```
+//! use axum::{Router, body::Body, routing::get};
+//! use http::{Request, StatusCode};
+//! use tollgate::{
+//!     By, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+//!     key::{PeerAddr, client_ip},
+//! };
+//! use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rule = Rule::new("reads-per-ip", Quota::gcra(1, SECOND).burst(2)).by(client_ip());
+//! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+//! let app = Router::new().route("/", get(|| async { "hello" })).layer(limits);
+//!
+//! // `axum::serve` with `into_make_service_with_connect_info::<SocketAddr>()` says who the peer is; here we do.
+//! let peer = PeerAddr("192.0.2.1:40000".parse()?);
+//! let send = async || {
+//!     let request = Request::get("/").extension(peer).body(Body::empty()).unwrap();
+//!     app.clone().oneshot(request).await.unwrap()
+//! };
+//! let first = send().await;
+//! assert_eq!(first.status(), StatusCode::OK);
+//! assert_eq!(first.headers()["ratelimit-policy"], r#""reads-per-ip";q=2;w=2"#);
+//! assert_eq!(first.headers()["ratelimit"], r#""reads-per-ip";r=1;t=1"#);
+//! send().await;
+//! let third = send().await;
+//! assert_eq!(third.status(), StatusCode::TOO_MANY_REQUESTS);
+//! assert_eq!(third.headers()["retry-after"], "1");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A customised one
+//!
+//! Two rules that are decided together, by the caller that a middleware in front has verified; writes cost more; older
+//! header fields beside the new ones; a plain text body; waits that differ between clients; and a handler that reads what is
+//! left.
+//!
+//! ```
+//! use http::{Method, Request, Response, StatusCode};
+//! use tollgate::{
+//!     Admission, By, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
+//!     Rejection, Rule, SECOND, key::extension_with,
+//! };
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! #[derive(Clone)]
+//! struct Caller {
+//!     key: &'static str,
+//!     tenant: &'static str,
+//! }
+//!
+//! async fn handle(request: Request<()>) -> Result<Response<String>, std::convert::Infallible> {
+//!     let admission = request.extensions().get::<Admission>();
+//!     let left = admission.and_then(|admission| Some(admission.verdict("per-key")?.remaining()));
+//!     Ok(Response::new(format!("{left:?}")))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = ManualClock::new(1_700_000_000_000_000);
+//! let store = MemoryStore::builder().clock(&clock).bytes_per_rule(8 << 20).build();
+//! let limits = RateLimitLayer::new(
+//!     store,
+//!     [
+//!         Rule::new("per-key", Quota::token_bucket(10).refill(5, SECOND))
+//!             .by(extension_with(|caller: &Caller| Some(caller.key)))
+//!             .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
+//!             .cost_by(|head| if head.method == Method::GET { 1 } else { 4 }),
+//!         Rule::new("per-tenant", Quota::sliding_window(1_000, MINUTE))
+//!             .by(extension_with(|caller: &Caller| Some(caller.tenant)))
+//!             .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+//!     ],
+//! )?
+//! .headers(HeaderStyle::DRAFT_11 | HeaderStyle::X_RATELIMIT_EPOCH)?
+//! .rejection(Rejection::text())
+//! .retry_after_jitter(20)
+//! .attach();
+//! let service = ServiceBuilder::new().layer(limits).service_fn(handle);
+//!
+//! let post = async || {
+//!     let caller = Caller { key: "k1", tenant: "acme" };
+//!     let request = Request::post("/items").extension(caller).body(()).unwrap();
+//!     service.clone().oneshot(request).await.unwrap()
+//! };
+//! let first = post().await;
+//! assert_eq!(first.headers()["ratelimit"], r#""per-key";r=6;t=1, "per-tenant";r=999;t=60"#);
+//! assert_eq!(first.headers()["x-ratelimit-remaining"], "6");
+//! post().await;
+//! // Two are left, and this one costs four.
+//! assert_eq!(post().await.status(), StatusCode::TOO_MANY_REQUESTS);
+//! clock.advance(SECOND);
+//! assert_eq!(post().await.status(), StatusCode::OK);
+//!
+//! let stranger = service.oneshot(Request::get("/items").body(())?).await?;
+//! assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it fits together
+//!
+//! ```text
+//! request ──▶ RateLimitLayer           whom does it count against, what does it cost?      (key, cost, plan)
+//!                  │ checks
+//!                  ▼
+//!             Limiter                  all rules pass, or nothing is taken
+//!                  │
+//!                  ▼
+//!             Store                    MemoryStore: state by rule name and key
+//!                  │ decision
+//!                  ▼
+//!          Allow: inner service, then header fields       Deny: rejection, Retry-After, header fields
+//! ```
+//!
+//! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
+//! - A [`Rule`] is a named quota. The name is the budget: one name on one store is one budget, wherever it is used.
+//! - [`By::by`] says whom a rule counts: see [`key`].
+//! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
+//!   inner service.
+//! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is the layer's own.
+//!
+//! Denials are responses: the service's error type is the inner one's, untouched. How they look is the subject of
+//! [`rejection`], what clients are told of their budget that of [`header`].
+//!
+//! # In the handler
+//!
+//! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions. It has the verdict of each rule, and a
+//! [`Ticket`] to settle what the request took. [`Admission::acquire`] asks a rule whose key only the handler knows. With the
+//! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. The response to a
+//! denied request has the [`Decision`] in its extensions, for layers outside.
+//!
+//! # Where the layer goes
+//!
+//! Inside of tracing and CORS; outside of whatever is expensive. By address in front of authentication, by account behind
+//! it. In `ServiceBuilder` the layer written first is the outermost, with `Router::layer` the one added last. The
+//! [guide](guide::choosing#order-of-layers) has the whole order.
+//!
+//! # Features
+//!
+//! None is on by default. A feature adds, and changes no answer.
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
+//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
+//! | `tracing` | [events](guide::operating#events) for denials and errors |
+//!
+//! # Further
+//!
+//! The [guide]: [choosing](guide::choosing), [recipes](guide::recipes), [operating](guide::operating), and
+//! [when not to use this](guide::wrong_tool).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -6,6 +168,7 @@ mod admission;
 mod body;
 mod config;
 mod future;
+pub mod guide;
 pub mod header;
 pub mod key;
 mod layer;
@@ -26,3 +189,8 @@ pub use self::{
     rule::{By, Missing, RequestRule},
     service::RateLimit,
 };
+
+/// Compiles the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,158 @@
+//! Operating: what to watch, what to expect, and how to change a limit.
+//!
+//! # Metrics
+//!
+//! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) facade. Install the recorder before the
+//! first request: a rule that was used before has no metrics for as long as its layer lives.
+//!
+//! | name | type | labels | watch it for |
+//! | --- | --- | --- | --- |
+//! | `tollgate_requests_total` | counter | `rule`, `decision` | the share of `denied`; any `error_denied` or `degraded` |
+//! | `tollgate_cost_units_total` | counter | `rule`, `decision`: `allowed`, `denied` | the load in units, where costs differ |
+//! | `tollgate_near_limit_total` | counter | `rule` | clients that will soon be denied: allowed requests that left a fifth of the limit or less |
+//! | `tollgate_shadow_differences_total` | counter | `rule`, `enforced`: `allowed`, `denied` | what a limit on trial would change |
+//! | `tollgate_retry_after_seconds` | histogram | `rule` | how long denied clients have to wait |
+//! | `tollgate_check_duration_seconds` | histogram | | the time from the head to the decision, look-ups included |
+//! | `tollgate_tracked_keys` | gauge | `rule` | growth: keys with a state |
+//! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, 64 MiB unless told otherwise |
+//! | `tollgate_evicted_live_total` | counter | `rule` | **alert on any increase**: the bound is too small, or a flood is under way |
+//! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
+//! | `tollgate_preflights_total` | counter | | preflights that passed uncounted; a sudden rise |
+//!
+//! The values of `decision`:
+//!
+//! | value | a request that |
+//! | --- | --- |
+//! | `allowed` | passed |
+//! | `denied` | was over this rule's limit |
+//! | `withheld` | fitted, but another rule denied it; nothing was taken |
+//! | `skipped` | did not count: exempt, an unlimited plan, no key with [`Missing::Skip`](crate::Missing::Skip) |
+//! | `no_key` | was rejected because it has no key |
+//! | `degraded` | passed because the store failed |
+//! | `error_denied` | was denied because the store failed |
+//! | `shadow_allowed`, `shadow_denied` | a shadow or a mark would have let through, or not |
+//!
+//! Labels are rule names and these words, so their number is fixed by the code. No label holds a key or an address.
+//!
+//! The gauges and `tollgate_evicted_live_total` are brought up to date once a second at most, by a request. Without requests
+//! they stand still.
+//!
+//! An exporter for Prometheus turns a histogram into a summary unless it is given buckets. Good ones:
+//!
+//! | histogram | buckets in seconds |
+//! | --- | --- |
+//! | `tollgate_check_duration_seconds`, in memory | 0.000 000 5, 0.000 001, 0.000 002 5, 0.000 005, 0.000 01, 0.000 05, 0.000 1, 0.001 |
+//! | the same, with look-ups | 0.000 1, 0.000 5, 0.001, 0.002 5, 0.005, 0.01, 0.025, 0.05, 0.1, 1 |
+//! | `tollgate_retry_after_seconds` | 0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3 600, 86 400 |
+//!
+//! # Events
+//!
+//! With the feature `tracing`, all with the target `tollgate`:
+//!
+//! | level | what | fields |
+//! | --- | --- | --- |
+//! | debug | a request was denied; one event for each rule that denied | `rule`, `reason`, `source`, `retry_after_ms` |
+//! | debug | a request was rejected because it has no key | `rule` |
+//! | warn | the store failed, and the rule's own answer applied; once a second at most | `rule`, `allowed` |
+//! | error | a rule finds no key the way the service is set up; once for each rule | |
+//! | error | a handler asked for a rule that there is not | |
+//!
+//! Denials are at debug level because under attack they are many. Count them by the metrics. Without the feature the errors
+//! go to the standard error, and the rest goes nowhere. No event holds a key.
+//!
+//! The layer's denial carries its [`Decision`](crate::Decision) in the response's extensions, for an access log in a layer
+//! outside.
+//! Log the client by [`ClientIp::resolve`](crate::key::ClientIp::resolve), so that the log and the limit mean the same
+//! address.
+//!
+//! # Memory and evictions
+//!
+//! The states of one rule take at most the bytes that the [store](crate::MemoryStoreBuilder::bytes_per_rule) was given,
+//! whatever clients send. A state that equals a fresh one is forgotten, a few at a time while new keys come; nothing runs in
+//! the background. After a flood the memory is given back in the same way. So `tollgate_tracked_keys` may include keys that
+//! are fresh again and not yet forgotten.
+//!
+//! If all states are live and a new key comes, the one nearest to fresh of a sample is forgotten, and
+//! `tollgate_evicted_live_total` counts it. That client starts anew, a little before it would have done anyway. A flood on
+//! one rule evicts states of that rule only. Raise the bound, or count by something that is harder to make up.
+//!
+//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters. State is not kept over a restart: everybody
+//! starts anew.
+//!
+//! # Everybody is one client
+//!
+//! The most common mistake: behind a proxy, a rule by [`client_ip()`](crate::key::client_ip()) that was not told so counts
+//! all clients as one. You see it as
+//!
+//! - `tollgate_tracked_keys` of that rule at 1, or at the number of your proxies;
+//! - denials that begin when the *whole* traffic passes the limit of one client;
+//! - [`ClientIp::resolve`](crate::key::ClientIp::resolve) in the log, always the same.
+//!
+//! The cure is in the [table of proxies](crate::key#the-clients-address). The contrary, an address that the client can
+//! choose, shows as far more keys than there are clients.
+//!
+//! A server that does not hand the peer's address on shows as `tollgate_misconfigured_total` and an error that names the
+//! call to add. All its requests share one bucket until then.
+//!
+//! # Preflights are a hole
+//!
+//! A CORS preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`) passes uncounted, because a browser reports
+//! the request that follows as failed when it is refused. Anyone can send these headers with OPTIONS. That is harmless where
+//! a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work, call
+//! [`count_preflight`](crate::RateLimitLayer::count_preflight). `tollgate_preflights_total` shows how many passed.
+//!
+//! # When the clock jumps
+//!
+//! The memory store reads the wall clock once, when it is made, and a monotonic clock from then on. A step of the system's
+//! time, back or ahead, changes no decision. What it changes is where windows begin: those of
+//! [`fixed_window`](crate::Quota::fixed_window) stay aligned to the clock as it was at the start. Restart the process after a
+//! large correction if the contract names the hour.
+//!
+//! A clock of your own ([`Clock::custom`](crate::Clock::custom)) may go back. That never gives a unit back, and nothing
+//! panics. A jump ahead is time that has passed: everything refills.
+//!
+//! While a machine sleeps, its monotonic clock may stand still; then so do the limits.
+//!
+//! # Changing a quota
+//!
+//! State belongs to the rule's name. A layer or limiter with another quota under the same name on the same store finds what
+//! was used, and **used units stay used**:
+//!
+//! ```
+//! use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+//!
+//! let store = MemoryStore::new();
+//! let limiter = |limit| {
+//!     Limiter::new(store.clone(), [Rule::new("api", Quota::fixed_window(limit, 60 * MINUTE))])
+//! };
+//! let key = Key::of(["account-7"]);
+//! let before = limiter(10)?;
+//! let check = before.check("api", &key)?;
+//! assert!(before.acquire(&[check.with_cost(6)]).ready().unwrap().is_allowed());
+//!
+//! // Raised: 6 of 20 are used, and nobody is locked out until an old time.
+//! let raised = limiter(20)?.try_acquire("api", &key)?;
+//! assert_eq!(raised.verdicts()[0].remaining(), 20 - 7);
+//!
+//! // Lowered: 7 of 5 are used, and the next one waits for the next window.
+//! assert!(!limiter(5)?.try_acquire("api", &key)?.is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each state knows the quota that wrote it. The first request under another one converts it; nothing is walked through at
+//! the change. Old and new may run side by side, as two layers do while a service is reloaded.
+//!
+//! | change | what happens |
+//! | --- | --- |
+//! | limit, burst, rate, window | used units carry over |
+//! | token bucket, GCRA and leaky bucket into each other | the same: they share their state |
+//! | another algorithm otherwise | everybody starts anew |
+//! | the name | everybody starts anew |
+//! | a plan | used units carry over, as between two quotas |
+//!
+//! Two limits of this:
+//!
+//! - A bucket owes at most its burst. Under a layer with a smaller burst, what was used beyond it is forgotten, also for the
+//!   layer with the larger one. So do not keep two sizes of one name in force for long. Plans of one rule do not have this:
+//!   changing between them gives nothing back.
+//! - Units that were taken under the old quota cannot be refunded once a new one has converted the state.
