@@ -330,7 +330,8 @@ impl Config {
             None => (self.status_of(&decision), None),
         };
         let mut response = self.denial(head, &decision, status, why.as_ref(), seed);
-        if self.tells_budget() {
+        // A rejection may be a redirect: to a page that says when to come back.
+        if self.tells_budget() && applies(response.status(), response.headers()) {
             let rules = self.limiter.rules();
             self.headers.write(
                 response.headers_mut(),

@@ -2,6 +2,7 @@
 
 mod contract;
 mod stacks;
+mod wire;
 
 use http::{Request, request};
 use tollgate::{ManualClock, MemoryStore, key::PeerAddr};
