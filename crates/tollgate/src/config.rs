@@ -221,11 +221,12 @@ impl Config {
             self.observer.misconfigured(rule, what);
         }
         match self.rules[usize::from(rule)].missing {
-            Missing::Skip => {
+            // A client that sends its key twice is not without one: it would switch the rule off.
+            Missing::Skip if why != NoKey::Ambiguous => {
                 self.observer.skipped(rule);
                 Ok(false)
             }
-            Missing::Shared => {
+            Missing::Skip | Missing::Shared => {
                 key.clear();
                 key.push(PartKind::SHARED, []);
                 Ok(true)

@@ -18,7 +18,8 @@ pub enum Missing {
     /// Counts all such requests together.
     #[default]
     Shared,
-    /// Does not apply to the request.
+    /// Does not apply to the request. One that carries its key more than once is counted all the same, with all others
+    /// that do: see [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous).
     Skip,
     /// Rejects the request with this status, which is 400 or above: 401, say.
     Reject(StatusCode),
