@@ -1,6 +1,9 @@
 //! The layer as its users meet it: in stacks, over sockets, in handlers, in metrics and events.
 
 mod contract;
+mod failing;
+mod keys;
+mod rules;
 mod stacks;
 mod wire;
 
