@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, Response, StatusCode, header, request, response};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Limiter, Mode, PartKind, Pending, Reason, Rule,
-    RuleError, RuleErrorKind, RuleSet, Step, Store,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Limiter, Mode, Outcome, PartKind, Pending,
+    Reason, Rule, RuleError, RuleErrorKind, RuleSet, Step, Store, Verdict,
 };
 
 use crate::{
@@ -382,7 +382,9 @@ impl Config {
         decision: &Decision,
         seed: u64,
     ) -> Response<Bytes> {
-        self.denial(head, decision, self.status_of(decision), None, seed)
+        let mut response = self.denial(head, decision, self.status_of(decision), None, seed);
+        response.extensions_mut().insert(decision.clone());
+        response
     }
 
     /// The rule that is left to handlers, by its name.
@@ -434,11 +436,8 @@ impl After {
         let rules = config.limiter.rules();
         match self.admission.as_ref().map(Admission::later) {
             Some(later) if !later.is_empty() => {
-                let all: SmallVec<[_; 8]> = later
-                    .iter()
-                    .chain([&self.decision])
-                    .flat_map(|decision| decision.verdicts().iter().copied())
-                    .collect();
+                let decisions = later.iter().chain([&self.decision]);
+                let all = one_for_each_rule(decisions.flat_map(Decision::verdicts));
                 let at = later.iter().map(Decision::at).max().unwrap_or_default();
                 config.headers.write(&mut head.headers, &all, rules, at);
             }
@@ -450,6 +449,22 @@ impl After {
             ),
         }
     }
+}
+
+/// In the order of the rules. Of several verdicts of one rule the one that leaves least: a list that names a policy twice
+/// says nothing.
+fn one_for_each_rule<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> SmallVec<[Verdict; 8]> {
+    let leaves = |verdict: &Verdict| {
+        (
+            !verdict.has_numbers(),
+            verdict.outcome() != Outcome::Deny,
+            verdict.remaining(),
+        )
+    };
+    let mut all: SmallVec<[Verdict; 8]> = verdicts.copied().collect();
+    all.sort_by_key(|verdict| (verdict.rule(), leaves(verdict)));
+    all.dedup_by_key(|verdict| verdict.rule());
+    all
 }
 
 impl fmt::Debug for Config {
@@ -467,6 +482,15 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
     if let Some(key) = &request_rule.key {
         key.validate()
             .map_err(|wrong| RuleError::new(RuleErrorKind::Key, rule.name(), wrong))?;
+    } else if let Some(call) = request_rule.call_about_requests() {
+        return Err(RuleError::new(
+            RuleErrorKind::Key,
+            rule.name(),
+            format!(
+                "{call} says something about requests, but with by_handler() the handler alone says when to ask, for whom \
+                 and at what cost; take {call} away, or count with by(..)"
+            ),
+        ));
     }
     if let Missing::Reject(status) = request_rule.missing {
         refuse_success(status)

@@ -60,6 +60,8 @@ pub trait By {
 
     /// Leaves it to a handler to ask, with a key that it learns from the body, say: see
     /// [`Admission::acquire`](crate::Admission::acquire).
+    ///
+    /// What else a [`RequestRule`] can be told is about requests that the layer asks for; a layer refuses it here.
     fn by_handler(self) -> RequestRule;
 }
 
@@ -119,6 +121,19 @@ impl RequestRule {
             None => self.applies_if(Arc::new(applies)),
             Some(before) => self.applies_if(Arc::new(move |head| before(head) && applies(head))),
         }
+    }
+
+    /// The first call that would do nothing where a handler asks.
+    pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
+        [
+            (self.cost.is_some(), "cost_by"),
+            (self.plan.is_some(), "plan_by"),
+            (self.applies.is_some(), "when"),
+            (self.exempt.is_some(), "exempt"),
+            (self.missing != Missing::Shared, "when_missing"),
+        ]
+        .into_iter()
+        .find_map(|(made, call)| made.then_some(call))
     }
 
     fn applies_if(mut self, applies: Arc<Predicate>) -> Self {

@@ -1,8 +1,11 @@
 //! The layer as its users meet it: in stacks, over sockets, in handlers, in metrics and events.
 
+mod construction;
 mod contract;
 mod failing;
+mod handler;
 mod keys;
+mod observed;
 mod rules;
 mod stacks;
 mod wire;
