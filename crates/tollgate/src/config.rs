@@ -231,6 +231,11 @@ impl Config {
                 key.push(PartKind::SHARED, []);
                 Ok(true)
             }
+            // A shadow denies nothing.
+            Missing::Reject(_) if !self.limiter.rules().enforces(usize::from(rule)) => {
+                self.observer.skipped(rule);
+                Ok(false)
+            }
             Missing::Reject(status) => Err(Box::new(Refusal { rule, status, why })),
         }
     }
@@ -273,10 +278,14 @@ impl Config {
         self.observer
             .decided(self.limiter.bound().as_ref(), checks, &decision, timer);
         Judgement {
-            decision,
             refusal: None,
             checks: self.attach.then(|| Box::new(checks.clone())),
-            seed: checks.first().map_or(0, |check| check.key().bits() as u64),
+            seed: if decision.is_allowed() {
+                0
+            } else {
+                seed_of(checks)
+            },
+            decision,
         }
     }
 
@@ -449,6 +458,14 @@ impl After {
             ),
         }
     }
+}
+
+/// The same for the same client, and another for each: all keys count, since some may be everybody's.
+fn seed_of(checks: &[Check]) -> u64 {
+    checks.iter().fold(0, |seed: u64, check| {
+        // Two rules by one key must not cancel each other out.
+        seed.rotate_left(7) ^ check.key().bits() as u64
+    })
 }
 
 /// In the order of the rules. Of several verdicts of one rule the one that leaves least: a list that names a policy twice

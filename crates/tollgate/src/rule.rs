@@ -21,7 +21,7 @@ pub enum Missing {
     /// Does not apply to the request. One that carries its key more than once is counted all the same, with all others
     /// that do: see [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous).
     Skip,
-    /// Rejects the request with this status, which is 400 or above: 401, say.
+    /// Rejects the request with this status, which is 400 or above: 401, say. A shadow rejects nothing and skips it.
     Reject(StatusCode),
 }
 

@@ -219,7 +219,7 @@ async fn a_look_up_is_waited_for_with_the_instance_that_was_ready() {
     assert_eq!(leaf.calls(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clones_and_connections_share_their_state() {
     let served = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&served);

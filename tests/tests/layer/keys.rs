@@ -268,3 +268,25 @@ async fn who_is_rejected_is_not_looked_up() {
     assert_eq!(status(&app, with_key("acme.1")).await, 401);
     assert_eq!(directory.0.load(Ordering::SeqCst), 0);
 }
+
+#[tokio::test]
+async fn a_shadow_rejects_nobody_for_a_missing_key() {
+    let rules = [
+        Rule::new("nine", Quota::fixed_window(9, MINUTE)).by(constant("all")),
+        Rule::new("shadow", Quota::fixed_window(1, MINUTE))
+            .shadow()
+            .by(header("x-api-key"))
+            .when_missing(UNAUTHORIZED),
+        Rule::new("looked-up", Quota::fixed_window(1, MINUTE))
+            .shadow()
+            .by(Directory::default().tenant())
+            .when_missing(UNAUTHORIZED),
+    ];
+    let app = app(rules);
+    for left in [8, 7] {
+        let answer = send(&app, get("/")).await;
+        assert_eq!(answer.status(), 200);
+        let told = format!(r#""nine";r={left};t=60"#);
+        assert_eq!(answer.headers()["ratelimit"], *told);
+    }
+}

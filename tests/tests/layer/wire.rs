@@ -1,6 +1,7 @@
 //! What goes over the wire.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     pin::Pin,
     sync::{
@@ -17,11 +18,11 @@ use axum::{
     routing,
 };
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{Request, Response};
 use http_body::Frame;
 use tollgate::{
     By, HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
-    key::{client_ip, constant},
+    key::{client_ip, constant, header},
 };
 use tollgate_tests::server::{Answer, Server, head};
 use tower::{ServiceExt, service_fn};
@@ -115,7 +116,7 @@ async fn the_larger_retry_after_stays() {
     for (own, told) in [("7", "60"), ("100", "100")] {
         let busy = Rejection::custom(move |denial| {
             let response = Response::builder().status(denial.status());
-            let response = response.header(header::RETRY_AFTER, own);
+            let response = response.header(http::header::RETRY_AFTER, own);
             response.body("busy".into()).unwrap()
         });
         let server = served(layer([per_minute("one", 1)]).rejection(busy)).await;
@@ -409,4 +410,20 @@ async fn jitter_only_makes_the_wait_longer_and_stays_the_same_for_a_client() {
     assert_eq!(again.header("retry-after"), told.as_deref());
     // The field about the quota is exact.
     assert_eq!(again.header("ratelimit"), Some(r#""one";r=0;t=60"#));
+}
+
+#[tokio::test]
+async fn jitter_parts_clients_that_one_rule_for_everybody_has_denied() {
+    let everybody = Rule::new("everybody", Quota::fixed_window(1, 60 * MINUTE));
+    let each = Rule::new("each", Quota::fixed_window(99, MINUTE));
+    let layer = layer([everybody.by(constant("all")), each.by(header("x-api-key"))]);
+    let server = served(layer.retry_after_jitter(50)).await;
+    server.get("/").await;
+    let mut waits = BTreeSet::new();
+    for key in 0..20 {
+        let key = key.to_string();
+        let denied = server.send("GET", "/", &[("x-api-key", &key)]).await;
+        waits.insert(denied.header("retry-after").map(str::to_owned));
+    }
+    assert!(waits.len() > 10, "{waits:?}");
 }
