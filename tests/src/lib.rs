@@ -1,1 +1,6 @@
-//! The tests of tollgate.
+//! What the tests of tollgate share.
+
+pub mod events;
+pub mod probe;
+pub mod server;
+pub mod slow;

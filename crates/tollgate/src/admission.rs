@@ -2,12 +2,17 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
 use http::{Response, request};
-use tollgate_core::{AlgorithmKind, Checks, Decision, Key, Rule, Ticket, UnknownName, Verdict};
+use tollgate_core::{
+    AlgorithmKind, Check, Checks, Decision, Key, Rule, Ticket, UnknownName, Verdict,
+};
 
 use crate::config::Config;
 
@@ -26,6 +31,7 @@ struct Shared {
     config: Arc<Config>,
     decision: Decision,
     checks: Checks,
+    ticket_taken: AtomicBool,
     /// The request's head without extensions, for rejections; where a handler may ask.
     head: Option<request::Parts>,
     later: Mutex<Vec<Decision>>,
@@ -94,6 +100,7 @@ impl Admission {
                 config,
                 decision,
                 checks,
+                ticket_taken: AtomicBool::new(false),
                 head,
                 later: Mutex::new(Vec::new()),
             }),
@@ -123,12 +130,16 @@ impl Admission {
     }
 
     /// What the request holds of the rules that admitted it: to settle to the real cost, or to give back.
+    ///
+    /// The first call gets it. The tickets of later calls, on clones too, hold nothing, so that nothing is given back twice.
     pub fn ticket(&self) -> Ticket {
         let shared = &*self.shared;
-        shared
-            .config
-            .limiter
-            .ticket(&shared.checks, &shared.decision)
+        let checks: &[Check] = if shared.ticket_taken.swap(true, Ordering::Relaxed) {
+            &[]
+        } else {
+            &shared.checks
+        };
+        shared.config.limiter.ticket(checks, &shared.decision)
     }
 
     /// Asks a rule that was left to the handler ([`By::by_handler`](crate::By::by_handler)), at its fixed cost: a log-in

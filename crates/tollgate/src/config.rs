@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, Response, StatusCode, header, request, response};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Limiter, Mode, PartKind, Pending, Reason, Rule,
-    RuleError, RuleErrorKind, RuleSet, Step, Store,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Limiter, Mode, Outcome, PartKind, Pending,
+    Reason, Rule, RuleError, RuleErrorKind, RuleSet, Step, Store, Verdict,
 };
 
 use crate::{
@@ -231,6 +231,11 @@ impl Config {
                 key.push(PartKind::SHARED, []);
                 Ok(true)
             }
+            // A shadow denies nothing.
+            Missing::Reject(_) if !self.limiter.rules().enforces(usize::from(rule)) => {
+                self.observer.skipped(rule);
+                Ok(false)
+            }
             Missing::Reject(status) => Err(Box::new(Refusal { rule, status, why })),
         }
     }
@@ -273,10 +278,14 @@ impl Config {
         self.observer
             .decided(self.limiter.bound().as_ref(), checks, &decision, timer);
         Judgement {
-            decision,
             refusal: None,
             checks: self.attach.then(|| Box::new(checks.clone())),
-            seed: checks.first().map_or(0, |check| check.key().bits() as u64),
+            seed: if decision.is_allowed() {
+                0
+            } else {
+                seed_of(checks)
+            },
+            decision,
         }
     }
 
@@ -331,7 +340,8 @@ impl Config {
             None => (self.status_of(&decision), None),
         };
         let mut response = self.denial(head, &decision, status, why.as_ref(), seed);
-        if self.tells_budget() {
+        // A rejection may be a redirect: to a page that says when to come back.
+        if self.tells_budget() && applies(response.status(), response.headers()) {
             let rules = self.limiter.rules();
             self.headers.write(
                 response.headers_mut(),
@@ -381,7 +391,9 @@ impl Config {
         decision: &Decision,
         seed: u64,
     ) -> Response<Bytes> {
-        self.denial(head, decision, self.status_of(decision), None, seed)
+        let mut response = self.denial(head, decision, self.status_of(decision), None, seed);
+        response.extensions_mut().insert(decision.clone());
+        response
     }
 
     /// The rule that is left to handlers, by its name.
@@ -433,11 +445,8 @@ impl After {
         let rules = config.limiter.rules();
         match self.admission.as_ref().map(Admission::later) {
             Some(later) if !later.is_empty() => {
-                let all: SmallVec<[_; 8]> = later
-                    .iter()
-                    .chain([&self.decision])
-                    .flat_map(|decision| decision.verdicts().iter().copied())
-                    .collect();
+                let decisions = later.iter().chain([&self.decision]);
+                let all = one_for_each_rule(decisions.flat_map(Decision::verdicts));
                 let at = later.iter().map(Decision::at).max().unwrap_or_default();
                 config.headers.write(&mut head.headers, &all, rules, at);
             }
@@ -449,6 +458,30 @@ impl After {
             ),
         }
     }
+}
+
+/// The same for the same client, and another for each: all keys count, since some may be everybody's.
+fn seed_of(checks: &[Check]) -> u64 {
+    checks.iter().fold(0, |seed: u64, check| {
+        // Two rules by one key must not cancel each other out.
+        seed.rotate_left(7) ^ check.key().bits() as u64
+    })
+}
+
+/// In the order of the rules. Of several verdicts of one rule the one that leaves least: a list that names a policy twice
+/// says nothing.
+fn one_for_each_rule<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> SmallVec<[Verdict; 8]> {
+    let leaves = |verdict: &Verdict| {
+        (
+            !verdict.has_numbers(),
+            verdict.outcome() != Outcome::Deny,
+            verdict.remaining(),
+        )
+    };
+    let mut all: SmallVec<[Verdict; 8]> = verdicts.copied().collect();
+    all.sort_by_key(|verdict| (verdict.rule(), leaves(verdict)));
+    all.dedup_by_key(|verdict| verdict.rule());
+    all
 }
 
 impl fmt::Debug for Config {
@@ -466,6 +499,15 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
     if let Some(key) = &request_rule.key {
         key.validate()
             .map_err(|wrong| RuleError::new(RuleErrorKind::Key, rule.name(), wrong))?;
+    } else if let Some(call) = request_rule.call_about_requests() {
+        return Err(RuleError::new(
+            RuleErrorKind::Key,
+            rule.name(),
+            format!(
+                "{call} says something about requests, but with by_handler() the handler alone says when to ask, for whom \
+                 and at what cost; take {call} away, or count with by(..)"
+            ),
+        ));
     }
     if let Missing::Reject(status) = request_rule.missing {
         refuse_success(status)

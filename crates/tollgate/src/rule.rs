@@ -18,9 +18,10 @@ pub enum Missing {
     /// Counts all such requests together.
     #[default]
     Shared,
-    /// Does not apply to the request.
+    /// Does not apply to the request. One that carries its key more than once is counted all the same, with all others
+    /// that do: see [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous).
     Skip,
-    /// Rejects the request with this status, which is 400 or above: 401, say.
+    /// Rejects the request with this status, which is 400 or above: 401, say. A shadow rejects nothing and skips it.
     Reject(StatusCode),
 }
 
@@ -59,6 +60,8 @@ pub trait By {
 
     /// Leaves it to a handler to ask, with a key that it learns from the body, say: see
     /// [`Admission::acquire`](crate::Admission::acquire).
+    ///
+    /// What else a [`RequestRule`] can be told is about requests that the layer asks for; a layer refuses it here.
     fn by_handler(self) -> RequestRule;
 }
 
@@ -118,6 +121,19 @@ impl RequestRule {
             None => self.applies_if(Arc::new(applies)),
             Some(before) => self.applies_if(Arc::new(move |head| before(head) && applies(head))),
         }
+    }
+
+    /// The first call that would do nothing where a handler asks.
+    pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
+        [
+            (self.cost.is_some(), "cost_by"),
+            (self.plan.is_some(), "plan_by"),
+            (self.applies.is_some(), "when"),
+            (self.exempt.is_some(), "exempt"),
+            (self.missing != Missing::Shared, "when_missing"),
+        ]
+        .into_iter()
+        .find_map(|(made, call)| made.then_some(call))
     }
 
     fn applies_if(mut self, applies: Arc<Predicate>) -> Self {

@@ -65,7 +65,12 @@ where
                     let request = Request::from_parts(head, body);
                     ResponseFuture::inner(self.inner.call(request), after)
                 }
-                Err(rejection) => ResponseFuture::rejected(rejection),
+                Err(rejection) => {
+                    // What `poll_ready` has reserved (a place under a concurrency limit, in a queue) is given up with
+                    // the instance that holds it. Kept until the next call, it would be missing elsewhere.
+                    self.inner = self.inner.clone();
+                    ResponseFuture::rejected(rejection)
+                }
             },
             Step::Wait(judgement) => {
                 // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be

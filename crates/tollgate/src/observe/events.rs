@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+#[cfg(feature = "tracing")]
+use tollgate_core::Verdict;
 use tollgate_core::{Decision, RuleSet, UnknownName};
 
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub(crate) struct Events {
 #[derive(Debug)]
 struct Told {
     name: Arc<str>,
+    #[cfg(feature = "tracing")]
+    enforced: bool,
     misconfigured: AtomicBool,
 }
 
@@ -29,6 +33,8 @@ impl Events {
                 .iter()
                 .map(|rule| Told {
                     name: Arc::clone(rule.shared_name()),
+                    #[cfg(feature = "tracing")]
+                    enforced: rule.is_enforced(),
                     misconfigured: AtomicBool::new(false),
                 })
                 .collect(),
@@ -44,33 +50,52 @@ impl Events {
 
     #[cfg(not(feature = "tracing"))]
     #[inline]
-    pub(crate) fn denied_or_degraded(&self, _decision: &Decision) {}
+    pub(crate) fn decided(&self, _decision: &Decision) {}
+
+    /// Tells of denials, and of a store that failed, whatever came of that.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn decided(&self, decision: &Decision) {
+        use tollgate_core::Source;
+        let failed = |verdict: &Verdict| verdict.source() == Source::Fallback;
+        if !decision.is_allowed() {
+            self.denied(decision);
+        }
+        if let Some(verdict) = decision.verdicts().iter().find(|verdict| failed(verdict)) {
+            self.store_failed(decision, verdict);
+        }
+    }
 
     #[cfg(feature = "tracing")]
-    pub(crate) fn denied_or_degraded(&self, decision: &Decision) {
-        use tollgate_core::{Outcome, Source};
-        if tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) && !decision.is_allowed() {
-            let retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64);
-            for verdict in decision.verdicts() {
-                if verdict.outcome() == Outcome::Deny {
-                    tracing::debug!(
-                        target: "tollgate",
-                        rule = self.name(verdict.rule()),
-                        reason = ?decision.reason(),
-                        source = ?verdict.source(),
-                        retry_after_ms,
-                        "request denied"
-                    );
-                }
+    fn denied(&self, decision: &Decision) {
+        use tollgate_core::Outcome;
+        if !tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) {
+            return;
+        }
+        let retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64);
+        for verdict in decision.verdicts() {
+            // A shadow or a mark that would deny has denied nothing.
+            let enforced = self
+                .rules
+                .get(verdict.rule())
+                .is_some_and(|told| told.enforced);
+            if enforced && verdict.outcome() == Outcome::Deny {
+                tracing::debug!(
+                    target: "tollgate",
+                    rule = self.name(verdict.rule()),
+                    reason = ?decision.reason(),
+                    source = ?verdict.source(),
+                    retry_after_ms,
+                    "request denied"
+                );
             }
         }
-        let fallback = decision
-            .verdicts()
-            .iter()
-            .find(|verdict| verdict.source() == Source::Fallback);
-        if let Some(verdict) = fallback
-            && self.first_of_a_second(decision)
-        {
+    }
+
+    #[cfg(feature = "tracing")]
+    #[cold]
+    fn store_failed(&self, decision: &Decision, verdict: &Verdict) {
+        if self.first_of_a_second() {
             tracing::warn!(
                 target: "tollgate",
                 rule = self.name(verdict.rule()),
@@ -82,7 +107,7 @@ impl Events {
 
     /// Whether no failure was told in this second yet. Failures of a busy service would drown its log.
     #[cfg(feature = "tracing")]
-    fn first_of_a_second(&self, _decision: &Decision) -> bool {
+    fn first_of_a_second(&self) -> bool {
         use std::time::{SystemTime, UNIX_EPOCH};
         #[expect(
             clippy::disallowed_methods,

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_core::{BoundStore, Check, Decision, Mode, Outcome, RuleSet, Verdict};
+use tollgate_core::{BoundStore, Check, Decision, Mode, Outcome, RuleSet, Source, Verdict};
 
 use crate::observe::observer::Timer;
 
@@ -39,6 +39,7 @@ struct Handles {
     skipped: Counter,
     no_key: Counter,
     misconfigured: Counter,
+    store_failures: Counter,
     shadow_allowed: Counter,
     shadow_denied: Counter,
     differs_allowed: Counter,
@@ -67,6 +68,7 @@ const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
 const TRACKED_KEYS: &str = "tollgate_tracked_keys";
 const TRACKED_BYTES: &str = "tollgate_tracked_bytes";
 const EVICTED_LIVE: &str = "tollgate_evicted_live_total";
+const STORE_FAILURES: &str = "tollgate_store_failures_total";
 const MISCONFIGURED: &str = "tollgate_misconfigured_total";
 const PREFLIGHTS: &str = "tollgate_preflights_total";
 
@@ -99,6 +101,11 @@ fn describe() {
             "States forgotten before they were fresh, because the bound forced it."
         );
         metrics::describe_counter!(
+            STORE_FAILURES,
+            Unit::Count,
+            "Checks that the store could not decide, whatever the rule's answer to that was."
+        );
+        metrics::describe_counter!(
             MISCONFIGURED,
             Unit::Count,
             "Requests whose key could not be found the way the service is set up."
@@ -127,6 +134,7 @@ impl Handles {
             differs_denied: differs("denied"),
             units_allowed: units("allowed"),
             units_denied: units("denied"),
+            store_failures: counter!(STORE_FAILURES, "rule" => name.clone()),
             misconfigured: counter!(MISCONFIGURED, "rule" => name.clone()),
             near_limit: counter!(NEAR_LIMIT, "rule" => name.clone()),
             retry_after: histogram!(RETRY_AFTER, "rule" => name.clone()),
@@ -219,6 +227,9 @@ impl Meters {
                 continue;
             };
             let handles = rule.handles();
+            if verdict.source() == Source::Fallback || verdict.outcome() == Outcome::Failed {
+                handles.store_failures.increment(1);
+            }
             if rule.mode == Mode::Enforce {
                 let cost = checks.get(place).map_or(0, Check::cost);
                 let limit = rule.limits.get(verdict.plan()).copied().unwrap_or(0);

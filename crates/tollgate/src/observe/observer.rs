@@ -65,9 +65,7 @@ impl Observer {
         self.meters.decided(bound, checks, decision, timer);
         #[cfg(not(feature = "metrics"))]
         let _ = (bound, checks, timer);
-        if !decision.is_allowed() || decision.is_degraded() {
-            self.events.denied_or_degraded(decision);
-        }
+        self.events.decided(decision);
     }
 
     /// A rule did not apply to a request: exempt, unlimited, or without a key.

@@ -1,0 +1,192 @@
+//! The quickstart's routes over a socket.
+
+use std::time::Duration;
+
+use tollgate::{ManualClock, MemoryStore, SECOND};
+use tollgate_examples::shop;
+use tollgate_tests::server::{Answer, Server};
+
+/// Noon of some day, so that windows begin where the tests do.
+const NOON: u64 = 1_767_268_800_000_000;
+
+struct Shop {
+    server: Server,
+    clock: ManualClock,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let clock = ManualClock::new(NOON);
+        let store = MemoryStore::builder().clock(&clock).build();
+        let app = shop::app(store).expect("valid rules");
+        Self {
+            server: Server::start(app).await,
+            clock,
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.server.get(path).await
+    }
+
+    /// GET /items with a key.
+    async fn items(&self, key: &str) -> Answer {
+        self.server
+            .send("GET", "/items", &[("x-api-key", key)])
+            .await
+    }
+
+    async fn log_in(&self) -> Answer {
+        self.server
+            .send("POST", "/login", &[("content-length", "0")])
+            .await
+    }
+}
+
+#[tokio::test]
+async fn home_allows_forty_at_once_and_twenty_a_second() {
+    let shop = Shop::open().await;
+    for left in (0..40).rev() {
+        let answer = shop.get("/").await;
+        assert_eq!(answer.status, 200);
+        let told = answer.header("ratelimit").unwrap();
+        assert!(
+            told.starts_with(&format!(r#""home-per-ip";r={left};t="#)),
+            "{told}"
+        );
+        assert_eq!(
+            answer.header("ratelimit-policy"),
+            Some(r#""home-per-ip";q=40;w=2"#)
+        );
+    }
+    let denied = shop.get("/").await;
+    assert_eq!(denied.status, 429);
+    assert_eq!(denied.header("retry-after"), Some("1"));
+    shop.clock.advance(SECOND);
+    for _ in 0..20 {
+        assert_eq!(shop.get("/").await.status, 200);
+    }
+    assert_eq!(shop.get("/").await.status, 429);
+    shop.clock.advance(SECOND / 20);
+    assert_eq!(shop.get("/").await.status, 200);
+    assert_eq!(shop.get("/").await.status, 429);
+}
+
+#[tokio::test]
+async fn items_want_a_key() {
+    let shop = Shop::open().await;
+    let answer = shop.get("/items").await;
+    assert_eq!(answer.status, 401);
+    assert_eq!(answer.header("retry-after"), None);
+    assert_eq!(shop.items("").await.status, 401);
+}
+
+#[tokio::test]
+async fn items_of_a_key_are_ten_at_once_and_five_a_second() {
+    let shop = Shop::open().await;
+    let first = shop.items("acme.k1").await;
+    assert_eq!(
+        first.header("ratelimit-policy"),
+        Some(r#""items-per-key";q=10;w=2, "items-per-tenant";q=100;w=60"#)
+    );
+    assert_eq!(
+        first.header("ratelimit"),
+        Some(r#""items-per-key";r=9;t=1, "items-per-tenant";r=99;t=60"#)
+    );
+    for _ in 1..10 {
+        assert_eq!(shop.items("acme.k1").await.status, 200);
+    }
+    for _ in 0..2 {
+        let denied = shop.items("acme.k1").await;
+        assert_eq!(denied.status, 429);
+        assert_eq!(denied.header("retry-after"), Some("1"));
+        // The key was denied, so the tenant was not debited.
+        let told = denied.header("ratelimit").unwrap();
+        assert!(told.contains(r#""items-per-tenant";r=90;"#), "{told}");
+    }
+    assert_eq!(shop.items("acme.k2").await.status, 200);
+    shop.clock.advance(SECOND);
+    for _ in 0..5 {
+        assert_eq!(shop.items("acme.k1").await.status, 200);
+    }
+    assert_eq!(shop.items("acme.k1").await.status, 429);
+}
+
+#[tokio::test]
+async fn items_of_a_tenant_are_a_hundred_a_minute_whatever_the_keys() {
+    let shop = Shop::open().await;
+    for request in 0..100 {
+        let key = format!("acme.k{}", request % 10);
+        assert_eq!(shop.items(&key).await.status, 200, "{request}");
+    }
+    // A key of its own with ten left, of a tenant with none.
+    let denied = shop.items("acme.fresh").await;
+    assert_eq!(denied.status, 429);
+    let told = denied.header("ratelimit").unwrap();
+    assert!(told.contains(r#""items-per-key";r=10;"#), "{told}");
+    assert!(told.contains(r#""items-per-tenant";r=0;"#), "{told}");
+    let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+    assert_eq!(shop.items("globex.k1").await.status, 200);
+    // Waiting as long as told is enough.
+    shop.clock.advance(Duration::from_secs(wait));
+    assert_eq!(shop.items("acme.fresh").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_search_costs_a_unit_for_each_word() {
+    let shop = Shop::open().await;
+    let left = |answer: &Answer| answer.header("ratelimit").unwrap().to_owned();
+    let first = shop.get("/search?q=anvils+for+coyotes").await;
+    assert_eq!(first.status, 200);
+    assert!(left(&first).starts_with(r#""words-per-ip";r=47;"#));
+    assert_eq!(
+        first.header("ratelimit-policy"),
+        Some(r#""words-per-ip";q=50;w=60"#)
+    );
+    // Without a word it costs one.
+    assert!(left(&shop.get("/search").await).starts_with(r#""words-per-ip";r=46;"#));
+    let words = |count| format!("/search?q={}", vec!["w"; count].join("+"));
+    let denied = shop.get(&words(47)).await;
+    assert_eq!(denied.status, 429);
+    // 60 s / 50 for a word.
+    assert_eq!(denied.header("retry-after"), Some("2"));
+    assert!(left(&denied).starts_with(r#""words-per-ip";r=46;"#));
+    assert_eq!(shop.get(&words(46)).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_search_of_too_many_words_never_fits_and_is_told_no_wait() {
+    let shop = Shop::open().await;
+    let path = format!("/search?q={}", vec!["w"; 51].join("+"));
+    let denied = shop.get(&path).await;
+    assert_eq!(denied.status, 429);
+    assert_eq!(denied.header("retry-after"), None);
+    assert!(denied.tells_budget());
+    let path = format!("/search?q={}", vec!["w"; 50].join("+"));
+    assert_eq!(shop.get(&path).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_sixth_log_in_of_a_minute_waits_and_learns_nothing_else() {
+    let shop = Shop::open().await;
+    for _ in 0..5 {
+        let answer = shop.log_in().await;
+        assert_eq!((answer.status, answer.tells_budget()), (200, false));
+    }
+    let denied = shop.log_in().await;
+    assert_eq!((denied.status, denied.tells_budget()), (429, false));
+    assert_eq!(denied.header("retry-after"), Some("60"));
+    shop.clock.advance(60 * SECOND);
+    let answer = shop.log_in().await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn the_health_check_is_not_limited() {
+    let shop = Shop::open().await;
+    for _ in 0..60 {
+        let answer = shop.get("/healthz").await;
+        assert_eq!((answer.status, answer.tells_budget()), (200, false));
+        assert_eq!(answer.header("retry-after"), None);
+    }
+}

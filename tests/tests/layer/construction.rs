@@ -1,0 +1,175 @@
+//! What cannot work is refused where it is written.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use http::StatusCode;
+use tollgate::{
+    By, HeaderStyle, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule,
+    RuleError, RuleErrorKind, SECOND,
+    key::{KeyExtractor, KeyExtractorExt, client_ip, constant, cookie, header, path_parameter},
+};
+
+fn new(rules: impl IntoIterator<Item = RequestRule>) -> Result<RateLimitLayer, RuleError> {
+    RateLimitLayer::new(MemoryStore::new(), rules)
+}
+
+fn all(name: &str, quota: Quota) -> RequestRule {
+    Rule::new(name, quota).by(constant("all"))
+}
+
+fn by(key: impl KeyExtractor) -> RequestRule {
+    Rule::new("named", Quota::gcra(5, SECOND)).by(key)
+}
+
+fn refused(layer: Result<RateLimitLayer, RuleError>, kind: RuleErrorKind, words: &[&str]) {
+    let error = layer.expect_err("it cannot work");
+    assert_eq!(error.kind(), kind, "{error}");
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "{text:?} lacks {word:?}");
+    }
+}
+
+#[test]
+fn numbers_that_make_no_quota_are_refused() {
+    use RuleErrorKind::{Cost, Quota as Numbers};
+    let quota = |quota| new([all("named", quota)]);
+    refused(
+        quota(Quota::gcra(0, SECOND)),
+        Numbers,
+        &["\"named\"", "limit of 0", "at least 1"],
+    );
+    refused(
+        quota(Quota::fixed_window(5, Duration::ZERO)),
+        Numbers,
+        &["\"named\"", "window of 0", "SECOND"],
+    );
+    refused(
+        quota(Quota::gcra(5, SECOND).burst(0)),
+        Numbers,
+        &["\"named\"", "burst of 0", "at least 1"],
+    );
+    let dear = Rule::new("named", Quota::gcra(100, SECOND).burst(5)).cost(6);
+    refused(
+        new([dear.by(constant("all"))]),
+        Cost,
+        &["\"named\"", "6 units", "at least 6"],
+    );
+}
+
+#[test]
+fn names_that_cannot_be_told_apart_or_written_are_refused() {
+    let quota = Quota::gcra(5, SECOND);
+    refused(
+        new([all("twice", quota), all("twice", quota)]),
+        RuleErrorKind::RuleSet,
+        &["\"twice\"", "name of its own"],
+    );
+    for (name, word) in [
+        ("größe", "ö"),
+        ("a b", "' '"),
+        ("", "letter"),
+        ("1st", "letter"),
+    ] {
+        refused(new([all(name, quota)]), RuleErrorKind::Name, &[name, word]);
+    }
+    refused(new([]), RuleErrorKind::RuleSet, &["at least one"]);
+}
+
+#[test]
+fn extractors_that_cannot_work_are_refused_also_inside_of_others() {
+    let cases: [(RequestRule, &[&str]); 9] = [
+        (
+            by(client_ip()
+                .trusted_proxies(["10.0.0.0/33"])
+                .x_forwarded_for()),
+            &["10.0.0.0/33", "10.0.0.0/8"],
+        ),
+        (by(client_ip().x_forwarded_for()), &["trusted_proxies"]),
+        (
+            by(client_ip().single_header("x-real-ip")),
+            &["trusted_proxies"],
+        ),
+        (
+            by(client_ip().hops(1).x_forwarded_for().forwarded()),
+            &["one header", "forwarded()"],
+        ),
+        (by(header("x api key")), &["x api key", "x-api-key"]),
+        (by(cookie("a=b")), &["a=b", "cookie("]),
+        (by(path_parameter("{id}")), &["{id}", "path_parameter("]),
+        (by((constant("a"), header("x api key"))), &["x api key"]),
+        (
+            by(header("x-api-key").or(client_ip().x_forwarded_for())),
+            &["trusted_proxies"],
+        ),
+    ];
+    for (rule, words) in cases {
+        refused(new([rule]), RuleErrorKind::Key, words);
+    }
+}
+
+#[test]
+fn a_status_that_tells_of_success_is_refused() {
+    for status in [StatusCode::OK, StatusCode::FOUND, StatusCode::CONTINUE] {
+        let rule = by(constant("all")).when_missing(Missing::Reject(status));
+        let code = status.as_str();
+        refused(
+            new([rule]),
+            RuleErrorKind::Key,
+            &["\"named\"", code, "400 to 599"],
+        );
+        let layer = new([by(constant("all"))]).unwrap().denied_status(status);
+        refused(layer, RuleErrorKind::RuleSet, &[code, "429"]);
+    }
+    let odd = StatusCode::from_u16(700).unwrap();
+    let layer = new([by(constant("all"))]).unwrap().denied_status(odd);
+    refused(layer, RuleErrorKind::RuleSet, &["700", "400 to 599"]);
+}
+
+#[test]
+fn header_styles_that_contradict_each_other_are_refused() {
+    for (style, words) in [
+        (
+            HeaderStyle::DRAFT_11 | HeaderStyle::DRAFT_7,
+            ["DRAFT_11", "DRAFT_7"],
+        ),
+        (
+            HeaderStyle::DRAFT_11 | HeaderStyle::DRAFT_6,
+            ["DRAFT_11", "DRAFT_6"],
+        ),
+        (
+            HeaderStyle::X_RATELIMIT_EPOCH | HeaderStyle::X_RATELIMIT_DELTA,
+            ["X_RATELIMIT_EPOCH", "X_RATELIMIT_DELTA"],
+        ),
+    ] {
+        let layer = new([by(constant("all"))]).unwrap().headers(style);
+        refused(layer, RuleErrorKind::RuleSet, &words);
+    }
+}
+
+#[test]
+fn what_a_rule_for_handlers_would_not_do_is_refused() {
+    let rule = || Rule::new("named", Quota::gcra(5, SECOND)).by_handler();
+    let cases: [(RequestRule, &str); 5] = [
+        (rule().cost_by(|_| 2), "cost_by"),
+        (rule().plan_by(|_| Some("gold")), "plan_by"),
+        (rule().when(|_| true), "when"),
+        (rule().exempt(|_| true), "exempt"),
+        (rule().when_missing(Missing::Skip), "when_missing"),
+    ];
+    for (rule, call) in cases {
+        refused(
+            new([rule]),
+            RuleErrorKind::Key,
+            &["\"named\"", call, "by_handler"],
+        );
+    }
+    assert!(new([rule()]).is_ok());
+}
+
+#[test]
+fn a_share_that_can_be_counted_is_accepted() {
+    let layer = new([all("named", Quota::gcra(7, MINUTE))]).unwrap();
+    let many = NonZeroU32::new(1_000).unwrap();
+    assert!(layer.instances(many).is_ok());
+}

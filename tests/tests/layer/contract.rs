@@ -1,0 +1,252 @@
+//! The contract of Tower, and what the inner service sees.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, routing};
+use http::{Request, Response};
+use tokio::task::JoinSet;
+use tollgate::{
+    By, MINUTE, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule,
+    key::{constant, look_up},
+};
+use tollgate_tests::{
+    probe::{Leaf, Probe},
+    server::Server,
+    slow::SlowStore,
+};
+use tower::{Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit, service_fn};
+
+use self::polled::{pending, ready_now};
+use crate::still;
+
+/// Polling by hand.
+mod polled {
+    use std::{
+        future::Future,
+        pin::{Pin, pin},
+        task::{Context, Poll, Waker},
+    };
+
+    /// Polls once: the answer is there.
+    pub(super) fn ready_now<F: Future>(future: F) -> F::Output {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("the answer is not there"),
+        }
+    }
+
+    /// Polls once: the answer is not there yet.
+    pub(super) fn pending<F: Future>(future: Pin<&mut F>) -> bool {
+        future
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    }
+}
+
+const SOON: Duration = Duration::from_millis(5);
+
+fn layer(limit: u64, store: SlowStore) -> RateLimitLayer {
+    let rule = Rule::new("few", Quota::fixed_window(limit, MINUTE)).by(constant("all"));
+    RateLimitLayer::new(store, [rule]).expect("a valid rule")
+}
+
+fn request() -> Request<Body> {
+    Request::new(Body::empty())
+}
+
+/// The service once it is ready.
+async fn readied<S>(service: &mut S) -> &mut S
+where
+    S: Service<Request<Body>, Error = Infallible>,
+{
+    let Ok(service) = service.ready().await;
+    service
+}
+
+/// The status of the answer to a request.
+async fn ask<S>(service: &mut S) -> u16
+where
+    S: Service<Request<Body>, Response = Response<ResponseBody<Body>>, Error = Infallible>,
+{
+    let Ok(response) = readied(service).await.call(request()).await;
+    response.status().as_u16()
+}
+
+/// A store that answers at once, and one that has to be waited for.
+fn stores() -> [SlowStore; 2] {
+    [
+        SlowStore::at_once(still().0),
+        SlowStore::after(SOON, still().0),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_instance_that_was_ready_is_the_one_that_is_called() {
+    for store in stores() {
+        let mut service = layer(2, store).layer(Probe::new(Leaf::default()));
+        for status in [200, 200, 429, 429] {
+            assert_eq!(ask(&mut service).await, status);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_at_the_same_time_each_bring_a_ready_instance() {
+    for store in stores() {
+        let leaf = Leaf::default();
+        let inner = Probe::new(ConcurrencyLimit::new(Probe::new(leaf.clone()), 1));
+        let mut service = layer(5, store).layer(inner);
+        let mut answers = JoinSet::new();
+        for _ in 0..8 {
+            let ready = readied(&mut service).await;
+            answers.spawn(ready.call(request()));
+        }
+        let answers = answers.join_all().await;
+        let allowed = answers.into_iter().map(Result::unwrap);
+        let allowed = allowed.filter(|response| response.status() == 200).count();
+        assert_eq!((allowed, leaf.calls()), (5, 5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_inside_is_called_through_ready_instances() {
+    for store in stores() {
+        let leaf = Leaf::default();
+        let inner = Probe::new(Buffer::new(Probe::new(leaf.clone()), 1));
+        let service = layer(5, store).layer(inner);
+        let mut answers = JoinSet::new();
+        for _ in 0..8 {
+            answers.spawn(service.clone().oneshot(request()));
+        }
+        let answers = answers.join_all().await;
+        let allowed = answers.into_iter().map(Result::unwrap);
+        let allowed = allowed.filter(|response| response.status() == 200).count();
+        assert_eq!((allowed, leaf.calls()), (5, 5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_is_not_called_before_the_decision() {
+    let (store, leaf) = (SlowStore::after(SOON, still().0), Leaf::default());
+    let mut service = layer(1, store).layer(leaf.clone());
+    let ready = readied(&mut service).await;
+    let mut answer = Box::pin(ready.call(request()));
+    assert!(pending(answer.as_mut()));
+    assert_eq!(leaf.calls(), 0);
+    assert_eq!(answer.await.unwrap().status(), 200);
+    assert_eq!(leaf.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_request_does_not_reach_the_inner_service() {
+    for store in stores() {
+        let leaf = Leaf::default();
+        let service = layer(1, store).layer(leaf.clone());
+        for _ in 0..3 {
+            service.clone().oneshot(request()).await.unwrap();
+        }
+        assert_eq!(leaf.calls(), 1);
+    }
+}
+
+#[tokio::test]
+async fn in_memory_nothing_has_to_be_waited_for() {
+    let store = MemoryStore::new();
+    let rule = Rule::new("few", Quota::fixed_window(1, MINUTE)).by(constant("all"));
+    let layer = RateLimitLayer::new(store, [rule]).expect("a valid rule");
+    let inner =
+        service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+    let mut service = layer.layer(inner);
+    assert_eq!(ready_now(service.call(request())).unwrap().status(), 200);
+    assert_eq!(ready_now(service.call(request())).unwrap().status(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_dropped_while_it_waits_leaves_the_service_usable() {
+    let (store, leaf) = (SlowStore::after(SOON, still().0), Leaf::default());
+    let inner = Probe::new(ConcurrencyLimit::new(leaf.clone(), 1));
+    let mut service = layer(3, store).layer(inner);
+    for polled in [true, false] {
+        let ready = readied(&mut service).await;
+        let mut answer = Box::pin(ready.call(request()));
+        if polled {
+            assert!(pending(answer.as_mut()));
+        }
+        drop(answer);
+    }
+    // What the two had taken stays taken: one of three is left.
+    for status in [200, 429] {
+        assert_eq!(ask(&mut service).await, status);
+    }
+    assert_eq!(leaf.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_request_keeps_no_place_in_the_inner_service() {
+    for store in stores() {
+        let inner = ConcurrencyLimit::new(Leaf::default(), 1);
+        let layer = layer(1, store);
+        let (mut one, mut other) = (layer.layer(inner.clone()), layer.layer(inner));
+        for status in [200, 429] {
+            assert_eq!(ask(&mut one).await, status);
+        }
+        // `one` is kept, as a connection is between two requests. Its place is free for others all the same.
+        let ready = tokio::time::timeout(MINUTE, readied(&mut other)).await;
+        assert!(ready.is_ok(), "a denied request holds the only place");
+        drop(one);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_is_waited_for_with_the_instance_that_was_ready() {
+    let leaf = Leaf::default();
+    let rule = Rule::new("few", Quota::fixed_window(2, MINUTE)).by(look_up(|_| async {
+        tokio::time::sleep(SOON).await;
+        Some("tenant")
+    }));
+    let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
+    let mut service = layer.layer(Probe::new(leaf.clone()));
+    for status in [200, 200, 429] {
+        assert_eq!(ask(&mut service).await, status);
+    }
+    assert_eq!(leaf.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clones_and_connections_share_their_state() {
+    let served = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&served);
+    let handler = move || async move {
+        count.fetch_add(1, Ordering::SeqCst);
+    };
+    let rule = Rule::new("five", Quota::fixed_window(5, MINUTE)).by(constant("all"));
+    let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
+    let app = Router::new().route("/", routing::get(handler).layer(layer));
+    let server = Arc::new(Server::start(app).await);
+    let mut clients = JoinSet::new();
+    for _ in 0..15 {
+        let server = Arc::clone(&server);
+        clients.spawn(async move {
+            let mut passed = 0;
+            for _ in 0..10 {
+                // Ten requests on each of ten connections.
+                let mut connection = server.connect().await;
+                for _ in 0..10 {
+                    let head = tollgate_tests::server::head("GET", "/", &[]);
+                    connection.write(&head).await;
+                    passed += u32::from(connection.answer().await.status == 200);
+                }
+            }
+            passed
+        });
+    }
+    let passed: u32 = clients.join_all().await.into_iter().sum();
+    assert_eq!((passed, served.load(Ordering::SeqCst)), (5, 5));
+}

@@ -1,0 +1,177 @@
+//! What a request gets when the store fails.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use axum::{Router, routing};
+use tollgate::{
+    Admission, By, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
+    key::constant,
+};
+use tollgate_tests::{
+    events::Events,
+    server::{Answer, Server},
+    slow::SlowStore,
+};
+use tracing::Level;
+
+use crate::still;
+
+fn rule(name: &'static str, limit: u64, answer: OnStoreError) -> RequestRule {
+    let rule = Rule::new(name, Quota::fixed_window(limit, MINUTE));
+    rule.on_store_error(answer).by(constant("all"))
+}
+
+/// A server whose store fails, at once and after a wait.
+async fn failing(rules: &[RequestRule]) -> [Server; 2] {
+    let stores = [
+        SlowStore::at_once(still().0),
+        SlowStore::after(Duration::ZERO, still().0),
+    ];
+    let [one, two] = stores.map(|store| {
+        store.fail(true);
+        served(RateLimitLayer::new(store, rules.to_vec()).unwrap().attach())
+    });
+    [one.await, two.await]
+}
+
+async fn served(layer: RateLimitLayer) -> Server {
+    let handler = |admission: Admission| async move {
+        if admission.decision().is_degraded() {
+            "degraded"
+        } else {
+            "as ever"
+        }
+    };
+    Server::start(Router::new().route("/", routing::get(handler).layer(layer))).await
+}
+
+fn told(answer: &Answer) -> (u16, Option<&str>) {
+    (answer.status, answer.header("ratelimit"))
+}
+
+#[tokio::test]
+async fn deny_is_a_503_without_numbers() {
+    for server in failing(&[rule("strict", 5, OnStoreError::Deny)]).await {
+        for _ in 0..2 {
+            let answer = server.get("/").await;
+            assert_eq!(answer.status, 503);
+            assert!(!answer.tells_budget(), "{answer:?}");
+            assert_eq!(answer.header("retry-after"), None);
+            let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+            assert_eq!(problem["type"], "about:blank");
+            assert_eq!(problem["status"], 503);
+            assert!(!answer.body.contains("strict"), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn allow_passes_without_numbers() {
+    for answer in [OnStoreError::Allow, OnStoreError::Degraded] {
+        for server in failing(&[rule("lenient", 1, answer)]).await {
+            for _ in 0..3 {
+                let answer = server.get("/").await;
+                assert_eq!((answer.status, &*answer.body), (200, "degraded"));
+                assert!(!answer.tells_budget(), "{answer:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_local_share_counts_in_this_process() {
+    for server in failing(&[rule("usual", 2, OnStoreError::LocalShare)]).await {
+        for status in [200, 200, 429] {
+            assert_eq!(server.get("/").await.status, status);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_local_share_is_smaller_where_more_instances_run() {
+    let store = SlowStore::at_once(still().0);
+    store.fail(true);
+    let rules = [rule("usual", 6, OnStoreError::LocalShare)];
+    let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
+    let layer = layer.instances(NonZeroU32::new(3).unwrap()).unwrap();
+    let server = served(layer.attach()).await;
+    for status in [200, 200, 429] {
+        assert_eq!(server.get("/").await.status, status);
+    }
+    // The store's own count knows nothing of it.
+    store.fail(false);
+    assert_eq!(
+        told(&server.get("/").await),
+        (200, Some(r#""usual";r=5;t=60"#))
+    );
+}
+
+#[tokio::test]
+async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
+    let rules = [
+        rule("lenient", 5, OnStoreError::Allow),
+        rule("strict", 5, OnStoreError::Deny),
+    ];
+    for server in failing(&rules).await {
+        let answer = server.get("/").await;
+        assert_eq!(told(&answer), (503, None));
+    }
+    let rules = [
+        rule("lenient", 5, OnStoreError::Degraded),
+        rule("usual", 1, OnStoreError::LocalShare),
+    ];
+    for server in failing(&rules).await {
+        let first = server.get("/").await;
+        assert_eq!((first.status, &*first.body), (200, "degraded"));
+        let second = server.get("/").await;
+        assert_eq!(second.status, 429);
+        assert!(second.header("retry-after").is_some());
+    }
+}
+
+#[tokio::test]
+async fn the_store_is_asked_again_once_it_is_back() {
+    let store = SlowStore::after(Duration::ZERO, still().0);
+    let rules = [rule("strict", 5, OnStoreError::Deny)];
+    let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
+    let server = served(layer.attach()).await;
+    store.fail(true);
+    assert_eq!(server.get("/").await.status, 503);
+    store.fail(false);
+    assert_eq!(
+        told(&server.get("/").await),
+        (200, Some(r#""strict";r=4;t=60"#))
+    );
+}
+
+#[tokio::test]
+async fn the_status_chosen_for_limits_is_not_used_for_failures() {
+    let store = SlowStore::at_once(still().0);
+    store.fail(true);
+    let rules = [rule("strict", 5, OnStoreError::Deny)];
+    let layer = RateLimitLayer::new(store, rules).unwrap();
+    let layer = layer.denied_status(http::StatusCode::FORBIDDEN).unwrap();
+    let layer = layer.rejection(Rejection::json()).attach();
+    let answer = served(layer).await.get("/").await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.body.contains("unavailable"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_failure_is_told_whatever_the_rules_answer_is() {
+    for answer in [
+        OnStoreError::Allow,
+        OnStoreError::Deny,
+        OnStoreError::Degraded,
+        OnStoreError::LocalShare,
+        OnStoreError::Cap(Quota::fixed_window(3, MINUTE)),
+    ] {
+        let events = Events::listen();
+        for server in failing(&[rule("named", 5, answer)]).await {
+            server.get("/").await;
+            let warnings = events.at(Level::WARN);
+            let named = warnings.iter().any(|told| told.contains("named"));
+            assert!(named, "{answer:?}: {warnings:?}");
+        }
+    }
+}

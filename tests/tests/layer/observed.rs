@@ -1,0 +1,425 @@
+//! What operators see: metrics and events.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use axum::{Router, body::Body};
+use http::{Request, Response, StatusCode, request};
+use metrics::set_default_local_recorder;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tollgate::{
+    Admission, By, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    SECOND,
+    key::{client_ip, constant, header, look_up},
+};
+use tollgate_tests::{events::Events, slow::SlowStore};
+use tower::ServiceExt;
+use tracing::Level;
+
+use crate::{get, still};
+
+fn per_minute(name: &'static str, limit: u64) -> Rule {
+    Rule::new(name, Quota::fixed_window(limit, MINUTE))
+}
+
+fn all(rule: Rule) -> RequestRule {
+    rule.by(constant("all"))
+}
+
+fn app(store: impl tollgate::Store, rules: impl IntoIterator<Item = RequestRule>) -> Router {
+    let layer = RateLimitLayer::new(store, rules).expect("valid rules");
+    Router::new().fallback(|| async {}).layer(layer)
+}
+
+async fn send(app: &Router, request: request::Builder) -> Response<Body> {
+    let request = request.body(Body::empty()).unwrap();
+    app.clone().oneshot(request).await.unwrap()
+}
+
+async fn ask(app: &Router, times: usize) {
+    for _ in 0..times {
+        send(app, get("/")).await;
+    }
+}
+
+/// What was counted, by name and labels: `tollgate_requests_total{rule=one,decision=allowed}`.
+struct Counted(BTreeMap<String, DebugValue>);
+
+impl Counted {
+    fn of(snapshotter: &Snapshotter) -> Self {
+        let taken = snapshotter.snapshot().into_vec().into_iter();
+        Self(
+            taken
+                .map(|(key, _, _, value)| {
+                    let key = key.key();
+                    let labels: Vec<_> = key
+                        .labels()
+                        .map(|label| format!("{}={}", label.key(), label.value()))
+                        .collect();
+                    (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+                })
+                .collect(),
+        )
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        match self.0.get(name) {
+            None => 0,
+            Some(DebugValue::Counter(count)) => *count,
+            Some(other) => panic!("{name} is {other:?}"),
+        }
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        match self.0.get(name) {
+            Some(DebugValue::Gauge(value)) => value.0,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    fn recorded(&self, name: &str) -> Vec<f64> {
+        match self.0.get(name) {
+            None => Vec::new(),
+            Some(DebugValue::Histogram(values)) => values.iter().map(|value| value.0).collect(),
+            Some(other) => panic!("{name} is {other:?}"),
+        }
+    }
+
+    fn requests(&self, rule: &str, decision: &str) -> u64 {
+        self.count(&format!(
+            "tollgate_requests_total{{rule={rule},decision={decision}}}"
+        ))
+    }
+}
+
+/// Asserts what was counted as requests of a rule, and that nothing else was.
+#[track_caller]
+fn requests<const N: usize>(counted: &Counted, rule: &str, expected: [(&str, u64); N]) {
+    let prefix = format!("tollgate_requests_total{{rule={rule},decision=");
+    let told: BTreeMap<_, _> = counted
+        .0
+        .keys()
+        .filter_map(|name| name.strip_prefix(&*prefix)?.strip_suffix('}'))
+        .map(|decision| (decision, counted.requests(rule, decision)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    assert_eq!(told, BTreeMap::from(expected), "{rule}");
+}
+
+#[tokio::test]
+async fn requests_and_units_are_counted_by_decision() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let rules = [
+        all(per_minute("wide", 100)),
+        all(per_minute("tight", 10)).cost_by(|_| 4),
+    ];
+    let app = app(still().0, rules);
+    ask(&app, 3).await;
+    let counted = Counted::of(&snapshotter);
+    requests(&counted, "wide", [("allowed", 2), ("withheld", 1)]);
+    requests(&counted, "tight", [("allowed", 2), ("denied", 1)]);
+    for (name, units) in [
+        ("tollgate_cost_units_total{rule=wide,decision=allowed}", 2),
+        ("tollgate_cost_units_total{rule=wide,decision=denied}", 0),
+        ("tollgate_cost_units_total{rule=tight,decision=allowed}", 8),
+        ("tollgate_cost_units_total{rule=tight,decision=denied}", 4),
+        ("tollgate_near_limit_total{rule=wide}", 0),
+        ("tollgate_near_limit_total{rule=tight}", 1),
+    ] {
+        assert_eq!(counted.count(name), units, "{name}");
+    }
+    let waits = counted.recorded("tollgate_retry_after_seconds{rule=tight}");
+    assert_eq!(waits, [60.0]);
+    assert!(
+        counted
+            .recorded("tollgate_retry_after_seconds{rule=wide}")
+            .is_empty()
+    );
+    let durations = counted.recorded("tollgate_check_duration_seconds{}");
+    assert_eq!(durations.len(), 3);
+}
+
+#[tokio::test]
+async fn what_was_not_asked_is_counted_by_its_reason() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let rules = [
+        all(per_minute("exempt", 9)).exempt(|head| head.uri.path() == "/exempt"),
+        all(Rule::new("free", Quota::unlimited())),
+        per_minute("optional", 9)
+            .by(header("x-api-key"))
+            .when_missing(Missing::Skip),
+        all(per_minute("elsewhere", 9)).when(|_| false),
+        all(per_minute("off", 9).off()),
+        per_minute("strict", 9)
+            .by(header("x-tenant"))
+            .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
+    ];
+    let app = app(still().0, rules);
+    send(&app, get("/exempt").header("x-tenant", "t")).await;
+    let denied = send(&app, get("/")).await;
+    assert_eq!(denied.status(), 401);
+    let counted = Counted::of(&snapshotter);
+    requests(&counted, "exempt", [("skipped", 1)]);
+    requests(&counted, "free", [("skipped", 2)]);
+    requests(&counted, "optional", [("skipped", 2)]);
+    requests(&counted, "elsewhere", []);
+    requests(&counted, "off", []);
+    requests(&counted, "strict", [("allowed", 1), ("no_key", 1)]);
+}
+
+#[tokio::test]
+async fn preflights_and_mistakes_of_the_set_up_are_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let app = app(still().0, [per_minute("per-ip", 9).by(client_ip())]);
+    let preflight = Request::options("/")
+        .header("origin", "https://example.org")
+        .header("access-control-request-method", "POST");
+    send(&app, preflight).await;
+    for _ in 0..2 {
+        send(&app, Request::get("/")).await;
+    }
+    let counted = Counted::of(&snapshotter);
+    assert_eq!(counted.count("tollgate_preflights_total{}"), 1);
+    assert_eq!(
+        counted.count("tollgate_misconfigured_total{rule=per-ip}"),
+        2
+    );
+    requests(&counted, "per-ip", [("allowed", 2)]);
+}
+
+#[tokio::test]
+async fn shadows_and_marks_are_counted_and_compared_with_what_was_enforced() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let rules = [
+        all(per_minute("old", 3).mark("soft", Quota::fixed_window(2, MINUTE))),
+        all(per_minute("narrow", 1).shadow()),
+        all(per_minute("wide", 9).shadow_instead_of("old")),
+    ];
+    let app = app(still().0, rules);
+    ask(&app, 5).await;
+    let counted = Counted::of(&snapshotter);
+    requests(&counted, "old", [("allowed", 3), ("denied", 2)]);
+    requests(
+        &counted,
+        "narrow",
+        [("shadow_allowed", 1), ("shadow_denied", 4)],
+    );
+    requests(&counted, "wide", [("shadow_allowed", 5)]);
+    requests(
+        &counted,
+        "soft",
+        [("shadow_allowed", 2), ("shadow_denied", 3)],
+    );
+    for (rule, enforced, differences) in [
+        ("narrow", "allowed", 2),
+        ("narrow", "denied", 0),
+        ("wide", "allowed", 0),
+        ("wide", "denied", 2),
+        ("soft", "allowed", 1),
+    ] {
+        let name = format!("tollgate_shadow_differences_total{{rule={rule},enforced={enforced}}}");
+        assert_eq!(counted.count(&name), differences, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_keeps_is_shown_by_rule() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let (store, clock) = still();
+    let app = app(store, [per_minute("per-key", 9).by(header("x-api-key"))]);
+    for key in ["a", "b", "c"] {
+        send(&app, get("/").header("x-api-key", key)).await;
+    }
+    clock.advance(SECOND);
+    send(&app, get("/").header("x-api-key", "a")).await;
+    let counted = Counted::of(&snapshotter);
+    assert_eq!(counted.gauge("tollgate_tracked_keys{rule=per-key}"), 3.0);
+    assert!(counted.gauge("tollgate_tracked_bytes{rule=per-key}") > 0.0);
+    assert_eq!(
+        counted.count("tollgate_evicted_live_total{rule=per-key}"),
+        0
+    );
+}
+
+#[tokio::test]
+async fn states_that_a_flood_evicts_are_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let (_, clock) = still();
+    let store = tollgate::MemoryStore::builder()
+        .clock(&clock)
+        .bytes_per_rule(1)
+        .build();
+    let app = app(store, [per_minute("per-key", 9).by(header("x-api-key"))]);
+    for key in 0..5_000 {
+        send(&app, get("/").header("x-api-key", key)).await;
+    }
+    clock.advance(SECOND);
+    send(&app, get("/").header("x-api-key", "last")).await;
+    let counted = Counted::of(&snapshotter);
+    let evicted = counted.count("tollgate_evicted_live_total{rule=per-key}");
+    let tracked = counted.gauge("tollgate_tracked_keys{rule=per-key}");
+    assert!(evicted > 1_000 && tracked < 5_000.0, "{evicted} {tracked}");
+}
+
+#[tokio::test]
+async fn failures_of_the_store_are_counted_by_what_came_of_them() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let store = SlowStore::after(Duration::ZERO, still().0);
+    store.fail(true);
+    let lenient = all(per_minute("lenient", 1).on_store_error(OnStoreError::Allow));
+    let strict = all(per_minute("strict", 1).on_store_error(OnStoreError::Deny));
+    ask(&app(store.clone(), [lenient]), 2).await;
+    ask(&app(store.clone(), [strict]), 2).await;
+    ask(&app(store, [all(per_minute("usual", 1))]), 2).await;
+    let counted = Counted::of(&snapshotter);
+    requests(&counted, "lenient", [("degraded", 2)]);
+    requests(&counted, "strict", [("error_denied", 2)]);
+    requests(&counted, "usual", [("allowed", 1), ("denied", 1)]);
+    for rule in ["lenient", "strict", "usual"] {
+        let name = format!("tollgate_store_failures_total{{rule={rule}}}");
+        assert_eq!(counted.count(&name), 2, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_handlers_ask_is_counted_too() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let rules = [per_minute("per-account", 1).cost(1).by_handler()];
+    let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
+    let handler = |admission: Admission| async move {
+        let denied = admission.acquire("per-account", &Key::of(["ann"])).await;
+        denied.map(|_| ())
+    };
+    let app = Router::new().fallback(handler).layer(layer);
+    ask(&app, 3).await;
+    let counted = Counted::of(&snapshotter);
+    requests(&counted, "per-account", [("allowed", 1), ("denied", 2)]);
+}
+
+#[tokio::test]
+async fn a_recorder_that_is_installed_after_the_layer_was_built_counts() {
+    let app = app(still().0, [all(per_minute("one", 1))]);
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    ask(&app, 2).await;
+    let counted = Counted::of(&snapshotter);
+    requests(&counted, "one", [("allowed", 1), ("denied", 1)]);
+}
+
+/// What a client has sent, in ways that a layer could tell it.
+const SECRETS: [&str; 4] = ["k-4711", "192.0.2.1", "tenant-7", "/private"];
+
+#[tokio::test]
+async fn neither_labels_nor_events_say_anything_of_the_client() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let events = Events::listen();
+    let store = SlowStore::at_once(still().0);
+    let rules = [
+        per_minute("per-key", 1).by(header("x-api-key")),
+        per_minute("per-ip", 1).by(client_ip()),
+        per_minute("per-tenant", 1).by(look_up(|_| async { Some("tenant-7") })),
+        per_minute("per-peer", 9)
+            .by(header("x-absent"))
+            .when_missing(Missing::Skip),
+        per_minute("strict", 9)
+            .by(header("x-strict"))
+            .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
+            .when(|head| head.method == http::Method::POST),
+    ];
+    let layer = RateLimitLayer::new(store.clone(), rules).unwrap().attach();
+    let shown = format!("{layer:?}");
+    let app = Router::new()
+        .fallback(|admission: Admission| async move { format!("{admission:?}") })
+        .layer(layer);
+    let mut bodies = shown;
+    for fails in [false, true] {
+        store.fail(fails);
+        for method in ["GET", "GET", "POST"] {
+            let request = get("/private?key=k-4711")
+                .method(method)
+                .header("x-api-key", "k-4711");
+            let response = send(&app, request).await;
+            bodies += &format!("{:?}", response.headers());
+            bodies += &format!("{:?}", response.extensions().get::<tollgate::Decision>());
+            let bytes = axum::body::to_bytes(response.into_body(), 1 << 12).await;
+            bodies += &String::from_utf8_lossy(&bytes.unwrap());
+        }
+    }
+    let told = events.told();
+    assert!(told.len() > 5, "{told:?}");
+    let counted = Counted::of(&snapshotter);
+    for secret in SECRETS {
+        let event = told.iter().find(|told| told.fields.contains(secret));
+        assert!(event.is_none(), "{event:?}");
+        let metric = counted.0.keys().find(|name| name.contains(secret));
+        assert_eq!(metric, None);
+        assert!(!bodies.contains(secret), "{bodies}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
+    let events = Events::listen();
+    let rules = [
+        all(per_minute("wide", 9)),
+        all(per_minute("tight", 1).mark("soft", Quota::fixed_window(1, MINUTE))),
+        all(per_minute("narrow", 1).shadow()),
+    ];
+    let app = app(still().0, rules);
+    ask(&app, 1).await;
+    assert!(events.told().is_empty(), "{:?}", events.told());
+    ask(&app, 1).await;
+    let told = events.told();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].level, Level::DEBUG);
+    for word in [
+        "request denied",
+        "rule=\"tight\"",
+        "retry_after_ms=60000",
+        "Quota",
+    ] {
+        assert!(told[0].fields.contains(word), "{told:?} lacks {word}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_told_at_debug() {
+    let events = Events::listen();
+    let rule = per_minute("strict", 1).by(header("x-api-key"));
+    let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
+    let app = app(still().0, [rule]);
+    ask(&app, 1).await;
+    let told = events.at(Level::DEBUG);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("strict") && told[0].contains("no key"));
+}
+
+#[tokio::test]
+async fn an_outage_does_not_drown_the_log() {
+    let events = Events::listen();
+    let store = SlowStore::at_once(still().0);
+    store.fail(true);
+    let app = app(store, [all(per_minute("usual", 1_000))]);
+    ask(&app, 500).await;
+    // Once a second, however many that were.
+    let warnings = events.at(Level::WARN).len();
+    assert!((1..250).contains(&warnings), "{warnings}");
+}

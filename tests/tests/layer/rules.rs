@@ -1,0 +1,312 @@
+//! Which rules apply to a request, and what it costs.
+
+use axum::{Router, body::Body, routing};
+use http::{Method, Request, Response};
+use tollgate::{
+    Admission, By, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason, RequestRule, Retry,
+    Rule,
+    key::{constant, header},
+};
+use tollgate_tests::slow::SlowStore;
+use tower::ServiceExt;
+
+use crate::{get, still};
+
+fn per_minute(name: &'static str, limit: u64) -> Rule {
+    Rule::new(name, Quota::fixed_window(limit, MINUTE))
+}
+
+fn all(rule: Rule) -> RequestRule {
+    rule.by(constant("all"))
+}
+
+fn app(store: impl tollgate::Store, rules: impl IntoIterator<Item = RequestRule>) -> Router {
+    let layer = RateLimitLayer::new(store, rules).expect("valid rules");
+    Router::new().fallback(|| async {}).layer(layer.attach())
+}
+
+async fn send(app: &Router, request: Request<Body>) -> Response<Body> {
+    app.clone().oneshot(request).await.unwrap()
+}
+
+async fn ask(app: &Router, path: &str) -> Response<Body> {
+    send(app, get(path).body(Body::empty()).unwrap()).await
+}
+
+async fn status(app: &Router, path: &str) -> u16 {
+    ask(app, path).await.status().as_u16()
+}
+
+fn field<'a>(response: &'a Response<Body>, name: &str) -> &'a str {
+    let value = response.headers().get(name);
+    value.map_or("", |value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_rule_applies_where_its_predicates_hold() {
+    let writes = all(per_minute("writes", 1))
+        .when(|head| head.method == Method::POST)
+        .when(|head| head.uri.path() != "/free");
+    let app = app(still().0, [writes]);
+    let post = |path: &str| Request::post(path).body(Body::empty()).unwrap();
+    for (request, expected) in [
+        (post("/free"), 200),
+        (post("/a"), 200),
+        (post("/a"), 429),
+        (post("/free"), 200),
+        (get("/a").body(Body::empty()).unwrap(), 200),
+    ] {
+        assert_eq!(send(&app, request).await.status(), expected);
+    }
+    assert_eq!(field(&ask(&app, "/a").await, "ratelimit"), "");
+}
+
+#[tokio::test]
+async fn who_is_exempt_by_either_reason_is_not_counted() {
+    let rule = all(per_minute("one", 1))
+        .exempt(|head| head.uri.path() == "/healthz")
+        .exempt(|head| head.headers.contains_key("x-internal"));
+    let app = app(still().0, [rule]);
+    let internal = || get("/").header("x-internal", "1").body(Body::empty());
+    for _ in 0..2 {
+        assert_eq!(status(&app, "/healthz").await, 200);
+        assert_eq!(send(&app, internal().unwrap()).await.status(), 200);
+    }
+    assert_eq!(status(&app, "/").await, 200);
+    assert_eq!(status(&app, "/").await, 429);
+    assert_eq!(status(&app, "/healthz").await, 200);
+}
+
+#[tokio::test]
+async fn a_plan_is_chosen_by_what_is_in_front() {
+    let rule = all(per_minute("calls", 1)
+        .plan("gold", Quota::fixed_window(3, MINUTE))
+        .plan("staff", Quota::unlimited()))
+    .plan_by(|head| head.extensions.get::<&'static str>().copied());
+    let app = app(still().0, [rule]);
+    let with = |plan: &'static str| get("/").extension(plan).body(Body::empty()).unwrap();
+    let gold = send(&app, with("gold")).await;
+    assert_eq!(field(&gold, "ratelimit"), r#""calls";r=2;t=60"#);
+    assert_eq!(field(&gold, "ratelimit-policy"), r#""calls";q=3;w=60"#);
+    // What was used stays used: under the rule's own quota nothing is left, nor for a plan that is none.
+    assert_eq!(status(&app, "/").await, 429);
+    assert_eq!(send(&app, with("silver")).await.status(), 429);
+    let staff = send(&app, with("staff")).await;
+    assert_eq!(
+        (staff.status().as_u16(), field(&staff, "ratelimit")),
+        (200, "")
+    );
+    assert_eq!(send(&app, with("gold")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_computed_cost_is_taken() {
+    let rule = all(per_minute("units", 10)).cost_by(|head| {
+        let query = head.uri.query().unwrap_or("1");
+        query.parse().unwrap_or(1)
+    });
+    let app = app(still().0, [rule]);
+    assert_eq!(
+        field(&ask(&app, "/?7").await, "ratelimit"),
+        r#""units";r=3;t=60"#
+    );
+    let denied = ask(&app, "/?4").await;
+    assert_eq!(denied.status(), 429);
+    // What is really left, so that a client knows it may ask for less.
+    assert_eq!(field(&denied, "ratelimit"), r#""units";r=3;t=60"#);
+    assert_eq!(status(&app, "/?3").await, 200);
+    // Nothing is left, and a request that costs nothing passes.
+    let free = ask(&app, "/?0").await;
+    assert_eq!(free.status(), 200);
+    assert_eq!(field(&free, "ratelimit"), r#""units";r=0;t=60"#);
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_is_told_so() {
+    for cost in [11, u64::MAX] {
+        let rule = all(per_minute("ten", 10)).cost_by(move |_| cost);
+        let app = app(still().0, [rule]);
+        let denied = ask(&app, "/").await;
+        assert_eq!(denied.status(), 429);
+        assert_eq!(field(&denied, "retry-after"), "");
+        assert!(field(&denied, "ratelimit").starts_with(r#""ten";r=10;"#));
+        let decision = denied.extensions().get::<tollgate::Decision>().unwrap();
+        assert_eq!(decision.reason(), Some(Reason::Never));
+        assert_eq!(decision.retry(), Retry::Never);
+    }
+}
+
+#[tokio::test]
+async fn without_a_limit_no_store_is_asked_and_no_field_is_written() {
+    let store = SlowStore::at_once(still().0);
+    let rules = [
+        all(Rule::new("free", Quota::unlimited())),
+        all(per_minute("off", 1).off()),
+        all(per_minute("elsewhere", 1)).when(|_| false),
+    ];
+    let app = app(store.clone(), rules);
+    for _ in 0..3 {
+        let answer = ask(&app, "/").await;
+        assert_eq!(
+            (answer.status().as_u16(), field(&answer, "ratelimit")),
+            (200, "")
+        );
+    }
+    assert_eq!(store.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_rule_beside_one_without_a_limit_is_alone_in_the_fields() {
+    let rules = [
+        all(Rule::new("free", Quota::unlimited())),
+        all(per_minute("off", 1).off()),
+        all(per_minute("two", 2)),
+    ];
+    let app = app(still().0, rules);
+    let answer = ask(&app, "/").await;
+    assert_eq!(field(&answer, "ratelimit"), r#""two";r=1;t=60"#);
+    assert_eq!(field(&answer, "ratelimit-policy"), r#""two";q=2;w=60"#);
+}
+
+#[tokio::test]
+async fn shadows_and_marks_show_in_the_admission_and_nowhere_else() {
+    let rules = [
+        all(per_minute("three", 3).mark("three-soft", Quota::fixed_window(1, MINUTE))),
+        all(per_minute("new", 1).shadow()),
+    ];
+    let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
+    let handler = |admission: Admission| async move {
+        let told = admission.verdicts().map(|verdict| {
+            let outcome = match verdict.outcome() {
+                Outcome::Allow => "allow",
+                _ => "deny",
+            };
+            format!("{} {outcome}", verdict.name())
+        });
+        told.collect::<Vec<_>>().join(", ")
+    };
+    let app = Router::new().fallback(handler).layer(layer);
+    let text = |response: Response<Body>| async {
+        let bytes = axum::body::to_bytes(response.into_body(), 1 << 10).await;
+        String::from_utf8(bytes.unwrap().to_vec()).unwrap()
+    };
+    let first = ask(&app, "/").await;
+    assert_eq!(field(&first, "ratelimit"), r#""three";r=2;t=60"#);
+    assert_eq!(field(&first, "ratelimit-policy"), r#""three";q=3;w=60"#);
+    assert_eq!(
+        text(first).await,
+        "three allow, new allow, three-soft allow"
+    );
+    let second = ask(&app, "/").await;
+    assert_eq!(field(&second, "ratelimit"), r#""three";r=1;t=60"#);
+    assert_eq!(field(&second, "retry-after"), "");
+    assert_eq!(text(second).await, "three allow, new deny, three-soft deny");
+    ask(&app, "/").await;
+    let denied = ask(&app, "/").await;
+    assert_eq!(field(&denied, "ratelimit"), r#""three";r=0;t=60"#);
+    let body = text(denied).await;
+    assert!(!body.contains("new") && !body.contains("soft"), "{body}");
+}
+
+#[tokio::test]
+async fn a_shadow_with_a_longer_wait_does_not_change_retry_after() {
+    let rules = [
+        all(per_minute("one", 1)),
+        all(Rule::new("hourly", Quota::fixed_window(1, 60 * MINUTE)).shadow()),
+    ];
+    let app = app(still().0, rules);
+    ask(&app, "/").await;
+    assert_eq!(field(&ask(&app, "/").await, "retry-after"), "60");
+}
+
+#[tokio::test]
+async fn one_name_on_two_routes_is_one_budget_whatever_each_costs() {
+    let (store, _clock) = still();
+    let layer = |cost| {
+        let rule = per_minute("shared", 10).cost(cost).by(header("x-api-key"));
+        RateLimitLayer::new(store.clone(), [rule]).unwrap()
+    };
+    let app = Router::new()
+        .route("/cheap", routing::get(|| async {}).layer(layer(1)))
+        .route("/dear", routing::get(|| async {}).layer(layer(6)));
+    let with = |path: &str, key: &str| {
+        let request = get(path).header("x-api-key", key);
+        send(&app, request.body(Body::empty()).unwrap())
+    };
+    let left = |response: Response<Body>| field(&response, "ratelimit").to_owned();
+    assert_eq!(left(with("/dear", "a").await), r#""shared";r=4;t=60"#);
+    assert_eq!(left(with("/cheap", "a").await), r#""shared";r=3;t=60"#);
+    assert_eq!(with("/dear", "a").await.status(), 429);
+    assert_eq!(left(with("/cheap", "a").await), r#""shared";r=2;t=60"#);
+    assert_eq!(left(with("/dear", "b").await), r#""shared";r=4;t=60"#);
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_leaves_the_others_untouched() {
+    for store in [
+        SlowStore::at_once(still().0),
+        SlowStore::after(std::time::Duration::ZERO, still().0),
+    ] {
+        let app = app(
+            store,
+            [all(per_minute("wide", 5)), all(per_minute("tight", 1))],
+        );
+        assert_eq!(
+            field(&ask(&app, "/").await, "ratelimit"),
+            r#""wide";r=4;t=60, "tight";r=0;t=60"#
+        );
+        for _ in 0..3 {
+            let denied = ask(&app, "/").await;
+            assert_eq!(denied.status(), 429);
+            assert_eq!(
+                field(&denied, "ratelimit"),
+                r#""wide";r=4;t=60, "tight";r=0;t=60"#
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_wait_is_the_longest_of_the_rules_that_deny() {
+    let rules = [
+        all(per_minute("minutely", 1)),
+        all(Rule::new("hourly", Quota::fixed_window(1, 60 * MINUTE))),
+        all(Rule::new("daily", Quota::fixed_window(9, 24 * 60 * MINUTE))),
+    ];
+    let app = app(still().0, rules);
+    ask(&app, "/").await;
+    let denied = ask(&app, "/").await;
+    assert_eq!(field(&denied, "retry-after"), "3600");
+    let bytes = axum::body::to_bytes(denied.into_body(), 1 << 10).await;
+    let problem: serde_json::Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
+    let violated = problem["violated-policies"].to_string();
+    assert_eq!(violated, r#"["minutely","hourly"]"#);
+}
+
+#[tokio::test]
+async fn more_rules_than_fit_without_an_allocation_are_decided_alike() {
+    let rules = (0..9).map(|number| {
+        let name = format!("r{number}");
+        Rule::new(name, Quota::fixed_window(9 - number, MINUTE)).by(constant("all"))
+    });
+    let app = app(still().0, rules);
+    let first = ask(&app, "/").await;
+    assert_eq!(field(&first, "ratelimit").split(", ").count(), 9);
+    let denied = ask(&app, "/").await;
+    assert_eq!(denied.status(), 429);
+    assert!(field(&denied, "ratelimit").starts_with(r#""r0";r=8;"#));
+}
+
+#[tokio::test]
+async fn a_layer_that_is_cloned_and_changed_keeps_its_budget() {
+    let layer = RateLimitLayer::new(MemoryStore::new(), [all(per_minute("one", 1))]).unwrap();
+    let quiet = layer.clone().quiet();
+    let (told, untold) = (
+        Router::new().fallback(|| async {}).layer(layer),
+        Router::new().fallback(|| async {}).layer(quiet),
+    );
+    assert_eq!(field(&ask(&untold, "/").await, "ratelimit"), "");
+    let denied = ask(&told, "/").await;
+    assert_eq!(denied.status(), 429);
+    assert!(field(&denied, "ratelimit").starts_with(r#""one";r=0;"#));
+}

@@ -1,0 +1,323 @@
+//! Where the layer can stand, and what it can stand around.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    fmt,
+    future::Future,
+    marker::PhantomPinned,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    BoxError, Router, body::Body, error_handling::HandleErrorLayer, extract::DefaultBodyLimit,
+    routing,
+};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Empty, Full};
+use tollgate::{
+    By, HeaderStyle, MINUTE, Quota, RateLimit, RateLimitLayer, Rejection, RequestRule,
+    ResponseBody, ResponseFuture, Rule,
+    key::{constant, matched_path},
+};
+use tollgate_tests::{probe::Leaf, slow::SlowStore};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::{get, still};
+
+fn two() -> RequestRule {
+    Rule::new("two", Quota::fixed_window(2, MINUTE)).by(constant("all"))
+}
+
+fn layer() -> RateLimitLayer {
+    RateLimitLayer::new(still().0, [two()]).expect("a valid rule")
+}
+
+async fn status(app: &Router, path: &str) -> u16 {
+    let request = get(path).body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    response.status().as_u16()
+}
+
+async fn statuses<const N: usize>(app: &Router, paths: [&str; N]) -> [u16; N] {
+    let mut statuses = [0; N];
+    for (status_of, path) in statuses.iter_mut().zip(paths) {
+        *status_of = status(app, path).await;
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn around_a_router_it_limits_its_fallback_too() {
+    let app = Router::new()
+        .route("/a", routing::get(|| async {}))
+        .layer(layer());
+    assert_eq!(
+        statuses(&app, ["/a", "/nowhere", "/a", "/nowhere"]).await,
+        [200, 404, 429, 429]
+    );
+}
+
+#[tokio::test]
+async fn around_routes_it_knows_them_and_leaves_the_fallback_alone() {
+    let per_route = Rule::new("per-route", Quota::fixed_window(1, MINUTE)).by(matched_path());
+    let layer = RateLimitLayer::new(still().0, [per_route]).expect("a valid rule");
+    let app = Router::new()
+        .route("/items/{id}", routing::get(|| async {}))
+        .route("/other", routing::get(|| async {}))
+        .route_layer(layer);
+    assert_eq!(
+        statuses(
+            &app,
+            ["/items/1", "/items/2", "/other", "/nowhere", "/nowhere"]
+        )
+        .await,
+        [200, 429, 200, 404, 404]
+    );
+}
+
+#[tokio::test]
+async fn around_the_methods_of_one_route_it_limits_them_alone() {
+    let app = Router::new()
+        .route("/a", routing::get(|| async {}).layer(layer()))
+        .route("/b", routing::get(|| async {}));
+    assert_eq!(
+        statuses(&app, ["/a", "/a", "/a", "/b"]).await,
+        [200, 200, 429, 200]
+    );
+}
+
+#[tokio::test]
+async fn around_one_handler_it_limits_that_one() {
+    use axum::handler::Handler;
+    async fn found() {}
+    let app = Router::new()
+        .route("/a", routing::get(found.layer(layer())).post(found))
+        .layer(DefaultBodyLimit::max(64));
+    assert_eq!(statuses(&app, ["/a", "/a", "/a"]).await, [200, 200, 429]);
+    let post = Request::post("/a").body(Body::empty()).unwrap();
+    assert_eq!(app.oneshot(post).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn in_a_router_with_buffer_timeout_and_concurrency_limit_outside() {
+    let app = Router::new().route("/", routing::get(|| async {})).layer(
+        ServiceBuilder::new()
+            .layer(HandleErrorLayer::new(|_: BoxError| async {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }))
+            .buffer(8)
+            .timeout(Duration::from_secs(3600))
+            .concurrency_limit(1)
+            .layer(layer()),
+    );
+    assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn in_a_router_with_buffer_timeout_and_concurrency_limit_inside() {
+    let app = Router::new().route("/", routing::get(|| async {})).layer(
+        ServiceBuilder::new()
+            .layer(HandleErrorLayer::new(|_: BoxError| async {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }))
+            .layer(layer())
+            .buffer(8)
+            .timeout(Duration::from_secs(3600))
+            .concurrency_limit(1),
+    );
+    assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
+}
+
+#[derive(Clone)]
+struct Held {
+    layer: RateLimitLayer,
+    service: RateLimit<Leaf>,
+}
+
+impl Held {
+    fn new(layer: RateLimitLayer, inner: Leaf) -> Self {
+        let service = layer.layer(inner);
+        Self { layer, service }
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> ResponseFuture<Leaf, Full<Bytes>> {
+        self.service.call(request)
+    }
+}
+
+#[tokio::test]
+async fn layer_service_future_and_body_can_be_named() {
+    let mut held = Held::new(layer(), Leaf::default());
+    let _: &RateLimitLayer = &held.layer;
+    let _: &Leaf = held.service.get_ref();
+    ServiceExt::<Request<Full<Bytes>>>::ready(&mut held.service)
+        .await
+        .unwrap();
+    let response: Result<Response<ResponseBody<Body>>, Infallible> =
+        held.call(Request::new(Full::default())).await;
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+#[test]
+fn what_can_be_shared_is_shared() {
+    fn everything<T: Clone + Send + Sync + Unpin + fmt::Debug + 'static>() {}
+    fn sent<T: Send + 'static>() {}
+    everything::<RateLimitLayer>();
+    everything::<RateLimit<Leaf>>();
+    everything::<RequestRule>();
+    everything::<HeaderStyle>();
+    everything::<Rejection>();
+    everything::<tollgate::Admission>();
+    everything::<tollgate::Limiter>();
+    sent::<ResponseFuture<Leaf, Body>>();
+    sent::<ResponseBody<Body>>();
+    sent::<tollgate::Denied>();
+}
+
+/// A body of somebody else: no default, not `Unpin`, with errors of its own.
+struct OddBody {
+    told: bool,
+    _pinned: PhantomPinned,
+}
+
+impl OddBody {
+    fn new() -> Self {
+        Self {
+            told: false,
+            _pinned: PhantomPinned,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct OddError(&'static str);
+
+impl fmt::Display for OddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Error for OddError {}
+
+impl http_body::Body for OddBody {
+    type Data = Bytes;
+    type Error = OddError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, OddError>>> {
+        Poll::Ready(Some(if self.told {
+            Err(OddError("cut off"))
+        } else {
+            Ok(Frame::data(Bytes::from_static(b"odd")))
+        }))
+    }
+}
+
+/// A request body that is no body at all.
+struct NoBody(#[allow(dead_code)] PhantomPinned);
+
+#[tokio::test]
+async fn bodies_need_no_default_and_no_unpin() {
+    let inner =
+        service_fn(|_: Request<NoBody>| async { Ok::<_, OddError>(Response::new(OddBody::new())) });
+    for store in [
+        SlowStore::at_once(still().0),
+        SlowStore::after(Duration::ZERO, still().0),
+    ] {
+        let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
+        let ask = || {
+            let request = Request::new(NoBody(PhantomPinned));
+            service.clone().oneshot(request)
+        };
+        for _ in 0..2 {
+            let body = ask().await.unwrap().into_body();
+            let mut body = Box::pin(body);
+            let frame = body.frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), "odd");
+        }
+        let denied = ask().await.unwrap();
+        assert_eq!(denied.status(), 429);
+        let text = denied.into_body().collect().await.unwrap().to_bytes();
+        assert!(text.starts_with(b"{\"type\""), "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn errors_of_a_body_pass_through_as_they_are() {
+    let inner = service_fn(|_: Request<()>| async {
+        let mut body = OddBody::new();
+        body.told = true;
+        Ok::<_, Infallible>(Response::new(body))
+    });
+    let response = layer().layer(inner).oneshot(Request::new(())).await;
+    let mut body = Box::pin(response.unwrap().into_body());
+    let error: OddError = body.frame().await.unwrap().unwrap_err();
+    assert_eq!(error, OddError("cut off"));
+}
+
+#[tokio::test]
+async fn errors_of_the_inner_service_pass_through_as_they_are() {
+    let inner = service_fn(|_: Request<()>| async {
+        Err::<Response<Empty<Bytes>>, _>(OddError("no such luck"))
+    });
+    for store in [
+        SlowStore::at_once(still().0),
+        SlowStore::after(Duration::ZERO, still().0),
+    ] {
+        let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
+        let error: OddError = service.oneshot(Request::new(())).await.err().unwrap();
+        assert_eq!(error, OddError("no such luck"));
+    }
+}
+
+#[derive(Clone)]
+struct NeverReady;
+
+impl Service<Request<()>> for NeverReady {
+    type Response = Response<Empty<Bytes>>;
+    type Error = OddError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, OddError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OddError>> {
+        Poll::Ready(Err(OddError("closed")))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        unreachable!("it is never ready")
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_cannot_become_ready_says_so_itself() {
+    let service = layer().layer(NeverReady);
+    let error = service.oneshot(Request::new(())).await.err().unwrap();
+    assert_eq!(error, OddError("closed"));
+}
+
+#[tokio::test]
+async fn size_and_end_of_a_body_stay_known() {
+    use http_body::Body as _;
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"four"))))
+    });
+    let service = layer().layer(inner);
+    let body = |service: RateLimit<_>| async {
+        service.oneshot(Request::new(())).await.unwrap().into_body()
+    };
+    for _ in 0..2 {
+        assert_eq!(body(service.clone()).await.size_hint().exact(), Some(4));
+    }
+    let denied = body(service).await;
+    let length = denied.size_hint().exact().unwrap();
+    assert!(!denied.is_end_stream());
+    let bytes = denied.collect().await.unwrap().to_bytes();
+    assert_eq!(bytes.len() as u64, length);
+}

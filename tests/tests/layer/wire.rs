@@ -1,0 +1,429 @@
+//! What goes over the wire.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse, Redirect},
+    routing,
+};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use tollgate::{
+    By, HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
+    key::{client_ip, constant, header},
+};
+use tollgate_tests::server::{Answer, Server, head};
+use tower::{ServiceExt, service_fn};
+
+use crate::{NOON, still};
+
+fn per_minute(name: &'static str, limit: u64) -> RequestRule {
+    Rule::new(name, Quota::fixed_window(limit, MINUTE)).by(client_ip())
+}
+
+fn layer(rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
+    RateLimitLayer::new(still().0, rules).expect("valid rules")
+}
+
+async fn served(layer: RateLimitLayer) -> Server {
+    let routes = routing::any(|| async { "hello" });
+    Server::start(Router::new().route("/", routes).layer(layer)).await
+}
+
+#[tokio::test]
+async fn an_allowed_request_is_told_what_is_left() {
+    let server = served(layer([per_minute("two", 2)])).await;
+    let answer = server.get("/").await;
+    assert_eq!((answer.status, &*answer.body), (200, "hello"));
+    assert_eq!(answer.header("ratelimit-policy"), Some(r#""two";q=2;w=60"#));
+    assert_eq!(answer.header("ratelimit"), Some(r#""two";r=1;t=60"#));
+    assert_eq!(answer.header("retry-after"), None);
+}
+
+#[tokio::test]
+async fn a_denied_request_is_told_when_to_come_back() {
+    let server = served(layer([per_minute("one", 1)])).await;
+    server.get("/").await;
+    let answer = server.get("/").await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.header("ratelimit-policy"), Some(r#""one";q=1;w=60"#));
+    assert_eq!(answer.header("ratelimit"), Some(r#""one";r=0;t=60"#));
+    assert_eq!(answer.header("retry-after"), Some("60"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
+    let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(problem["status"], 429);
+    assert_eq!(problem["violated-policies"][0], "one");
+    assert_eq!(problem["retry_after_ms"], 60_000);
+}
+
+#[tokio::test]
+async fn two_rules_of_one_layer_are_two_members_in_their_order() {
+    let server = served(layer([per_minute("b", 5), per_minute("a", 3)])).await;
+    let answer = server.get("/").await;
+    assert_eq!(
+        answer.header("ratelimit-policy"),
+        Some(r#""b";q=5;w=60, "a";q=3;w=60"#)
+    );
+    assert_eq!(
+        answer.header("ratelimit"),
+        Some(r#""b";r=4;t=60, "a";r=2;t=60"#)
+    );
+}
+
+#[tokio::test]
+async fn two_layers_are_two_members() {
+    let inner = layer([per_minute("inner", 1)]);
+    let outer = layer([per_minute("outer", 5)]);
+    let routes = routing::get(|| async {}).layer(inner);
+    let server = Server::start(Router::new().route("/", routes).layer(outer)).await;
+    let answer = server.get("/").await;
+    assert_eq!(
+        answer.list("ratelimit"),
+        r#""inner";r=0;t=60, "outer";r=4;t=60"#
+    );
+    assert_eq!(
+        answer.list("ratelimit-policy"),
+        r#""inner";q=1;w=60, "outer";q=5;w=60"#
+    );
+    let denied = server.get("/").await;
+    assert_eq!(denied.status, 429);
+    // The outer one keeps its debit.
+    assert_eq!(
+        denied.list("ratelimit"),
+        r#""inner";r=0;t=60, "outer";r=3;t=60"#
+    );
+    assert_eq!(denied.header("retry-after"), Some("60"));
+}
+
+#[tokio::test]
+async fn the_larger_retry_after_stays() {
+    for (own, told) in [("7", "60"), ("100", "100")] {
+        let busy = Rejection::custom(move |denial| {
+            let response = Response::builder().status(denial.status());
+            let response = response.header(http::header::RETRY_AFTER, own);
+            response.body("busy".into()).unwrap()
+        });
+        let server = served(layer([per_minute("one", 1)]).rejection(busy)).await;
+        server.get("/").await;
+        let answer = server.get("/").await;
+        assert_eq!((answer.status, &*answer.body), (429, "busy"));
+        assert_eq!(answer.header("retry-after"), Some(told));
+    }
+}
+
+#[tokio::test]
+async fn the_retry_after_of_a_handler_is_its_own() {
+    let busy = || async {
+        (
+            http::StatusCode::SERVICE_UNAVAILABLE,
+            [("retry-after", "5")],
+        )
+    };
+    let routes = routing::get(busy).layer(layer([per_minute("one", 1)]));
+    let server = Server::start(Router::new().route("/", routes)).await;
+    let answer = server.get("/").await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("retry-after"), Some("5"));
+    assert_eq!(answer.header("ratelimit"), Some(r#""one";r=0;t=60"#));
+}
+
+#[tokio::test]
+async fn older_fields_hold_one_value_that_of_the_tightest_rule() {
+    let style = HeaderStyle::X_RATELIMIT_EPOCH | HeaderStyle::DRAFT_6;
+    let layers = layer([per_minute("wide", 9), per_minute("tight", 3)]);
+    let outer = layer([per_minute("outer", 7)]).headers(style).unwrap();
+    let routes = routing::get(|| async {}).layer(layers.headers(style).unwrap());
+    let app = Router::new().route("/", routes).layer(outer);
+    let answer = Server::start(app).await.get("/").await;
+    let reset = (NOON / 1_000_000 + 60).to_string();
+    for (name, value) in [
+        ("x-ratelimit-limit", "3"),
+        ("x-ratelimit-remaining", "2"),
+        ("x-ratelimit-reset", &*reset),
+        ("ratelimit-limit", "3"),
+        ("ratelimit-remaining", "2"),
+        ("ratelimit-reset", "60"),
+    ] {
+        assert_eq!(answer.header(name), Some(value), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_quiet_layer_tells_the_wait_alone() {
+    for rejection in [
+        Rejection::problem(),
+        Rejection::json(),
+        Rejection::text(),
+        Rejection::empty(),
+    ] {
+        let layer = layer([per_minute("secret", 1)]).quiet();
+        let server = served(layer.rejection(rejection)).await;
+        let allowed = server.get("/").await;
+        assert!(!allowed.tells_budget(), "{allowed:?}");
+        let denied = server.get("/").await;
+        assert_eq!(denied.status, 429);
+        assert_eq!(denied.header("retry-after"), Some("60"));
+        assert!(!denied.tells_budget(), "{denied:?}");
+        assert!(!denied.body.contains("secret"), "{denied:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_fields_a_denial_still_has_retry_after() {
+    let layer = layer([per_minute("one", 1)]);
+    let server = served(layer.headers(HeaderStyle::NONE).unwrap()).await;
+    assert!(!server.get("/").await.tells_budget());
+    let denied = server.get("/").await;
+    assert!(!denied.tells_budget(), "{denied:?}");
+    assert_eq!(denied.header("retry-after"), Some("60"));
+    assert!(denied.body.contains("one"), "{denied:?}");
+}
+
+#[tokio::test]
+async fn the_answer_to_head_has_the_fields_and_no_body() {
+    let server = served(layer([per_minute("one", 1)])).await;
+    let mut connection = server.connect().await;
+    for status in [200, 429, 429] {
+        // A body would be read as the head of the next response.
+        connection.write(&head("HEAD", "/", &[])).await;
+        let answer = connection.answer_head().await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("ratelimit"), Some(r#""one";r=0;t=60"#));
+    }
+    let last = head("HEAD", "/", &[("connection", "close")]);
+    connection.write(&last).await;
+    let denied = connection.answer_head().await;
+    assert_eq!(
+        denied.header("content-type"),
+        Some("application/problem+json")
+    );
+    assert_eq!(connection.rest().await, "");
+}
+
+const PREFLIGHT: [(&str, &str); 2] = [
+    ("origin", "https://example.org"),
+    ("access-control-request-method", "POST"),
+];
+
+#[tokio::test]
+async fn a_preflight_passes_uncounted() {
+    let server = served(layer([per_minute("one", 1)])).await;
+    for _ in 0..3 {
+        let answer = server.send("OPTIONS", "/", &PREFLIGHT).await;
+        assert_eq!((answer.status, answer.tells_budget()), (200, false));
+    }
+    assert_eq!(server.get("/").await.status, 200);
+    assert_eq!(server.get("/").await.status, 429);
+    assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_only_looks_like_a_preflight_is_counted() {
+    for (method, headers) in [
+        ("OPTIONS", &PREFLIGHT[..0]),
+        ("OPTIONS", &PREFLIGHT[..1]),
+        ("OPTIONS", &PREFLIGHT[1..]),
+        ("GET", &PREFLIGHT[..]),
+    ] {
+        let server = served(layer([per_minute("one", 1)])).await;
+        assert_eq!(server.send(method, "/", headers).await.status, 200);
+        assert_eq!(server.send(method, "/", headers).await.status, 429);
+    }
+}
+
+#[tokio::test]
+async fn preflights_are_counted_where_that_is_asked_for() {
+    let server = served(layer([per_minute("one", 1)]).count_preflight()).await;
+    assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 200);
+    assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 429);
+}
+
+#[tokio::test]
+async fn who_expects_to_continue_is_denied_before_the_body() {
+    let echo = routing::post(|body: String| async { body });
+    let app = Router::new().route("/", echo.layer(layer([per_minute("one", 1)])));
+    let server = Server::start(app).await;
+    let head = head(
+        "POST",
+        "/",
+        &[("expect", "100-continue"), ("content-length", "5")],
+    );
+
+    let mut first = server.connect().await;
+    first.write(&head).await;
+    assert_eq!(first.answer_head().await.status, 100);
+    first.write("hello").await;
+    let answer = first.answer().await;
+    assert_eq!((answer.status, &*answer.body), (200, "hello"));
+
+    let mut second = server.connect().await;
+    second.write(&head).await;
+    let answer = second.answer().await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.header("retry-after"), Some("60"));
+}
+
+#[tokio::test]
+async fn the_body_of_a_denied_request_is_not_read() {
+    let polls = Arc::new(AtomicU64::new(0));
+    let ask = |layer: &RateLimitLayer| {
+        let polls = Arc::clone(&polls);
+        let body = Body::new(Counted(polls));
+        let inner = service_fn(|request: Request<Body>| async {
+            axum::body::to_bytes(request.into_body(), 64).await?;
+            Ok::<_, axum::Error>(Response::new(Body::empty()))
+        });
+        let service = tower::Layer::layer(layer, inner);
+        service.oneshot(Request::new(body))
+    };
+    let rule = Rule::new("one", Quota::fixed_window(1, MINUTE)).by(constant("all"));
+    let layer = layer([rule]);
+    assert_eq!(ask(&layer).await.unwrap().status(), 200);
+    assert_eq!(polls.swap(0, Ordering::SeqCst), 1);
+    assert_eq!(ask(&layer).await.unwrap().status(), 429);
+    assert_eq!(polls.load(Ordering::SeqCst), 0);
+}
+
+/// A body that ends at once, and counts how often it was asked.
+struct Counted(Arc<AtomicU64>);
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Poll::Ready(None)
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_carries_no_fields_and_is_counted() {
+    let routes = routing::get(|| async { Redirect::to("/elsewhere") });
+    let app = Router::new().route("/", routes.layer(layer([per_minute("two", 2)])));
+    let server = Server::start(app).await;
+    for _ in 0..2 {
+        let answer = server.get("/").await;
+        assert_eq!((answer.status, answer.tells_budget()), (303, false));
+    }
+    assert_eq!(server.get("/").await.status, 429);
+}
+
+#[tokio::test]
+async fn a_redirect_that_stands_for_a_denial_carries_no_fields_either() {
+    let elsewhere = Rejection::custom(|_| {
+        let response = Response::builder().status(303).header("location", "/wait");
+        response.body(Bytes::new()).unwrap()
+    });
+    let server = served(layer([per_minute("one", 1)]).rejection(elsewhere)).await;
+    assert_eq!(server.get("/").await.status, 200);
+    let denied = server.get("/").await;
+    assert_eq!((denied.status, denied.tells_budget()), (303, false));
+    assert_eq!(denied.header("retry-after"), Some("60"));
+}
+
+#[tokio::test]
+async fn a_304_carries_the_fields_and_a_response_for_shared_caches_does_not() {
+    async fn answer(request: Request<Body>) -> axum::response::Response {
+        match request.uri().path() {
+            "/304" => http::StatusCode::NOT_MODIFIED.into_response(),
+            _ => ([("cache-control", "public, max-age=60")], "page").into_response(),
+        }
+    }
+    let app = Router::new().fallback(answer);
+    let server = Server::start(app.layer(layer([per_minute("nine", 9)]))).await;
+    assert!(server.get("/304").await.tells_budget());
+    assert!(!server.get("/page").await.tells_budget());
+}
+
+#[tokio::test]
+async fn an_error_of_the_handler_is_counted_and_told_like_any_answer() {
+    let failing = || async { http::StatusCode::INTERNAL_SERVER_ERROR };
+    let routes = routing::get(failing).layer(layer([per_minute("nine", 9)]));
+    let server = Server::start(Router::new().route("/", routes)).await;
+    let answer = server.get("/").await;
+    assert_eq!(answer.status, 500);
+    assert_eq!(answer.header("ratelimit"), Some(r#""nine";r=8;t=60"#));
+}
+
+#[tokio::test]
+async fn another_status_and_another_body_can_be_chosen() {
+    let layer = layer([per_minute("one", 1)]).rejection(Rejection::json());
+    let layer = layer.denied_status(http::StatusCode::FORBIDDEN).unwrap();
+    let server = served(layer).await;
+    server.get("/").await;
+    let denied = server.get("/").await;
+    assert_eq!(denied.status, 403);
+    let body: serde_json::Value = serde_json::from_str(&denied.body).unwrap();
+    assert_eq!(body["error"], "rate_limited");
+    assert_eq!(body["rule"], "one");
+}
+
+#[tokio::test]
+async fn waiting_exactly_as_long_as_told_is_enough() {
+    let (store, clock) = still();
+    let rule = Rule::new("bucket", Quota::token_bucket(1).refill(1, 7 * SECOND)).by(client_ip());
+    let server = served(RateLimitLayer::new(store, [rule]).unwrap()).await;
+    let wait = |answer: Answer| -> u64 { answer.header("retry-after").unwrap().parse().unwrap() };
+    server.get("/").await;
+    clock.advance(SECOND / 2);
+    // 6.5 s are left: 7 in whole seconds.
+    let seconds = wait(server.get("/").await);
+    assert_eq!(seconds, 7);
+    clock.advance(std::time::Duration::from_secs(seconds - 1));
+    assert_eq!(wait(server.get("/").await), 1);
+    clock.advance(SECOND);
+    assert_eq!(server.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn jitter_only_makes_the_wait_longer_and_stays_the_same_for_a_client() {
+    let server = served(layer([per_minute("one", 1)]).retry_after_jitter(50)).await;
+    server.get("/").await;
+    let told = server
+        .get("/")
+        .await
+        .header("retry-after")
+        .map(str::to_owned);
+    let seconds: u64 = told.as_deref().unwrap().parse().unwrap();
+    assert!((60..=90).contains(&seconds), "{seconds}");
+    let again = server.get("/").await;
+    assert_eq!(again.header("retry-after"), told.as_deref());
+    // The field about the quota is exact.
+    assert_eq!(again.header("ratelimit"), Some(r#""one";r=0;t=60"#));
+}
+
+#[tokio::test]
+async fn jitter_parts_clients_that_one_rule_for_everybody_has_denied() {
+    let everybody = Rule::new("everybody", Quota::fixed_window(1, 60 * MINUTE));
+    let each = Rule::new("each", Quota::fixed_window(99, MINUTE));
+    let layer = layer([everybody.by(constant("all")), each.by(header("x-api-key"))]);
+    let server = served(layer.retry_after_jitter(50)).await;
+    server.get("/").await;
+    let mut waits = BTreeSet::new();
+    for key in 0..20 {
+        let key = key.to_string();
+        let denied = server.send("GET", "/", &[("x-api-key", &key)]).await;
+        waits.insert(denied.header("retry-after").map(str::to_owned));
+    }
+    assert!(waits.len() > 10, "{waits:?}");
+}
