@@ -6,7 +6,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -139,10 +139,10 @@ impl ManualClock {
     }
 }
 
-/// How often the fast clock is compared with the operating system's, in nanoseconds.
-const SYNC_INTERVAL: u64 = 100_000_000;
-/// By how much the fast clock may be off between two comparisons before it is not used any more, in nanoseconds.
-const TRUSTED_ERROR: i64 = 10_000_000;
+/// How often the cycle counter is compared with the operating system's clock, in microseconds.
+const SYNC_INTERVAL: u64 = 100_000;
+/// By how much the cycle counter may run ahead between two comparisons before it is not used any more, in microseconds.
+const TRUSTED_ERROR: u64 = 10_000;
 
 /// The operating system's monotonic clock, read through the processor's cycle counter.
 ///
@@ -152,12 +152,16 @@ const TRUSTED_ERROR: i64 = 10_000_000;
 struct SystemClock {
     counter: quanta::Clock,
     counter_start: u64,
+    /// Slowed microseconds a count, in 2^-64.
+    scale: u64,
+    /// Counts in a sync interval.
+    sync_counts: u64,
     start: Instant,
     /// The wall clock at `start`, in ticks.
     epoch: Tick,
-    /// What to add to the slowed counter, in nanoseconds.
-    offset: AtomicI64,
-    /// The slowed counter's value at which to compare again, in nanoseconds.
+    /// What to add to the slowed microseconds since the start.
+    offset: AtomicU64,
+    /// The count at which to compare again.
     sync_at: AtomicU64,
     runaway: AtomicBool,
 }
@@ -166,12 +170,20 @@ impl SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
     fn new() -> Self {
         let counter = quanta::Clock::new();
+        // Nanoseconds in 2^40 counts: a quarter of an hour, so the scale is good to ten digits.
+        let nanos = u128::from(counter.delta_as_nanos(0, 1 << 40));
+        let slowed = (nanos << 24) / 1_000;
+        let scale = u64::try_from(slowed - slowed / 1_024).unwrap_or(u64::MAX);
+        let sync_counts = (u128::from(SYNC_INTERVAL) << 64) / u128::from(scale.max(1));
+        let epoch = wall_clock();
         Self {
             counter_start: counter.raw(),
             counter,
+            scale,
+            sync_counts: u64::try_from(sync_counts).unwrap_or(u64::MAX),
             start: Instant::now(),
-            epoch: wall_clock(),
-            offset: AtomicI64::new(0),
+            epoch,
+            offset: AtomicU64::new(epoch),
             sync_at: AtomicU64::new(0),
             runaway: AtomicBool::new(false),
         }
@@ -179,53 +191,53 @@ impl SystemClock {
 
     #[inline(always)]
     fn now(&self) -> Tick {
-        let slow = self.slow();
-        if slow >= self.sync_at.load(Ordering::Relaxed) {
+        let count = self.counter.raw();
+        if count >= self.sync_at.load(Ordering::Relaxed) {
             return self.sync();
         }
-        self.tick(slow, self.offset.load(Ordering::Relaxed))
+        self.slow(count) + self.offset.load(Ordering::Relaxed)
     }
 
-    /// The counter since the start, slowed down, in nanoseconds.
+    /// Slowed microseconds since the start.
     #[inline(always)]
-    fn slow(&self) -> u64 {
-        let ns = self
-            .counter
-            .delta_as_nanos(self.counter_start, self.counter.raw());
-        ns - ns / 1024
+    fn slow(&self, count: u64) -> u64 {
+        let counts = count.saturating_sub(self.counter_start);
+        ((u128::from(counts) * u128::from(self.scale)) >> 64) as u64
     }
 
-    #[inline]
-    fn tick(&self, slow: u64, offset: i64) -> Tick {
-        self.epoch + slow.saturating_add_signed(offset) / 1_000
+    /// The time by the operating system's clock.
+    fn exact(&self) -> Tick {
+        self.epoch + micros(self.start.elapsed())
     }
 
     #[cold]
     fn sync(&self) -> Tick {
         // The operating system first: whatever comes between the two reads makes the offset smaller, never larger.
         // A thread that loses the processor in between tries again, so that the clock does not lag by its absence.
-        let mut exact = nanos(self.start.elapsed());
+        let mut exact = self.exact();
         if self.runaway.load(Ordering::Relaxed) {
-            return self.epoch + exact / 1_000;
+            return exact;
         }
-        let mut slow = self.slow();
+        let mut count = self.counter.raw();
         for _ in 0..3 {
-            let again = nanos(self.start.elapsed());
-            if again - exact < 5_000 {
+            let again = self.exact();
+            if again - exact < 5 {
                 break;
             }
             exact = again;
-            slow = self.slow();
+            count = self.counter.raw();
         }
-        let fresh = exact.cast_signed().wrapping_sub(slow.cast_signed());
+        let slow = self.slow(count);
+        let fresh = exact.saturating_sub(slow);
         let before = self.offset.fetch_max(fresh, Ordering::Relaxed);
         if before.saturating_sub(fresh) > TRUSTED_ERROR {
             self.runaway.store(true, Ordering::Relaxed);
             self.sync_at.store(0, Ordering::Relaxed);
-            return self.epoch + exact / 1_000;
+            return exact;
         }
-        self.sync_at.store(slow + SYNC_INTERVAL, Ordering::Relaxed);
-        self.tick(slow, before.max(fresh))
+        self.sync_at
+            .store(count.saturating_add(self.sync_counts), Ordering::Relaxed);
+        slow + before.max(fresh)
     }
 }
 
@@ -244,10 +256,6 @@ pub(crate) fn micros(duration: Duration) -> u64 {
     seconds.saturating_add(u64::from(duration.subsec_micros()))
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,9 +270,9 @@ mod tests {
             last = now;
         }
         // A read between two reads of the operating system's clock lies between them, less the allowed lag.
-        let before = clock.epoch + micros(clock.start.elapsed());
+        let before = clock.exact();
         let now = clock.now();
-        let after = clock.epoch + micros(clock.start.elapsed());
+        let after = clock.exact();
         assert!(
             now + 1_000_000 >= before && now <= after + 1,
             "{before} {now} {after}"
@@ -274,10 +282,12 @@ mod tests {
     #[test]
     fn a_counter_that_ran_away_is_not_used_any_more() {
         let clock = SystemClock::new();
-        clock.offset.store(3_600_000_000_000, Ordering::Relaxed);
+        clock
+            .offset
+            .store(clock.epoch + 3_600_000_000, Ordering::Relaxed);
         let now = clock.now();
         assert!(clock.runaway.load(Ordering::Relaxed));
-        assert!(now <= clock.epoch + micros(clock.start.elapsed()));
+        assert!(now <= clock.exact());
     }
 
     #[test]

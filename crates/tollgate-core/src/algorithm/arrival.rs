@@ -184,6 +184,9 @@ impl Arrival {
         if cost == 0 || cost > self.burst || ahead > self.tolerance {
             return (self.answer_at_the_edge(ahead, cost), ahead);
         }
+        if self.denominator == 1 && self.narrow {
+            return self.answer_in_whole_ticks(ahead.whole, cost);
+        }
         let after = self.after(ahead, cost);
         if after <= self.tolerance {
             let answer = Assessment {
@@ -206,6 +209,35 @@ impl Arrival {
             retry: Retry::after_micros(ceil(self.difference(after, self.tolerance))),
         };
         (answer, ahead)
+    }
+
+    /// The same where a unit takes a whole number of microseconds, as it does at most rates that people choose: there are
+    /// no remainders.
+    #[inline(always)]
+    fn answer_in_whole_ticks(&self, ahead: u64, cost: u64) -> (Assessment, Span) {
+        let tolerance = self.tolerance.whole;
+        let after = ahead + cost * self.numerator;
+        let fits = after <= tolerance;
+        let then = if fits { after } else { ahead };
+        let left = tolerance - then;
+        let guess = ((u128::from(left) * u128::from(self.inverse)) >> 64) as u64;
+        let answer = Assessment {
+            fits,
+            remaining: guess + u64::from(left - guess * self.numerator >= self.numerator),
+            reset_after: then,
+            retry: if fits {
+                Retry::Now
+            } else {
+                Retry::after_micros(after - tolerance)
+            },
+        };
+        (
+            answer,
+            Span {
+                whole: then,
+                rest: 0,
+            },
+        )
     }
 
     /// A cost of nothing, one that never fits, or a state beyond the tolerance.

@@ -142,21 +142,15 @@ impl BoundMemory {
         };
         let (key, cost) = (check.key(), check.cost());
         let shard = tied.table.shard_of(key);
-        let (now, answer, source) =
-            match tied.table.deny_learned(shard, key, plan, &self.clock, cost) {
-                Some((now, answer)) => (now, answer, Source::LearnedBound),
-                None => {
-                    let mut locked = tied.table.lock(shard);
-                    // Under the lock: with a time from before, a thread that had to wait for it would see what others
-                    // have done since as the future, and repair it into a window that is over.
-                    let now = self.clock.now();
-                    (
-                        now,
-                        locked.acquire(key, plan, &tied.plans, now, cost),
-                        Source::Store,
-                    )
-                }
-            };
+        let now = self.clock.now();
+        let (now, answer, source) = match tied.table.deny_learned(shard, key, plan, now, cost) {
+            Some(answer) => (now, answer, Source::LearnedBound),
+            None => {
+                let mut locked = tied.table.lock(shard);
+                let (now, answer) = locked.acquire(key, plan, &tied.plans, &self.clock, now, cost);
+                (now, answer, Source::Store)
+            }
+        };
         let verdict = Verdict::new(check.rule(), check.plan(), answer, source);
         Step::Ready(Decision::single(now, verdict, true))
     }
@@ -184,6 +178,7 @@ impl BoundMemory {
             }
             order[at] = index;
         }
+        let now = self.clock.now();
         let mut locks: [Option<AnyLocked<'_>>; FEW] = [const { None }; FEW];
         // Whose lock a check is under: its own, or that of the check before it on the same shard.
         let mut under = [0; FEW];
@@ -198,18 +193,12 @@ impl BoundMemory {
             }
             before = Some(index);
         }
-        let now = self.clock.now();
-        let mut decision = Decision::unlimited(now);
-        let mut allowed = true;
-        for (check, under) in checks.iter().zip(under) {
-            let (rule, lock) = (self.rule(check)?, locks[under].as_ref()?);
-            let answer = with_locked!(rule, lock, (tied, locked) => {
-                locked.assess(check.key(), tied.plan(check)?, &tied.plans, now, check.cost())
-            }, else return None);
-            allowed &= answer.fits;
-            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
-            decision.verdicts_mut().push(verdict);
+        let mut decision = self.assess_few(checks, &locks, under, now)?;
+        if !decision.is_allowed() {
+            // As in `Locked::acquire`: a denial is decided at the time under the locks.
+            decision = self.assess_few(checks, &locks, under, self.clock.now())?;
         }
+        let (now, allowed) = (decision.at(), decision.is_allowed());
         for (index, check) in checks.iter().enumerate() {
             let (rule, lock) = (self.rule(check)?, locks[under[index]].as_mut()?);
             with_locked!(rule, lock, (tied, locked) => {
@@ -225,6 +214,29 @@ impl BoundMemory {
                         Verdict::new(check.rule(), check.plan(), answer, Source::Store);
                 }
             }, else return None);
+        }
+        Some(decision)
+    }
+
+    /// The verdicts of enforced checks under their locks.
+    #[inline]
+    fn assess_few(
+        &self,
+        checks: &[Check],
+        locks: &[Option<AnyLocked<'_>>; FEW],
+        under: [usize; FEW],
+        now: Tick,
+    ) -> Option<Decision> {
+        let mut decision = Decision::unlimited(now);
+        let mut allowed = true;
+        for (check, under) in checks.iter().zip(under) {
+            let (rule, lock) = (self.rule(check)?, locks[under].as_ref()?);
+            let answer = with_locked!(rule, lock, (tied, locked) => {
+                locked.assess(check.key(), tied.plan(check)?, &tied.plans, now, check.cost())
+            }, else return None);
+            allowed &= answer.fits;
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+            decision.verdicts_mut().push(verdict);
         }
         if !allowed {
             decision.conclude(|_| true);

@@ -109,16 +109,14 @@ impl<A: Algorithm> Table<A> {
         shard: usize,
         key: Fingerprint,
         plan: &Plan<A>,
-        clock: &Clock,
+        now: Tick,
         cost: u64,
-    ) -> Option<(Tick, Assessment)> {
+    ) -> Option<Assessment> {
         let bound = self.learned.find(shard, key, plan.number)?;
-        let now = clock.now();
         plan.quota
             .assess_learned(bound, now, cost)
             // A clock went back since: the state lies in the future, and a denial has to repair it.
             .filter(|answer| answer.reset_after <= plan.longest_reset)
-            .map(|answer| (now, answer))
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -170,15 +168,18 @@ impl<A: Algorithm> Locked<'_, A> {
     }
 
     /// Decides, and takes the units if they fit. A denial repairs a state that lies in the future, and teaches.
+    ///
+    /// `now` may be from before the lock: an older time never lets more pass. A denial is decided anew.
     #[inline(always)]
     pub(super) fn acquire(
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
         plans: &Plans<A>,
+        clock: &Clock,
         now: Tick,
         cost: u64,
-    ) -> Assessment {
+    ) -> (Tick, Assessment) {
         // Where there is a state and nothing has to be carried over or made, one look at it does everything.
         if !A::HAS_HEAP
             && let Some(entry) = self.shard.find_mut(key)
@@ -187,30 +188,38 @@ impl<A: Algorithm> Locked<'_, A> {
             let answer = plan.quota.acquire(&mut entry.state, now, cost);
             if answer.fits {
                 self.table.learned.forget(self.index, key);
-            } else {
-                self.denied(key, plan, plans, now);
+                return (now, answer);
             }
-            return answer;
+        } else {
+            let answer = self.assess(key, plan, plans, now, cost);
+            if answer.fits {
+                self.take(key, plan, now, cost);
+                return (now, answer);
+            }
         }
-        self.acquire_in_steps(key, plan, plans, now, cost)
+        self.acquire_anew(key, plan, plans, clock, cost)
     }
 
+    /// Decides at the time under the lock. A thread that had to wait for the lock would see what others have done since
+    /// as the future, and its denial would repair it into a window that is over.
+    #[cold]
     #[inline(never)]
-    fn acquire_in_steps(
+    fn acquire_anew(
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
         plans: &Plans<A>,
-        now: Tick,
+        clock: &Clock,
         cost: u64,
-    ) -> Assessment {
+    ) -> (Tick, Assessment) {
+        let now = clock.now();
         let answer = self.assess(key, plan, plans, now, cost);
         if answer.fits {
             self.take(key, plan, now, cost);
         } else {
             self.denied(key, plan, plans, now);
         }
-        answer
+        (now, answer)
     }
 
     /// Takes units that were just found to fit.
