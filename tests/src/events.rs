@@ -1,15 +1,15 @@
 //! A subscriber that keeps what it is told.
 
 use std::{
+    cell::RefCell,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
 };
 
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
-    subscriber::DefaultGuard,
 };
 
 /// An event, its fields in one line: `name=value name=value`.
@@ -25,19 +25,30 @@ pub struct Told {
 #[derive(Debug)]
 pub struct Events {
     told: Arc<Mutex<Vec<Told>>>,
-    _guard: DefaultGuard,
+}
+
+thread_local! {
+    static LISTENING: RefCell<Option<Arc<Mutex<Vec<Told>>>>> = const { RefCell::new(None) };
 }
 
 impl Events {
-    /// Begins to listen.
+    /// Begins to listen; who has listened on this thread before does not any more.
+    ///
+    /// # Panics
+    ///
+    /// If the process has another subscriber.
     #[must_use]
     pub fn listen() -> Self {
+        // One subscriber for the whole process. Of one for each thread, tracing may ask a thread that has none, and then
+        // takes an event to be wanted by nobody.
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::subscriber::set_global_default(Listener).expect("the only subscriber");
+            tracing::callsite::rebuild_interest_cache();
+        });
         let told = Arc::default();
-        let listener = Listener(Arc::clone(&told));
-        Self {
-            told,
-            _guard: tracing::subscriber::set_default(listener),
-        }
+        LISTENING.set(Some(Arc::clone(&told)));
+        Self { told }
     }
 
     /// What was told so far.
@@ -59,7 +70,16 @@ impl Events {
     }
 }
 
-struct Listener(Arc<Mutex<Vec<Told>>>);
+impl Drop for Events {
+    fn drop(&mut self) {
+        let mine = |told: &Arc<_>| Arc::ptr_eq(told, &self.told);
+        LISTENING.with_borrow_mut(|listening| {
+            listening.take_if(|told| mine(told));
+        });
+    }
+}
+
+struct Listener;
 
 impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -75,11 +95,14 @@ impl Subscriber for Listener {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(Told {
-            level: *event.metadata().level(),
-            fields: line.0,
+        LISTENING.with_borrow(|listening| {
+            let Some(told) = listening else { return };
+            let mut line = Line(String::new());
+            event.record(&mut line);
+            told.lock().unwrap().push(Told {
+                level: *event.metadata().level(),
+                fields: line.0,
+            });
         });
     }
 
