@@ -79,7 +79,7 @@ impl KeyBuf {
     }
 
     /// Adds a part.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, kind: PartKind, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         let end = self.len + 2 + part.len();
@@ -87,7 +87,7 @@ impl KeyBuf {
             // Below 64, so that the length fits in a byte.
             self.inline[self.len] = kind.0;
             self.inline[self.len + 1] = part.len() as u8;
-            self.inline[self.len + 2..end].copy_from_slice(part);
+            copy_short(&mut self.inline[self.len + 2..end], part);
             self.len = end;
         } else {
             self.push_spilled(kind, part);
@@ -165,6 +165,22 @@ impl KeyBuf {
         } else {
             &self.spilled
         }
+    }
+}
+
+/// Copies between slices of one length. Most parts have 8 to 16 bytes (addresses, short names and tokens), and are copied
+/// as two words that may overlap, which is several times as fast as a call.
+#[inline(always)]
+fn copy_short(to: &mut [u8], from: &[u8]) {
+    let len = from.len();
+    if (8..=16).contains(&len) && to.len() == len {
+        let (mut first, mut last) = ([0; 8], [0; 8]);
+        first.copy_from_slice(&from[..8]);
+        last.copy_from_slice(&from[len - 8..]);
+        to[..8].copy_from_slice(&first);
+        to[len - 8..].copy_from_slice(&last);
+    } else {
+        to.copy_from_slice(from);
     }
 }
 
@@ -296,10 +312,13 @@ mod tests {
     #[test]
     fn a_key_reads_the_same_on_the_stack_and_on_the_heap() {
         // Parts of all lengths around the borders, in one buffer and appended from two.
-        for first in [0, 1, 30, 59, 60, 61, 62, 63, 254, 255, 256, 70_000] {
-            for second in [0, 1, 30, 62, 254, 255] {
+        for first in [
+            0, 1, 7, 8, 9, 15, 16, 17, 30, 59, 60, 61, 62, 63, 254, 255, 256, 70_000,
+        ] {
+            for second in [0, 1, 7, 8, 13, 16, 17, 30, 62, 254, 255] {
                 let (first, second) = (vec![7; first], vec![8; second]);
                 let whole = KeyBuf::from(Key::of([&first, &second]));
+                assert!(whole.as_bytes().ends_with(&second));
                 let mut appended = KeyBuf::from(Key::of([&first]));
                 let before = appended.clone();
                 appended.append(&KeyBuf::from(Key::of([&second])));

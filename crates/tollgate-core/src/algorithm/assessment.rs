@@ -74,6 +74,12 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// time. `None`: it does not say, the state has to be asked.
     fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment>;
 
+    /// Whether the state is of a window after that of `now`. A store that has read its clock before it had the state to
+    /// itself reads it again then: units taken at `now` would be counted in a window that `now` is not in.
+    fn is_ahead(&self, _state: &Self::State, _now: Tick) -> bool {
+        false
+    }
+
     /// Units that the state holds, where many keys are fresh at one instant: of two states that are equally near to
     /// fresh, the one that holds fewer is forgotten first.
     fn weight(_state: &Self::State) -> u64 {

@@ -184,6 +184,11 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    #[inline]
+    fn is_ahead(&self, state: &FixedWindowState, now: Tick) -> bool {
+        state.window > now / self.period
+    }
+
     fn weight(state: &FixedWindowState) -> u64 {
         state.used
     }

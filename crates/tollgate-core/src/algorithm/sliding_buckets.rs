@@ -263,6 +263,10 @@ impl Algorithm for SlidingBuckets {
             .map_or(0, |number| self.gone_at(number))
     }
 
+    fn is_ahead(&self, state: &SlidingBucketsState, now: Tick) -> bool {
+        state.newest > now / self.width
+    }
+
     fn weight(state: &SlidingBucketsState) -> u64 {
         state.units.iter().map(|units| u64::from(*units)).sum()
     }

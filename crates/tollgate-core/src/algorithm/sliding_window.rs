@@ -296,6 +296,11 @@ impl Algorithm for SlidingWindow {
         )
     }
 
+    #[inline]
+    fn is_ahead(&self, state: &SlidingWindowState, now: Tick) -> bool {
+        state.window > now / self.period
+    }
+
     fn weight(state: &SlidingWindowState) -> u64 {
         u64::from(state.previous) + u64::from(state.current)
     }

@@ -155,8 +155,10 @@ impl BoundMemory {
         Step::Ready(Decision::single(now, verdict, true))
     }
 
-    /// A few enforced checks on states of their own, which is what most requests with several rules are: the same step
-    /// as [`decide`](Self::decide), with nothing to fold and nobody to leave out. `None` where that is not so.
+    /// A few enforced checks that all fit, on states that are there: one look at each, under locks that are taken in one
+    /// order and held together. `None` where that is not so; then nothing was taken, and [`decide`](Self::decide) goes
+    /// step by step.
+    #[inline]
     fn acquire_few(&self, checks: &[Check]) -> Option<Decision> {
         if checks.len() > FEW || !self.rules.all_enforced() {
             return None;
@@ -166,11 +168,10 @@ impl BoundMemory {
         for (index, check) in checks.iter().enumerate() {
             let place = self.rule(check)?.place(check)?;
             places[index] = place;
-            // Insertion keeps the order of locks; checks on one shard stand side by side.
             let mut at = index;
             while at > 0 && places[order[at - 1]] >= place {
-                let other = &checks[order[at - 1]];
-                if places[order[at - 1]] == place && other.key() == check.key() {
+                // Two checks under one lock: of one rule, and perhaps of one state.
+                if places[order[at - 1]] == place {
                     return None;
                 }
                 order[at] = order[at - 1];
@@ -179,69 +180,58 @@ impl BoundMemory {
             order[at] = index;
         }
         let now = self.clock.now();
-        let mut locks: [Option<AnyLocked<'_>>; FEW] = [const { None }; FEW];
-        // Whose lock a check is under: its own, or that of the check before it on the same shard.
-        let mut under = [0; FEW];
-        let mut before = None;
-        for &index in &order[..checks.len()] {
-            match before {
-                Some(other) if places[other] == places[index] => under[index] = under[other],
-                _ => {
-                    locks[index] = self.rule(&checks[index])?.lock(places[index].1);
-                    under[index] = index;
-                }
-            }
-            before = Some(index);
-        }
-        let mut decision = self.assess_few(checks, &locks, under, now)?;
-        if !decision.is_allowed() {
-            // As in `Locked::acquire`: a denial is decided at the time under the locks.
-            decision = self.assess_few(checks, &locks, under, self.clock.now())?;
-        }
-        let (now, allowed) = (decision.at(), decision.is_allowed());
-        for (index, check) in checks.iter().enumerate() {
-            let (rule, lock) = (self.rule(check)?, locks[under[index]].as_mut()?);
-            with_locked!(rule, lock, (tied, locked) => {
-                let (key, plan) = (check.key(), tied.plan(check)?);
-                if allowed {
-                    locked.take(key, plan, now, check.cost());
-                } else if decision.verdicts()[index].outcome() == Outcome::Deny {
-                    locked.denied(key, plan, &tied.plans, now);
-                } else {
-                    // It keeps its units: its numbers are those before a take.
-                    let answer = locked.assess(key, plan, &tied.plans, now, 0);
-                    decision.verdicts_mut()[index] =
-                        Verdict::new(check.rule(), check.plan(), answer, Source::Store);
-                }
-            }, else return None);
-        }
-        Some(decision)
-    }
-
-    /// The verdicts of enforced checks under their locks.
-    #[inline]
-    fn assess_few(
-        &self,
-        checks: &[Check],
-        locks: &[Option<AnyLocked<'_>>; FEW],
-        under: [usize; FEW],
-        now: Tick,
-    ) -> Option<Decision> {
         let mut decision = Decision::unlimited(now);
-        let mut allowed = true;
-        for (check, under) in checks.iter().zip(under) {
-            let (rule, lock) = (self.rule(check)?, locks[under].as_ref()?);
-            let answer = with_locked!(rule, lock, (tied, locked) => {
-                locked.assess(check.key(), tied.plan(check)?, &tied.plans, now, check.cost())
-            }, else return None);
-            allowed &= answer.fits;
-            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        for check in checks {
+            let verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked);
             decision.verdicts_mut().push(verdict);
         }
-        if !allowed {
-            decision.conclude(|_| true);
+        self.take_next(&order[..checks.len()], checks, &mut decision)
+            .then_some(decision)
+    }
+
+    /// Takes the first of the checks in `order` under its lock, then the rest within it. What was taken is put back if
+    /// one of the rest cannot be.
+    #[inline]
+    fn take_next(&self, order: &[usize], checks: &[Check], decision: &mut Decision) -> bool {
+        let Some((&index, rest)) = order.split_first() else {
+            return true;
+        };
+        match self.rule(&checks[index]) {
+            Some(BoundRule::Arrival(tied)) => self.take_in(tied, index, rest, checks, decision),
+            Some(BoundRule::FixedWindow(tied)) => self.take_in(tied, index, rest, checks, decision),
+            Some(BoundRule::SlidingWindow(tied)) => {
+                self.take_in(tied, index, rest, checks, decision)
+            }
+            // What is on the heap is not put back.
+            _ => false,
         }
-        Some(decision)
+    }
+
+    fn take_in<A: Algorithm>(
+        &self,
+        tied: &Tied<A>,
+        index: usize,
+        rest: &[usize],
+        checks: &[Check],
+        decision: &mut Decision,
+    ) -> bool {
+        let check = &checks[index];
+        let Some(plan) = tied.plan(check) else {
+            return false;
+        };
+        let mut locked = tied.table.lock(tied.table.shard_of(check.key()));
+        let Some((answer, before)) =
+            locked.try_acquire(check.key(), plan, decision.at(), check.cost())
+        else {
+            return false;
+        };
+        if !self.take_next(rest, checks, decision) {
+            locked.put_back(before);
+            return false;
+        }
+        decision.verdicts_mut()[index] =
+            Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        true
     }
 
     /// Locks the shards of all checks in one order.

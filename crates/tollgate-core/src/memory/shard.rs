@@ -60,6 +60,19 @@ impl<A: Algorithm> Shard<A> {
         self.entries.get_mut(self.entries.find(key)?)
     }
 
+    /// The entry of `key` and its slot, for a change that may be put back under the same lock.
+    #[inline(always)]
+    pub(super) fn find_slot(&mut self, key: Fingerprint) -> Option<(usize, &mut Entry<A::State>)> {
+        let slot = self.entries.find(key)?;
+        Some((slot, self.entries.get_mut(slot)?))
+    }
+
+    pub(super) fn put_back(&mut self, slot: usize, state: A::State) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.state = state;
+        }
+    }
+
     /// Changes the entry of `key`, and keeps to the bound.
     pub(super) fn update(
         &mut self,

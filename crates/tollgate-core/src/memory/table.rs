@@ -185,24 +185,21 @@ impl<A: Algorithm> Locked<'_, A> {
             && let Some(entry) = self.shard.find_mut(key)
             && entry.quota() == plan.number
         {
+            if plan.quota.is_ahead(&entry.state, now) {
+                return self.acquire_anew(key, plan, plans, clock, cost);
+            }
             let answer = plan.quota.acquire(&mut entry.state, now, cost);
             if answer.fits {
                 self.table.learned.forget(self.index, key);
-                return (now, answer);
-            }
-        } else {
-            let answer = self.assess(key, plan, plans, now, cost);
-            if answer.fits {
-                self.take(key, plan, now, cost);
                 return (now, answer);
             }
         }
         self.acquire_anew(key, plan, plans, clock, cost)
     }
 
-    /// Decides at the time under the lock. A thread that had to wait for the lock would see what others have done since
-    /// as the future, and its denial would repair it into a window that is over.
-    #[cold]
+    /// Decides at the time under the lock, step by step: something is denied, or a state has to be made, carried over or
+    /// changed on the heap. A thread that had to wait for the lock would see what others have done since as the future,
+    /// and its denial would repair it into a window that is over.
     #[inline(never)]
     fn acquire_anew(
         &mut self,
@@ -220,6 +217,34 @@ impl<A: Algorithm> Locked<'_, A> {
             self.denied(key, plan, plans, now);
         }
         (now, answer)
+    }
+
+    /// Takes in one look, where there is a state, nothing has to be carried over or made, and the cost fits. The slot and
+    /// the state before are for [`put_back`](Self::put_back).
+    #[inline(always)]
+    pub(super) fn try_acquire(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Option<(Assessment, (usize, A::State))> {
+        if A::HAS_HEAP {
+            return None;
+        }
+        let (slot, entry) = self.shard.find_slot(key)?;
+        if entry.quota() != plan.number || plan.quota.is_ahead(&entry.state, now) {
+            return None;
+        }
+        let before = entry.state.clone();
+        let answer = plan.quota.acquire(&mut entry.state, now, cost);
+        self.table.learned.forget(self.index, key);
+        answer.fits.then_some((answer, (slot, before)))
+    }
+
+    /// Puts the state back that was there before [`try_acquire`](Self::try_acquire), under the same lock.
+    pub(super) fn put_back(&mut self, (slot, before): (usize, A::State)) {
+        self.shard.put_back(slot, before);
     }
 
     /// Takes units that were just found to fit.
