@@ -19,7 +19,7 @@ const ROUNDS: usize = 5;
 /// The rows.
 pub(crate) fn rows(print: &mut dyn FnMut(Row)) -> io::Result<()> {
     let [ours, theirs] = [Limiter::Tollgate, Limiter::TowerGovernor]
-        .map(|limiter| Server::start(limiter).and_then(|server| Measured::connect(server)));
+        .map(|limiter| Server::start(limiter).and_then(Measured::connect));
     let (mut ours, mut theirs) = (ours?, theirs?);
     let mut nobody = Measured::connect(Server::start(Limiter::Nobody)?)?;
     let (mut passed, mut denied, mut parts, mut bare) = (vec![], vec![], vec![], vec![]);
