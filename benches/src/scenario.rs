@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use crate::{
     check::{Checker, LASTING, TIGHT, WIDE},
     layer::{Bare, layer, request, send},
-    workload::{each, hot, names, uniform, zipf},
+    workload::{Namer, each, hot, uniform, zipf},
 };
 
 /// Something that can be done again and again.
@@ -61,14 +61,14 @@ const fn scenario(name: &'static str, make: Make) -> Scenario {
 
 fn checks(quota: Quota, clients: Vec<u32>, count: u32) -> Result<Step, RuleError> {
     let checker = Checker::new(quota, 1)?;
-    let names = names(count as usize);
+    let mut namer = Namer::new();
     for client in each(count) {
-        black_box(checker.one(&names[client as usize]));
+        black_box(checker.one(namer.name(client)));
     }
     let mut clients = clients.into_iter().cycle();
     Ok(Box::new(move || {
         if let Some(client) = clients.next() {
-            black_box(checker.one(&names[client as usize]));
+            black_box(checker.one(namer.name(client)));
         }
     }))
 }
@@ -83,11 +83,11 @@ fn two_rules() -> Result<Step, RuleError> {
 /// A flood of clients that come once each; their states are fresh again after a while.
 fn new_keys() -> Result<Step, RuleError> {
     let checker = Checker::new(Quota::gcra(100, tollgate::SECOND), 1)?;
-    let names = names(1_000_000);
+    let mut namer = Namer::new();
     let mut next = 0;
     Ok(Box::new(move || {
-        black_box(checker.one(&names[next]));
-        next = (next + 1) % names.len();
+        black_box(checker.one(namer.name(next)));
+        next = (next + 1) % 1_000_000;
     }))
 }
 

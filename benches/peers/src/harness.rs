@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tollgate_benches::workload::Namer;
+
 /// How long one side runs in one round.
 const SPAN: Duration = Duration::from_millis(60);
 
@@ -43,12 +45,12 @@ pub(crate) struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Compares two operations on a client, in `rounds` rounds.
+    /// Compares two operations on a client's name, in `rounds` rounds.
     pub(crate) fn compare(
         self,
         rounds: usize,
-        ours: impl Fn(u32) + Sync,
-        theirs: impl Fn(u32) + Sync,
+        ours: impl Fn(&String) + Sync,
+        theirs: impl Fn(&String) + Sync,
     ) -> Compared {
         // The first round warms up.
         let rounds: Vec<_> = (0..=rounds)
@@ -58,7 +60,7 @@ impl Course<'_> {
     }
 
     /// Nanoseconds that an operation takes a thread.
-    fn run(self, round: usize, operation: &(impl Fn(u32) + Sync)) -> f64 {
+    fn run(self, round: usize, operation: &(impl Fn(&String) + Sync)) -> f64 {
         let barrier = Barrier::new(self.threads);
         let places = self.clients.len();
         let sum: f64 = thread::scope(|scope| {
@@ -68,10 +70,11 @@ impl Course<'_> {
                     let start = thread * places / self.threads + round * 700_001;
                     scope.spawn(move || {
                         let mut clients = self.clients.iter().cycle().skip(start % places);
+                        let mut namer = Namer::new();
                         barrier.wait();
                         repeat(&mut || {
                             if let Some(client) = clients.next() {
-                                operation(*client);
+                                operation(namer.name(*client));
                             }
                         })
                     })

@@ -5,7 +5,7 @@ use std::{hint::black_box, num::NonZeroU32, sync::Arc, time::Duration};
 use governor::DefaultKeyedRateLimiter;
 use tollgate_benches::{
     check::{Checker, LASTING, LASTING_BURST, LASTING_INTERVAL, TIGHT, WIDE},
-    workload::{each, hot, names, uniform, zipf},
+    workload::{Namer, each, hot, uniform, zipf},
 };
 use trypema::{
     BucketSize, RateLimit, RateLimiterBuilder, WindowSize, local::LocalRateLimiterProvider,
@@ -43,33 +43,29 @@ pub(crate) type Governor = DefaultKeyedRateLimiter<String>;
 /// The rows.
 pub(crate) struct Keyed {
     rounds: usize,
-    names: Vec<String>,
 }
 
 impl Keyed {
     pub(crate) fn new(rounds: usize) -> Self {
-        Self {
-            rounds,
-            names: names(CLIENTS as usize),
-        }
-    }
-
-    fn name(&self, client: u32) -> &String {
-        &self.names[client as usize]
+        Self { rounds }
     }
 
     fn ours(&self, quota: tollgate::Quota, clients: u32) -> Checker {
         let checker = Checker::new(quota, 1).expect("a valid rule");
+        let mut namer = Namer::new();
         for client in each(clients) {
-            black_box(checker.one(self.name(client)));
+            let name = namer.name(client);
+            black_box(checker.one(name));
         }
         checker
     }
 
     fn governor(&self, quota: governor::Quota, clients: u32) -> Governor {
         let limiter = Governor::keyed(quota);
+        let mut namer = Namer::new();
         for client in each(clients) {
-            black_box(limiter.check_key(self.name(client)).is_ok());
+            let name = namer.name(client);
+            black_box(limiter.check_key(name).is_ok());
         }
         limiter
     }
@@ -83,11 +79,11 @@ impl Keyed {
         let (checker, limiter) = (self.ours(ours.0, clients), self.governor(ours.1, clients));
         course.compare(
             self.rounds,
-            |client| {
-                black_box(checker.one(self.name(client)));
+            |name| {
+                black_box(checker.one(name));
             },
-            |client| {
-                black_box(limiter.check_key(self.name(client)).is_ok());
+            |name| {
+                black_box(limiter.check_key(name).is_ok());
             },
         )
     }
@@ -178,16 +174,18 @@ impl Keyed {
             .build()
             .expect("valid windows");
         let rate = RateLimit::per_second_or_panic(1e9);
+        let mut namer = Namer::new();
         for client in each(CLIENTS) {
-            black_box(provider.absolute().inc(self.name(client), &rate, 1));
+            let name = namer.name(client);
+            black_box(provider.absolute().inc(name, &rate, 1));
         }
         course.compare(
             self.rounds,
-            |client| {
-                black_box(checker.one(self.name(client)));
+            |name| {
+                black_box(checker.one(name));
             },
-            |client| {
-                black_box(provider.absolute().inc(self.name(client), &rate, 1));
+            |name| {
+                black_box(provider.absolute().inc(name, &rate, 1));
             },
         )
     }
@@ -203,12 +201,12 @@ impl Keyed {
             let limiters = [self.governor(wide(), 8), self.governor(wide(), 8)];
             let compared = course.compare(
                 self.rounds,
-                |client| {
-                    black_box(checker.two(self.name(client)));
+                |name| {
+                    black_box(checker.two(name));
                 },
-                |client| {
+                |name| {
                     for limiter in &limiters {
-                        black_box(limiter.check_key(self.name(client)).is_ok());
+                        black_box(limiter.check_key(name).is_ok());
                     }
                 },
             );

@@ -5,7 +5,7 @@ use tollgate::HeaderStyle;
 use tollgate_benches::{
     check::{Checker, LASTING, WIDE},
     layer::{Bare, layer, request, send},
-    workload::{each, names},
+    workload::{Namer, each},
 };
 use tower::{Layer, Service};
 
@@ -21,11 +21,10 @@ const REQUESTS: u64 = 1_000;
 
 /// Bytes for each key, all of them live.
 pub(crate) fn per_key(print: &mut dyn FnMut(Row)) {
-    let names = names(KEYS as usize);
-    let name = |client: u32| &names[client as usize];
+    let mut namer = Namer::new();
     let (checker, ours) = count(|| {
         let checker = Checker::new(LASTING, 1).expect("a valid rule");
-        let allowed = each(KEYS).all(|client| checker.one(name(client)));
+        let allowed = each(KEYS).all(|client| checker.one(namer.name(client)));
         assert!(allowed, "nobody is denied");
         checker
     });
@@ -34,7 +33,7 @@ pub(crate) fn per_key(print: &mut dyn FnMut(Row)) {
     drop(checker);
     let (limiter, theirs) = count(|| {
         let limiter = Governor::keyed(lasting());
-        let allowed = each(KEYS).all(|client| limiter.check_key(name(client)).is_ok());
+        let allowed = each(KEYS).all(|client| limiter.check_key(namer.name(client)).is_ok());
         assert!(allowed, "nobody is denied");
         limiter
     });
