@@ -1,1 +1,9 @@
-//! The benches of tollgate.
+//! What tollgate costs.
+//!
+//! [`workload`] says who asks, [`check`] and [`layer`] what is asked, and [`scenario`] puts them together for the benches
+//! and for a profiler. How to run them is in `benches/README.md`.
+
+pub mod check;
+pub mod layer;
+pub mod scenario;
+pub mod workload;

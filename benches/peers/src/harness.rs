@@ -1,0 +1,106 @@
+//! How time is taken: short rounds of one and the other by turns, so that a slow phase of the machine hits both.
+
+use std::{
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tollgate_benches::workload::Namer;
+
+/// How long one side runs in one round.
+const SPAN: Duration = Duration::from_millis(60);
+
+/// What was measured of one side against the other, in nanoseconds for each operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared {
+    pub(crate) ours: f64,
+    pub(crate) theirs: f64,
+    /// The median of the ratios of the rounds, not the ratio of the medians.
+    pub(crate) ratio: f64,
+}
+
+impl Compared {
+    /// From the two sides of each round.
+    pub(crate) fn of(rounds: &[(f64, f64)]) -> Self {
+        Self {
+            ours: median(rounds.iter().map(|round| round.0)),
+            theirs: median(rounds.iter().map(|round| round.1)),
+            ratio: median(rounds.iter().map(|round| round.0 / round.1)),
+        }
+    }
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Many threads that go through a sequence, each from a place of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course<'a> {
+    pub(crate) clients: &'a [u32],
+    pub(crate) threads: usize,
+}
+
+impl Course<'_> {
+    /// Compares two operations on a client's name, in `rounds` rounds.
+    pub(crate) fn compare(
+        self,
+        rounds: usize,
+        ours: impl Fn(&String) + Sync,
+        theirs: impl Fn(&String) + Sync,
+    ) -> Compared {
+        // The first round warms up.
+        let rounds: Vec<_> = (0..=rounds)
+            .map(|round| (self.run(round, &ours), self.run(round, &theirs)))
+            .collect();
+        Compared::of(&rounds[1..])
+    }
+
+    /// Nanoseconds that an operation takes a thread.
+    fn run(self, round: usize, operation: &(impl Fn(&String) + Sync)) -> f64 {
+        let barrier = Barrier::new(self.threads);
+        let places = self.clients.len();
+        let sum: f64 = thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.threads)
+                .map(|thread| {
+                    let barrier = &barrier;
+                    let start = thread * places / self.threads + round * 700_001;
+                    scope.spawn(move || {
+                        let mut clients = self.clients.iter().cycle().skip(start % places);
+                        let mut namer = Namer::new();
+                        barrier.wait();
+                        repeat(&mut || {
+                            if let Some(client) = clients.next() {
+                                operation(namer.name(*client));
+                            }
+                        })
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a bench does not panic"))
+                .sum()
+        });
+        sum / self.threads as f64
+    }
+}
+
+/// Nanoseconds that an operation takes.
+pub(crate) fn repeat(operation: &mut impl FnMut()) -> f64 {
+    let start = Instant::now();
+    let mut operations = 0_u64;
+    loop {
+        for _ in 0..1024 {
+            operation();
+        }
+        operations += 1024;
+        let elapsed = start.elapsed();
+        if elapsed >= SPAN {
+            return elapsed.as_nanos() as f64 / operations as f64;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A keyed check, without HTTP.
+
+use std::{hint::black_box, num::NonZeroU32, sync::Arc, time::Duration};
+
+use governor::DefaultKeyedRateLimiter;
+use tollgate_benches::{
+    check::{Checker, LASTING, LASTING_BURST, LASTING_INTERVAL, TIGHT, WIDE},
+    workload::{Namer, each, hot, uniform, zipf},
+};
+use trypema::{
+    BucketSize, RateLimit, RateLimiterBuilder, WindowSize, local::LocalRateLimiterProvider,
+};
+
+use crate::{
+    harness::{Compared, Course},
+    table::Row,
+};
+
+const CLIENTS: u32 = 1_000_000;
+const FEWER: u32 = 100_000;
+
+/// The numbers of [`WIDE`], [`TIGHT`] and [`LASTING`] as governor takes them.
+pub(crate) fn wide() -> governor::Quota {
+    with(Duration::from_micros(1), 4_000_000_000)
+}
+
+pub(crate) fn tight() -> governor::Quota {
+    with(Duration::from_secs(3_600), 1)
+}
+
+pub(crate) fn lasting() -> governor::Quota {
+    with(LASTING_INTERVAL, LASTING_BURST)
+}
+
+fn with(interval: Duration, burst: u32) -> governor::Quota {
+    governor::Quota::with_period(interval)
+        .expect("not zero")
+        .allow_burst(NonZeroU32::new(burst).expect("not zero"))
+}
+
+pub(crate) type Governor = DefaultKeyedRateLimiter<String>;
+
+/// The rows.
+pub(crate) struct Keyed {
+    rounds: usize,
+}
+
+impl Keyed {
+    pub(crate) fn new(rounds: usize) -> Self {
+        Self { rounds }
+    }
+
+    fn ours(&self, quota: tollgate::Quota, clients: u32) -> Checker {
+        let checker = Checker::new(quota, 1).expect("a valid rule");
+        let mut namer = Namer::new();
+        for client in each(clients) {
+            let name = namer.name(client);
+            black_box(checker.one(name));
+        }
+        checker
+    }
+
+    fn governor(&self, quota: governor::Quota, clients: u32) -> Governor {
+        let limiter = Governor::keyed(quota);
+        let mut namer = Namer::new();
+        for client in each(clients) {
+            let name = namer.name(client);
+            black_box(limiter.check_key(name).is_ok());
+        }
+        limiter
+    }
+
+    fn against_governor(
+        &self,
+        ours: (tollgate::Quota, governor::Quota),
+        clients: u32,
+        course: Course<'_>,
+    ) -> Compared {
+        let (checker, limiter) = (self.ours(ours.0, clients), self.governor(ours.1, clients));
+        course.compare(
+            self.rounds,
+            |name| {
+                black_box(checker.one(name));
+            },
+            |name| {
+                black_box(limiter.check_key(name).is_ok());
+            },
+        )
+    }
+
+    fn row(
+        &self,
+        what: &str,
+        quotas: (tollgate::Quota, governor::Quota),
+        clients: u32,
+        course: Course<'_>,
+    ) -> Row {
+        let compared = self.against_governor(quotas, clients, course);
+        Row::compared(named(what, course), "ns", "governor", compared)
+    }
+
+    pub(crate) fn hot_allowed(&self, print: &mut dyn FnMut(Row)) {
+        let clients = hot();
+        for (threads, direction) in [(1, 0.8), (2, 0.6)] {
+            let course = Course {
+                clients: &clients,
+                threads,
+            };
+            let row = self.row("one key, allowed", (WIDE, wide()), 8, course);
+            print(row.gate(1.2).direction(direction));
+        }
+    }
+
+    pub(crate) fn hot_denied(&self, print: &mut dyn FnMut(Row)) {
+        let clients = hot();
+        for threads in [1, 2] {
+            let course = Course {
+                clients: &clients,
+                threads,
+            };
+            let row = self.row("one key, denied", (TIGHT, tight()), 8, course);
+            print(if threads == 2 { row.gate(0.3) } else { row });
+        }
+    }
+
+    pub(crate) fn uniform(&self, print: &mut dyn FnMut(Row)) {
+        let clients = uniform(FEWER);
+        for threads in [1, 2] {
+            let course = Course {
+                clients: &clients,
+                threads,
+            };
+            let row = self.row("100 000 keys, uniform", (LASTING, lasting()), FEWER, course);
+            print(row.gate(1.0).direction(0.35));
+        }
+    }
+
+    pub(crate) fn zipf(&self, print: &mut dyn FnMut(Row)) {
+        let clients = zipf(CLIENTS);
+        for threads in [1, 2] {
+            let course = Course {
+                clients: &clients,
+                threads,
+            };
+            let row = self.row(
+                "1 000 000 keys, zipf",
+                (LASTING, lasting()),
+                CLIENTS,
+                course,
+            );
+            print(row.gate(0.85).direction(0.35));
+        }
+        for threads in [1, 2] {
+            let course = Course {
+                clients: &clients,
+                threads,
+            };
+            let compared = self.against_trypema(course);
+            print(Row::compared(
+                named("1 000 000 keys, zipf", course),
+                "ns",
+                "trypema",
+                compared,
+            ));
+        }
+    }
+
+    fn against_trypema(&self, course: Course<'_>) -> Compared {
+        let checker = self.ours(LASTING, CLIENTS);
+        let provider: Arc<LocalRateLimiterProvider> = LocalRateLimiterProvider::builder()
+            .window_size(WindowSize::minutes_or_panic(1))
+            .bucket_size(BucketSize::seconds_or_panic(1))
+            .disable_cleanup()
+            .build()
+            .expect("valid windows");
+        let rate = RateLimit::per_second_or_panic(1e9);
+        let mut namer = Namer::new();
+        for client in each(CLIENTS) {
+            let name = namer.name(client);
+            black_box(provider.absolute().inc(name, &rate, 1));
+        }
+        course.compare(
+            self.rounds,
+            |name| {
+                black_box(checker.one(name));
+            },
+            |name| {
+                black_box(provider.absolute().inc(name, &rate, 1));
+            },
+        )
+    }
+
+    pub(crate) fn two_rules(&self, print: &mut dyn FnMut(Row)) {
+        let clients = hot();
+        for threads in [1, 2] {
+            let course = Course {
+                clients: &clients,
+                threads,
+            };
+            let checker = Checker::new(WIDE, 2).expect("valid rules");
+            let limiters = [self.governor(wide(), 8), self.governor(wide(), 8)];
+            let compared = course.compare(
+                self.rounds,
+                |name| {
+                    black_box(checker.two(name));
+                },
+                |name| {
+                    for limiter in &limiters {
+                        black_box(limiter.check_key(name).is_ok());
+                    }
+                },
+            );
+            let row = Row::compared(
+                named("two rules, one key", course),
+                "ns",
+                "governor",
+                compared,
+            );
+            print(row.gate(1.2).direction(0.8));
+        }
+    }
+}
+
+fn named(what: &str, course: Course<'_>) -> String {
+    match course.threads {
+        1 => format!("{what}, 1 thread"),
+        threads => format!("{what}, {threads} threads"),
+    }
+}

@@ -1,0 +1,93 @@
+//! tollgate and its peers, side by side in one run. See `benches/README.md`.
+
+mod counting;
+mod harness;
+mod http;
+mod keyed;
+mod layers;
+mod memory;
+mod server;
+mod table;
+
+use std::process::ExitCode;
+
+use crate::{
+    keyed::Keyed,
+    server::{Limiter, SERVE, serve},
+    table::Row,
+};
+
+const GROUPS: [&str; 9] = [
+    "hot-allowed",
+    "hot-denied",
+    "uniform",
+    "zipf",
+    "two-rules",
+    "layers",
+    "http",
+    "allocations",
+    "memory",
+];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all gates hold.
+fn run() -> Result<bool, Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, limiter] = &arguments[..]
+        && first == SERVE
+    {
+        let limiter = Limiter::named(limiter).ok_or("serve takes the name of a limiter")?;
+        serve(limiter)?;
+    }
+    let value = |flag: &str| {
+        let place = arguments.iter().position(|argument| argument == flag)?;
+        Some(arguments.get(place + 1).map_or("", String::as_str))
+    };
+    let rounds: usize = value("--rounds").map_or(Ok(11), str::parse)?;
+    let only = value("--only");
+    if rounds == 0 || only.is_some_and(|only| !GROUPS.contains(&only)) {
+        return Err(format!(
+            "usage: [--rounds <at least 1>] [--only <{}>]",
+            GROUPS.join("|")
+        )
+        .into());
+    }
+
+    let mut all_hold = true;
+    let mut print = |row: Row| {
+        all_hold &= row.holds();
+        println!("{row}");
+    };
+    Row::print_head();
+    for group in GROUPS {
+        if only.is_none_or(|only| only == group) {
+            measure(group, rounds, &mut print)?;
+        }
+    }
+    Ok(all_hold)
+}
+
+fn measure(group: &str, rounds: usize, print: &mut dyn FnMut(Row)) -> std::io::Result<()> {
+    match group {
+        "hot-allowed" => Keyed::new(rounds).hot_allowed(print),
+        "hot-denied" => Keyed::new(rounds).hot_denied(print),
+        "uniform" => Keyed::new(rounds).uniform(print),
+        "zipf" => Keyed::new(rounds).zipf(print),
+        "two-rules" => Keyed::new(rounds).two_rules(print),
+        "layers" => layers::rows(rounds, print),
+        "http" => http::rows(print)?,
+        "allocations" => memory::per_request(print),
+        _ => memory::per_key(print),
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! A check by the name of a client, as a worker makes it: the key, its fingerprint, the decision.
+
+use std::time::Duration;
+
+use tollgate::{
+    Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND,
+};
+
+/// A quota that no bench uses up: one unit each microsecond, four thousand million at once.
+pub const WIDE: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000);
+
+/// A quota that is used up after the first request.
+pub const TIGHT: Quota = Quota::gcra(1, HOUR).burst(1);
+
+/// The time of one unit of [`LASTING`].
+pub const LASTING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The most units of [`LASTING`].
+pub const LASTING_BURST: u32 = 5_000_000;
+
+/// A quota that no bench uses up, whose states stay live: nothing that a bench has taken comes back while it runs, so
+/// that no state is forgotten and looked up in vain.
+pub const LASTING: Quota = Quota::gcra(1, LASTING_INTERVAL).burst(LASTING_BURST as u64);
+
+/// A limiter with one or more equal rules on a store of its own.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    limiter: Limiter,
+}
+
+impl Checker {
+    /// `rules` rules of this quota.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used.
+    pub fn new(quota: Quota, rules: usize) -> Result<Self, RuleError> {
+        let rules = (0..rules).map(|i| Rule::new(format!("rule-{i}"), quota));
+        Ok(Self {
+            limiter: Limiter::new(MemoryStore::new(), rules)?,
+        })
+    }
+
+    /// The limiter.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Whether the first rule lets one unit of this client pass.
+    #[inline]
+    #[must_use]
+    pub fn one(&self, name: &str) -> bool {
+        let key = key_of(name);
+        self.decide(&[self.limiter.check_at(0, &key, 1)])
+    }
+
+    /// Whether the first two rules let one unit of this client pass, decided together.
+    #[inline]
+    #[must_use]
+    pub fn two(&self, name: &str) -> bool {
+        let key = key_of(name);
+        self.decide(&[
+            self.limiter.check_at(0, &key, 1),
+            self.limiter.check_at(1, &key, 1),
+        ])
+    }
+
+    #[inline]
+    fn decide(&self, checks: &[Check]) -> bool {
+        self.limiter
+            .acquire(checks)
+            .ready()
+            .is_some_and(|decision| decision.is_allowed())
+    }
+}
+
+#[inline]
+fn key_of(name: &str) -> KeyBuf {
+    let mut key = KeyBuf::new();
+    key.push(PartKind::VALUE, name);
+    key
+}

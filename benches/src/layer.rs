@@ -1,0 +1,99 @@
+//! A request through a layer, without a network: a service that answers at once, and a poll of its future.
+
+use std::{
+    convert::Infallible,
+    future::{Future, Ready, ready},
+    hint::black_box,
+    marker::PhantomData,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use http::{HeaderName, HeaderValue, Request, Response};
+use tollgate::{By, HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, key::header};
+use tower_service::Service;
+
+/// The header that carries a client's name.
+pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Answers at once, with an empty body of type `B`.
+#[derive(Debug)]
+pub struct Bare<B>(PhantomData<fn() -> B>);
+
+impl<B> Bare<B> {
+    /// The service.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<B> Default for Bare<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B> Clone for Bare<B> {
+    fn clone(&self) -> Self {
+        Self::new()
+    }
+}
+
+impl<R, B: Default> Service<Request<R>> for Bare<B> {
+    type Response = Response<B>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<B>, Infallible>>;
+
+    #[inline]
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<R>) -> Self::Future {
+        drop(black_box(request));
+        ready(Ok(Response::new(B::default())))
+    }
+}
+
+/// A layer with `rules` equal rules that count by the [`API_KEY`], on a store of its own.
+///
+/// # Errors
+///
+/// A quota that cannot be used.
+pub fn layer(
+    quota: Quota,
+    rules: usize,
+    headers: HeaderStyle,
+) -> Result<RateLimitLayer, RuleError> {
+    let rules = (0..rules).map(|i| Rule::new(format!("rule-{i}"), quota).by(header(API_KEY)));
+    RateLimitLayer::new(MemoryStore::new(), rules)?.headers(headers)
+}
+
+/// A request with an [`API_KEY`].
+#[must_use]
+pub fn request<R: Default>() -> Request<R> {
+    let mut request = Request::new(R::default());
+    let name = HeaderValue::from_static("customer-000000000000007");
+    request.headers_mut().insert(API_KEY, name);
+    request
+}
+
+/// Sends a request through a service that answers without waiting.
+///
+/// # Panics
+///
+/// If it does wait.
+#[inline]
+pub fn send<S: Service<Request<R>>, R>(
+    service: &mut S,
+    request: Request<R>,
+) -> Result<S::Response, S::Error> {
+    let mut context = Context::from_waker(Waker::noop());
+    let future = pin!(service.call(request));
+    match future.poll(&mut context) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("the service waits"),
+    }
+}

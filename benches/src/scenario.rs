@@ -1,0 +1,108 @@
+//! Scenarios by name, each a closure that does one operation.
+
+use std::{fmt, hint::black_box};
+
+use tollgate::{HeaderStyle, Quota, RuleError};
+use tower_layer::Layer;
+
+use crate::{
+    check::{Checker, LASTING, TIGHT, WIDE},
+    layer::{Bare, layer, request, send},
+    workload::{Namer, each, hot, uniform, zipf},
+};
+
+/// Something that can be done again and again.
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    make: Make,
+}
+
+/// One operation.
+pub type Step = Box<dyn FnMut()>;
+
+type Make = fn() -> Result<Step, RuleError>;
+
+impl Scenario {
+    /// Sets it up.
+    ///
+    /// # Errors
+    ///
+    /// A rule that cannot be used.
+    pub fn set_up(&self) -> Result<Step, RuleError> {
+        (self.make)()
+    }
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scenario({})", self.name)
+    }
+}
+
+/// All scenarios.
+pub const ALL: &[Scenario] = &[
+    scenario("hot-allowed", || checks(WIDE, hot(), 8)),
+    scenario("hot-denied", || checks(TIGHT, hot(), 8)),
+    scenario("two-rules", two_rules),
+    scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
+    scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
+    scenario("new-keys", new_keys),
+    scenario("bare", || Ok(through(Bare::<()>::new()))),
+    scenario("layer", || layered(WIDE, 1, HeaderStyle::NONE)),
+    scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
+    scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
+    scenario("layer-denied", || layered(TIGHT, 1, HeaderStyle::DRAFT_11)),
+];
+
+const fn scenario(name: &'static str, make: Make) -> Scenario {
+    Scenario { name, make }
+}
+
+fn checks(quota: Quota, clients: Vec<u32>, count: u32) -> Result<Step, RuleError> {
+    let checker = Checker::new(quota, 1)?;
+    let mut namer = Namer::new();
+    for client in each(count) {
+        black_box(checker.one(namer.name(client)));
+    }
+    let mut clients = clients.into_iter().cycle();
+    Ok(Box::new(move || {
+        if let Some(client) = clients.next() {
+            black_box(checker.one(namer.name(client)));
+        }
+    }))
+}
+
+fn two_rules() -> Result<Step, RuleError> {
+    let checker = Checker::new(WIDE, 2)?;
+    Ok(Box::new(move || {
+        black_box(checker.two(black_box("customer-000000000000007")));
+    }))
+}
+
+/// A flood of clients that come once each; their states are fresh again after a while.
+fn new_keys() -> Result<Step, RuleError> {
+    let checker = Checker::new(Quota::gcra(100, tollgate::SECOND), 1)?;
+    let mut namer = Namer::new();
+    let mut next = 0;
+    Ok(Box::new(move || {
+        black_box(checker.one(namer.name(next)));
+        next = (next + 1) % 1_000_000;
+    }))
+}
+
+fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Result<Step, RuleError> {
+    Ok(through(
+        layer(quota, rules, headers)?.layer(Bare::<()>::new()),
+    ))
+}
+
+fn through<S>(mut service: S) -> Step
+where
+    S: tower_service::Service<http::Request<()>> + 'static,
+{
+    Box::new(move || {
+        // A denial is an answer as well; the services here never fail.
+        let _ = black_box(send(&mut service, request()).is_ok());
+    })
+}
