@@ -25,10 +25,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("a batch of {} jobs goes out at once", grant.units);
 
     // The rest waits in line: in order, and never above the provider's limit.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the example shows how long it took"
-    )]
     let start = Instant::now();
     let mut jobs = JoinSet::new();
     for job in 1..=30 {

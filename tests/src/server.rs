@@ -67,6 +67,12 @@ impl Server {
         let mut headers = headers.to_vec();
         headers.push(("connection", "close"));
         connection.write(&head(method, path, &headers)).await;
+        if method == "HEAD" {
+            // The length is that of GET; a body would come all the same.
+            let mut answer = connection.answer_head().await;
+            answer.body = connection.rest().await;
+            return answer;
+        }
         connection.answer().await
     }
 

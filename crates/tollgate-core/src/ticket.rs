@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 use crate::{
     algorithm::Taken,
     decision::{Decision, Outcome, Source},
+    error::UnknownName,
+    rule::Rule,
     store::{BoundStore, Check, Holding, Settlement},
 };
 
@@ -49,6 +51,22 @@ impl Ticket {
             holdings,
             on_drop: None,
         }
+    }
+
+    /// The part of the ticket that one rule holds, where several rules admitted the request in units of their own: so
+    /// many requests, and so many bytes. The rest of the ticket is let be.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name.
+    pub fn of_rule(mut self, rule: &str) -> Result<Self, UnknownName> {
+        let rules = self.bound.rules();
+        let place = rules
+            .position(rule)
+            .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
+        self.holdings
+            .retain(|holding| usize::from(holding.check.rule()) == place);
+        Ok(self)
     }
 
     /// Gives back `units` of each check, at most what it took.

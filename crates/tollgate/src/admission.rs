@@ -176,7 +176,7 @@ impl Admission {
         let config = &*shared.config;
         let Some((number, rule)) = config.in_handler(name) else {
             let unknown = UnknownName::new("rule for handlers", name, config.names_in_handler());
-            config.observer().wrong_name(&unknown);
+            config.observer.wrong_name(&unknown);
             return Err(Denied::misconfigured());
         };
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
@@ -185,7 +185,7 @@ impl Admission {
         let decision = config.limiter.acquire(&[check]).await;
         let asked = Checks::from_slice(&[check]);
         config
-            .observer()
+            .observer
             .decided(config.limiter.bound().as_ref(), &asked, &decision, timer);
         shared
             .later
@@ -196,7 +196,7 @@ impl Admission {
             return Ok(decision);
         }
         let response = match &shared.head {
-            Some(head) => config.deny_in_handler(head, &decision, check.key().bits() as u64),
+            Some(head) => config.deny_without_budget(head, &decision, check.key().bits() as u64),
             // There is always a head where there are rules for handlers.
             None => Response::new(Bytes::new()),
         };

@@ -14,10 +14,7 @@ use pin_project_lite::pin_project;
 use tollgate_core::Pending;
 use tower_service::Service;
 
-use crate::{
-    body::ResponseBody,
-    config::{After, Config, Judgement},
-};
+use crate::{admit::After, body::ResponseBody, config::Config, judge::Judgement};
 
 pin_project! {
     /// The response of the inner service, or a rejection.

@@ -89,7 +89,8 @@ impl RateLimitLayer {
     }
 
     /// Puts an [`Admission`](crate::Admission) into the request's extensions, for handlers that read the decision or
-    /// ask for more.
+    /// ask for more, and a denied request's [`Decision`](crate::Decision) into the extensions of its response, for layers
+    /// outside: an access log, say. Not done unless asked for, because it costs allocations.
     pub fn attach(self) -> Self {
         self.with(|config| config.attach = true)
     }

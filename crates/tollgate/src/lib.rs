@@ -138,7 +138,7 @@
 //! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions. It has the verdict of each rule, and a
 //! [`Ticket`] to settle what the request took. [`Admission::acquire`] asks a rule whose key only the handler knows. With the
 //! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. The response to a
-//! denied request has the [`Decision`] in its extensions, for layers outside.
+//! denied request then has the [`Decision`] in its extensions, for layers outside.
 //!
 //! # Where the layer goes
 //!
@@ -165,11 +165,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admission;
+mod admit;
 mod body;
 mod config;
+mod deny;
 mod future;
 pub mod guide;
 pub mod header;
+mod judge;
 pub mod key;
 mod layer;
 mod observe;

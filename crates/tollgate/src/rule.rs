@@ -21,7 +21,9 @@ pub enum Missing {
     /// Does not apply to the request. One that carries its key more than once is counted all the same, with all others
     /// that do: see [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous).
     Skip,
-    /// Rejects the request with this status, which is 400 or above: 401, say. A shadow rejects nothing and skips it.
+    /// Rejects the request with this status, which is 400 or above: 401, say. A 401 wants a `WWW-Authenticate` field
+    /// (RFC 9110 §15.5.2), whose scheme only the application knows: add it in
+    /// [`Rejection::custom`](crate::Rejection::custom) or in a layer outside. A shadow rejects nothing and skips it.
     Reject(StatusCode),
 }
 

@@ -339,9 +339,19 @@ async fn a_ticket_settles_to_the_real_cost_and_gives_back_at_most_what_was_taken
 #[tokio::test]
 async fn a_denial_carries_its_decision_for_the_layers_around() {
     let layer = RateLimitLayer::new(still().0, [per_minute("one", 1).by(constant("all"))]);
-    let app = Router::new().fallback(|| async {}).layer(layer.unwrap());
+    let layer = layer.unwrap();
+    let bare = Router::new().fallback(|| async {}).layer(layer.clone());
+    let app = Router::new().fallback(|| async {}).layer(layer.attach());
     let allowed = ask(&app, "/").await;
     assert!(allowed.extensions().get::<Decision>().is_none());
+    // Only where somebody has asked for decisions: it costs allocations.
+    assert!(
+        ask(&bare, "/")
+            .await
+            .extensions()
+            .get::<Decision>()
+            .is_none()
+    );
     let denied = ask(&app, "/").await;
     let decision = denied.extensions().get::<Decision>().unwrap();
     assert_eq!(decision.reason(), Some(Reason::Quota));

@@ -77,7 +77,7 @@ async fn requests_without_a_key_are_rejected_with_the_status_of_the_rule() {
         Rule::new("nine", Quota::fixed_window(9, MINUTE)).by(constant("all")),
         one_each(header("x-api-key")).when_missing(UNAUTHORIZED),
     ];
-    let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
+    let layer = RateLimitLayer::new(store.clone(), rules).unwrap().attach();
     let app = Router::new().fallback(|| async {}).layer(layer);
     for _ in 0..3 {
         let answer = send(&app, get("/")).await;

@@ -196,6 +196,20 @@ async fn without_fields_a_denial_still_has_retry_after() {
 }
 
 #[tokio::test]
+async fn the_answer_to_head_states_the_length_that_get_has() {
+    let server = served(layer([per_minute("one", 1)])).await;
+    server.get("/").await;
+    let body = server.get("/").await;
+    let mut connection = server.connect().await;
+    connection
+        .write(&head("HEAD", "/", &[("connection", "close")]))
+        .await;
+    let answer = connection.answer_head().await;
+    let length = body.header("content-length").unwrap();
+    assert_eq!(answer.header("content-length"), Some(length));
+}
+
+#[tokio::test]
 async fn the_answer_to_head_has_the_fields_and_no_body() {
     let server = served(layer([per_minute("one", 1)])).await;
     let mut connection = server.connect().await;

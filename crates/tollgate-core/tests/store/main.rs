@@ -5,6 +5,7 @@ mod flood;
 mod line;
 mod model;
 mod threads;
+mod tickets;
 mod waiting;
 
 use std::time::Duration;

@@ -17,6 +17,7 @@
 //! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, 64 MiB unless told otherwise |
 //! | `tollgate_evicted_live_total` | counter | `rule` | **alert on any increase**: the bound is too small, or a flood is under way |
 //! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
+//! | `tollgate_store_failures_total` | counter | `rule` | **alert on any increase**: checks that the store could not decide, whatever was answered then |
 //! | `tollgate_preflights_total` | counter | | preflights that passed uncounted; a sudden rise |
 //!
 //! The values of `decision`:
@@ -26,7 +27,7 @@
 //! | `allowed` | passed |
 //! | `denied` | was over this rule's limit |
 //! | `withheld` | fitted, but another rule denied it; nothing was taken |
-//! | `skipped` | did not count: exempt, an unlimited plan, no key with [`Missing::Skip`](crate::Missing::Skip) |
+//! | `skipped` | did not count: exempt, an unlimited plan, no key with [`Missing::Skip`](crate::Missing::Skip) or under a shadow |
 //! | `no_key` | was rejected because it has no key |
 //! | `degraded` | passed because the store failed |
 //! | `error_denied` | was denied because the store failed |
@@ -60,8 +61,8 @@
 //! Denials are at debug level because under attack they are many. Count them by the metrics. Without the feature the errors
 //! go to the standard error, and the rest goes nowhere. No event holds a key.
 //!
-//! The layer's denial carries its [`Decision`](crate::Decision) in the response's extensions, for an access log in a layer
-//! outside.
+//! With [`attach`](crate::RateLimitLayer::attach) the layer's denial carries its [`Decision`](crate::Decision) in the
+//! response's extensions, for an access log in a layer outside.
 //! Log the client by [`ClientIp::resolve`](crate::key::ClientIp::resolve), so that the log and the limit mean the same
 //! address.
 //!

@@ -38,7 +38,10 @@ pub(crate) fn write(map: &mut HeaderMap, delay: Duration) {
             seconds = seconds.max(other);
         }
     }
-    let _ = map.try_insert(RETRY_AFTER, HeaderValue::from(seconds));
+    let mut digits = itoa::Buffer::new();
+    if let Ok(value) = HeaderValue::from_str(digits.format(seconds)) {
+        let _ = map.try_insert(RETRY_AFTER, value);
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use tollgate_core::{Reason, RuleSet};
 
@@ -50,7 +50,10 @@ impl HttpRejection {
             Style::Custom(respond) => respond(denial),
             style => self.built_in(style, denial),
         };
-        if denial.head().method == Method::HEAD {
+        if denial.head().method == Method::HEAD && !response.body().is_empty() {
+            // What GET would send (RFC 9110 §8.6), or a server would count the empty body.
+            let length = HeaderValue::from(response.body().len());
+            response.headers_mut().insert(CONTENT_LENGTH, length);
             response.body_mut().clear();
         }
         response
@@ -62,9 +65,10 @@ impl HttpRejection {
         // Room for these, `Retry-After` and two fields about the quota.
         let mut headers = HeaderMap::with_capacity(6);
         if let Some(media_type) = media_type(style) {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            headers.insert(CONTENT_TYPE, media_type);
         }
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+        headers.insert(CACHE_CONTROL, NO_STORE);
         *response.headers_mut() = headers;
         response
     }
@@ -104,11 +108,15 @@ impl Rejection {
     }
 }
 
-fn media_type(style: &Style) -> Option<&'static str> {
+fn media_type(style: &Style) -> Option<HeaderValue> {
+    // Constants: a value made from a text at run time is looked at byte by byte.
+    const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
     match style {
-        Style::Problem => Some("application/problem+json"),
-        Style::Json => Some("application/json"),
-        Style::Text => Some("text/plain; charset=utf-8"),
+        Style::Problem => Some(PROBLEM),
+        Style::Json => Some(JSON),
+        Style::Text => Some(TEXT),
         Style::Empty | Style::Custom(_) => None,
     }
 }

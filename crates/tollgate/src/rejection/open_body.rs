@@ -29,25 +29,39 @@ impl OpenBody {
     pub(super) fn close(&self, wait: Option<Duration>) -> Bytes {
         match self {
             Self::Object(begun) => {
-                let millis = wait.map(|wait| wait.as_micros().div_ceil(1_000));
-                closed(begun, ",\"retry_after_ms\":", millis, "", "}")
+                let wait = wait.map(whole_millis);
+                closed(begun, ",\"retry_after_ms\":", wait, "", "}")
             }
             Self::Text(begun) => {
-                let seconds = wait.map(|wait| u128::from(whole_seconds(wait)));
+                let seconds = wait.map(whole_seconds);
                 closed(begun.as_bytes(), " Try again in ", seconds, " s.", "\n")
             }
         }
     }
 }
 
-fn closed(begun: &[u8], before: &str, wait: Option<u128>, after: &str, end: &str) -> Bytes {
-    let mut body = Vec::with_capacity(begun.len() + 64);
-    body.extend_from_slice(begun);
-    if let Some(wait) = wait {
-        body.extend_from_slice(before.as_bytes());
-        body.extend_from_slice(itoa::Buffer::new().format(wait).as_bytes());
-        body.extend_from_slice(after.as_bytes());
+/// Rounded up, at most what a waiting client could count.
+fn whole_millis(wait: Duration) -> u64 {
+    let millis = wait.as_secs().saturating_mul(1_000);
+    millis.saturating_add(u64::from(wait.subsec_micros().div_ceil(1_000)))
+}
+
+fn closed(begun: &[u8], before: &str, wait: Option<u64>, after: &str, end: &str) -> Bytes {
+    let mut digits = itoa::Buffer::new();
+    let parts: [&[u8]; 5] = match wait {
+        Some(wait) => [
+            begun,
+            before.as_bytes(),
+            digits.format(wait).as_bytes(),
+            after.as_bytes(),
+            end.as_bytes(),
+        ],
+        None => [begun, end.as_bytes(), b"", b"", b""],
+    };
+    // Of the very length, so that it becomes `Bytes` where it is.
+    let mut body = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        body.extend_from_slice(part);
     }
-    body.extend_from_slice(end.as_bytes());
     body.into()
 }

@@ -1,0 +1,43 @@
+//! Tickets of requests that took units of several kinds.
+
+use tollgate_core::{Limiter, MemoryStore, Quota, Rule};
+
+use crate::{LONG, check, left};
+
+#[test]
+fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
+    let rules = [
+        Rule::new("requests", Quota::gcra(10, LONG)),
+        Rule::new("bytes", Quota::gcra(10_000, LONG)),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+    let checks = [
+        check(&limiter, "requests", "ann", 1),
+        check(&limiter, "bytes", "ann", 4_000),
+    ];
+    let decision = limiter.acquire(&checks).ready().expect("at once");
+    let ticket = limiter.ticket(&checks, &decision);
+    ticket
+        .of_rule("bytes")
+        .expect("the rule is there")
+        .settle(4_000, 1_500);
+    assert_eq!(left(&limiter, "requests", "ann"), 9);
+    assert_eq!(left(&limiter, "bytes", "ann"), 8_500);
+}
+
+#[test]
+fn a_ticket_of_a_rule_that_is_not_there_says_which_are() {
+    let limiter = Limiter::new(
+        MemoryStore::new(),
+        [Rule::new("bytes", Quota::gcra(10, LONG))],
+    )
+    .expect("valid");
+    let checks = [check(&limiter, "bytes", "ann", 1)];
+    let decision = limiter.acquire(&checks).ready().expect("at once");
+    let unknown = limiter.ticket(&checks, &decision).of_rule("octets");
+    let message = unknown.expect_err("there is none").to_string();
+    assert!(
+        message.contains("octets") && message.contains("bytes"),
+        "{message}"
+    );
+}

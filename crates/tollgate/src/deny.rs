@@ -1,0 +1,85 @@
+//! How a denied request is answered.
+
+use bytes::Bytes;
+use http::{Response, StatusCode, request};
+use tollgate_core::{Decision, Reason};
+
+use crate::{
+    config::Config,
+    header::{applies, retry_after},
+    key::NoKey,
+    rejection::Denial,
+};
+
+/// A request without a key that a rule rejects.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) rule: u16,
+    pub(crate) status: StatusCode,
+    pub(crate) why: NoKey,
+}
+
+impl Config {
+    /// The response to a request that a rule rejects because it has no key.
+    #[cold]
+    pub(crate) fn refuse(&self, head: &request::Parts, refusal: &Refusal) -> Response<Bytes> {
+        self.observer.no_key(refusal.rule);
+        let decision = Decision::without_key();
+        let rules = self.limiter.rules();
+        let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
+            .quiet(self.quiet);
+        let response = self.responses.respond(&denial);
+        self.carry(response, &decision)
+    }
+
+    /// The response to a denial, with what the client is told of its budget. `seed` spreads the jitter over clients.
+    pub(crate) fn deny(
+        &self,
+        head: &request::Parts,
+        decision: &Decision,
+        seed: u64,
+    ) -> Response<Bytes> {
+        let mut response = self.deny_without_budget(head, decision, seed);
+        // A rejection may be a redirect: to a page that says when to come back.
+        if self.tells_budget() && applies(response.status(), response.headers()) {
+            self.headers.write(
+                response.headers_mut(),
+                decision.verdicts(),
+                self.limiter.rules(),
+                decision.at(),
+            );
+        }
+        response
+    }
+
+    /// The response to a denial, with `Retry-After`. A handler's denial passes through the layer once more, which then
+    /// tells of all budgets together.
+    pub(crate) fn deny_without_budget(
+        &self,
+        head: &request::Parts,
+        decision: &Decision,
+        seed: u64,
+    ) -> Response<Bytes> {
+        let status = match decision.reason() {
+            Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => self.denied_status,
+        };
+        let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
+        let denial = Denial::new(head, decision, self.limiter.rules(), status)
+            .with_delay(delay)
+            .quiet(self.quiet);
+        let mut response = self.responses.respond(&denial);
+        if let Some(delay) = delay {
+            retry_after::write(response.headers_mut(), delay);
+        }
+        self.carry(response, decision)
+    }
+
+    /// Gives the response its decision, where anybody asked for decisions: it costs an allocation or two.
+    fn carry(&self, mut response: Response<Bytes>, decision: &Decision) -> Response<Bytes> {
+        if self.attach {
+            response.extensions_mut().insert(decision.clone());
+        }
+        response
+    }
+}
