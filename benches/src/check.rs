@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND,
+    Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND, Step,
 };
 
 /// A quota that no bench uses up: one unit each microsecond, four thousand million at once.
@@ -68,10 +68,7 @@ impl Checker {
 
     #[inline]
     fn decide(&self, checks: &[Check]) -> bool {
-        self.limiter
-            .acquire(checks)
-            .ready()
-            .is_some_and(|decision| decision.is_allowed())
+        matches!(self.limiter.acquire(checks), Step::Ready(decision) if decision.is_allowed())
     }
 }
 

@@ -180,13 +180,20 @@ impl BoundMemory {
             order[at] = index;
         }
         let now = self.clock.now();
+        let order = &order[..checks.len()];
         let mut decision = Decision::unlimited(now);
-        for check in checks {
-            let verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked);
-            decision.verdicts_mut().push(verdict);
+        if !self.take_next(order, checks, &mut decision) {
+            return None;
         }
-        self.take_next(&order[..checks.len()], checks, &mut decision)
-            .then_some(decision)
+        // Verdicts came in the order of the locks, which mostly is that of the checks.
+        if !order.is_sorted() {
+            let taken = std::mem::take(decision.verdicts_mut());
+            for index in 0..checks.len() {
+                let place = order.iter().position(|place| *place == index)?;
+                decision.verdicts_mut().push(taken[place]);
+            }
+        }
+        Some(decision)
     }
 
     /// Takes the first of the checks in `order` under its lock, then the rest within it. What was taken is put back if
@@ -225,13 +232,13 @@ impl BoundMemory {
         else {
             return false;
         };
-        if !self.take_next(rest, checks, decision) {
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        decision.verdicts_mut().push(verdict);
+        let all = self.take_next(rest, checks, decision);
+        if !all {
             locked.put_back(before);
-            return false;
         }
-        decision.verdicts_mut()[index] =
-            Verdict::new(check.rule(), check.plan(), answer, Source::Store);
-        true
+        all
     }
 
     /// Locks the shards of all checks in one order.
