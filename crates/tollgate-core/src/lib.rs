@@ -196,20 +196,24 @@ pub mod algorithm;
 pub mod conformance;
 mod decision;
 mod error;
+mod fallback;
 mod key;
 mod limiter;
+#[cfg(feature = "tokio")]
+mod lines;
 pub mod memory;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
 mod rule;
+mod rule_set;
 mod store;
 mod sync;
 mod ticket;
 mod time;
 
 #[cfg(feature = "tokio")]
-pub use self::queue::{WaitError, WaitErrorKind};
+pub use self::lines::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
@@ -220,7 +224,8 @@ pub use self::{
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
-    rule::{Consistency, Mode, OnStoreError, Rule, RuleSet},
+    rule::{Consistency, Mode, OnStoreError, Rule},
+    rule_set::RuleSet,
     store::{
         BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Stepping, Store, Usage,
     },

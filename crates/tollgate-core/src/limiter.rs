@@ -2,18 +2,15 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use smallvec::SmallVec;
-
 use crate::{
-    algorithm::Retry,
-    decision::{Decision, Outcome, Source, Verdict},
+    decision::{Decision, Outcome, Verdict},
     error::{RuleError, UnknownName},
+    fallback::Fallback,
     key::{Key, KeyBuf},
-    memory::MemoryStore,
-    quota::Quota,
-    rule::{OnStoreError, Rule, RuleSet},
-    store::{BoundStore, Check, Checks, Pending, Settlement, Step, Store},
-    ticket::{Ticket, holdings},
+    rule::Rule,
+    rule_set::RuleSet,
+    store::{BoundStore, Check, Checks, Pending, Step, Store},
+    ticket::Ticket,
 };
 
 /// Rules on a store. What a worker, a queue consumer or a layer asks.
@@ -41,14 +38,11 @@ pub struct Limiter {
 struct Shared {
     bound: Arc<dyn BoundStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
-    fallback: Option<Arc<dyn BoundStore>>,
+    fallback: Option<Fallback>,
     has_marks: bool,
     #[cfg(feature = "tokio")]
-    lines: crate::queue::Lines,
+    lines: crate::lines::Lines,
 }
-
-/// The most bytes of a rule's states while its store fails.
-const FALLBACK_BYTES: usize = 16 << 20;
 
 impl Limiter {
     /// Ties rules to a store.
@@ -109,12 +103,7 @@ impl Limiter {
 
     fn on(bound: Arc<dyn BoundStore>, instances: NonZeroU32) -> Result<Self, RuleError> {
         let fallback = if bound.can_fail() {
-            let given = bound.rules().given();
-            let local = given.iter().map(|rule| local_rule(rule, instances));
-            let store = MemoryStore::builder()
-                .bytes_per_rule(FALLBACK_BYTES)
-                .build();
-            Some(store.bind(Arc::new(RuleSet::new(local)?))?)
+            Some(Fallback::new(bound.rules(), instances)?)
         } else {
             None
         };
@@ -124,7 +113,7 @@ impl Limiter {
                 bound,
                 fallback,
                 #[cfg(feature = "tokio")]
-                lines: crate::queue::Lines::default(),
+                lines: crate::lines::Lines::default(),
             }),
         })
     }
@@ -199,15 +188,21 @@ impl Limiter {
     #[inline(always)]
     fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
         // A store that cannot fail has nothing to resolve, and its answer is handed on where it lies.
-        if self.shared.fallback.is_none() {
+        let Some(fallback) = &self.shared.fallback else {
             return self.shared.bound.acquire(checks);
-        }
+        };
         match self.shared.bound.acquire(checks) {
-            Step::Ready(decision) => Step::Ready(self.shared.resolve(checks, decision)),
+            Step::Ready(decision) => {
+                Step::Ready(fallback.resolve(&*self.shared.bound, checks, decision))
+            }
             Step::Wait(answer) => {
                 let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
                 Step::Wait(Pending::new(async move {
-                    shared.resolve(&checks, answer.await)
+                    let decision = answer.await;
+                    match &shared.fallback {
+                        Some(fallback) => fallback.resolve(&*shared.bound, &checks, decision),
+                        None => decision,
+                    }
                 }))
             }
         }
@@ -313,14 +308,13 @@ impl Limiter {
     ) -> Result<Step<Result<(), crate::error::StoreError>>, UnknownName> {
         let check = self.check(rule, key)?;
         if let Some(fallback) = &self.shared.fallback {
-            // The fallback is in memory, and answers at once.
-            let _ = fallback.reset(check.rule(), check.key()).ready();
+            fallback.reset(&check);
         }
         Ok(self.shared.bound.reset(check.rule(), check.key()))
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn lines(&self) -> &crate::queue::Lines {
+    pub(crate) fn lines(&self) -> &crate::lines::Lines {
         &self.shared.lines
     }
 }
@@ -347,122 +341,6 @@ fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
     all
 }
 
-/// What a rule counts against in this process while its store fails.
-fn local_rule(rule: &Rule, instances: NonZeroU32) -> Rule {
-    let share = |quota: &Quota| match rule.store_error_answer() {
-        OnStoreError::LocalShare => quota.share(instances.get()),
-        OnStoreError::Cap(cap) => cap,
-        // Never asked.
-        OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
-    };
-    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(rule.quota())).cost(0);
-    for plan in 1..rule.quotas() {
-        let name = rule.plan_name(plan).unwrap_or_default();
-        local = local.plan(name, share(rule.quota_of(plan)));
-    }
-    local
-}
-
-fn same_state(one: &Check, other: &Check) -> bool {
-    one.rule() == other.rule() && one.key() == other.key()
-}
-
-fn not_asked_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool) {
-    for verdict in decision.verdicts_mut() {
-        if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
-            *verdict = verdict.not_asked();
-        }
-    }
-}
-
-impl Shared {
-    /// Decides what the store could not, by each rule's answer to a store failure: all local shares in one step.
-    ///
-    /// A rule that denied by counting wins. If the whole is denied, what the store or a lease had taken is cancelled.
-    #[inline]
-    fn resolve(&self, checks: &[Check], decision: Decision) -> Decision {
-        if decision.outcome() == Outcome::Failed
-            || decision
-                .verdicts()
-                .iter()
-                .any(|verdict| verdict.outcome() == Outcome::Failed)
-        {
-            return self.resolve_failed(checks, decision);
-        }
-        decision
-    }
-
-    #[cold]
-    fn resolve_failed(&self, checks: &[Check], mut decision: Decision) -> Decision {
-        let rules = self.bound.rules();
-        let enforced = |rule: usize| rules.enforces(rule);
-        if decision.outcome() == Outcome::Deny {
-            // A rule that denied by counting wins: nobody else is asked, and its `retry` stands.
-            not_asked_if_failed(&mut decision, enforced);
-            return decision;
-        }
-        let taken = holdings(&*self.bound, checks, &decision);
-        let mut local = Checks::new();
-        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
-        for (place, check) in checks.iter().enumerate() {
-            let Some(verdict) = decision.verdicts_mut().get_mut(place) else {
-                continue;
-            };
-            if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
-                continue;
-            }
-            match rules
-                .rules()
-                .get(verdict.rule())
-                .map(Rule::store_error_answer)
-            {
-                Some(OnStoreError::Allow | OnStoreError::Degraded) => verdict.pass_degraded(),
-                Some(OnStoreError::Deny) => verdict.deny_for_failure(),
-                Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) => {
-                    local.push(*check);
-                    places.push(place);
-                }
-                // A check of no rule limits nothing.
-                None => *verdict = verdict.not_asked(),
-            }
-        }
-        decision.conclude(|verdict| enforced(verdict.rule()));
-        if decision.outcome() == Outcome::Deny {
-            not_asked_if_failed(&mut decision, enforced);
-        } else if let Some(answer) = self.ask_locally(&local) {
-            for (place, verdict) in places.iter().zip(answer.verdicts()) {
-                let check = &checks[*place];
-                let asked = local.iter().filter(|other| same_state(other, check));
-                let asked = asked.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
-                let mut verdict = verdict.from_source(Source::Fallback);
-                if verdict.outcome() == Outcome::Deny
-                    && verdict.retry() == Retry::Never
-                    && asked
-                        <= rules.rules()[verdict.rule()]
-                            .quota_of(verdict.plan())
-                            .limit()
-                {
-                    // It is the share that never lets it pass; the quota does.
-                    verdict.deny_for_failure();
-                }
-                decision.verdicts_mut()[*place] = verdict;
-            }
-        }
-        decision.conclude(|verdict| enforced(verdict.rule()));
-        if !decision.is_allowed() && !taken.is_empty() {
-            self.bound.settle(&taken, Settlement::Cancel);
-        }
-        decision
-    }
-
-    fn ask_locally(&self, checks: &[Check]) -> Option<Decision> {
-        if checks.is_empty() {
-            return None;
-        }
-        self.fallback.as_ref()?.acquire(checks).ready()
-    }
-}
-
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
     use super::*;
@@ -470,8 +348,8 @@ mod tests {
         decision::Verdict,
         error::{StoreError, StoreErrorKind},
         key::Fingerprint,
-        quota::MAX_PERIOD,
-        store::Holding,
+        quota::{MAX_PERIOD, Quota},
+        store::{Holding, Settlement},
     };
 
     /// A store that is not there.
@@ -523,7 +401,9 @@ mod tests {
             .shared
             .fallback
             .as_ref()
-            .expect("the store can fail");
+            .expect("the store can fail")
+            .bound
+            .clone();
         let mut evicted = 0;
         for n in 1..=600_000_u64 {
             let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -532,7 +412,7 @@ mod tests {
             assert!(decision.ready().expect("it failed at once").is_allowed());
             if n % 50_000 == 0 {
                 let usage = fallback.usage(0).expect("memory knows");
-                assert!(usage.bytes <= FALLBACK_BYTES as u64, "{usage:?}");
+                assert!(usage.bytes <= crate::fallback::BYTES as u64, "{usage:?}");
                 evicted = usage.evicted_live;
             }
         }

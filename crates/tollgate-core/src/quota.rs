@@ -11,6 +11,10 @@ pub const MAX_UNITS: u64 = 999_999_999_999_999;
 /// The longest window or refill period: ten years.
 pub const MAX_PERIOD: Duration = Duration::from_secs(3_660 * 24 * 60 * 60);
 
+/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; an exact log of tens of thousands of
+/// entries a key stalls whoever keeps it.
+pub const MAX_LOG: u64 = 1_000;
+
 /// The longest time from empty to full of a bucket: a hundred years.
 const MAX_FILL: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
 
@@ -348,16 +352,11 @@ impl Quota {
             ))),
             A::SlidingWindow => self.validate_sliding_window(),
             A::SlidingBuckets => self.validate_sliding_buckets(),
-            A::SlidingLog if self.limit > crate::algorithm::sliding_log::MAX_LOG => {
-                Err(QuotaError(format!(
-                    "a sliding log of {} units would remember each of them; the most is {}. Take \
+            A::SlidingLog if self.limit > MAX_LOG => Err(QuotaError(format!(
+                "a sliding log of {} units would remember each of them; the most is {}. Take \
                      Quota::sliding_buckets({}, {:?}), which never lets more pass either, at a fixed size",
-                    self.limit,
-                    crate::algorithm::sliding_log::MAX_LOG,
-                    self.limit,
-                    self.period
-                )))
-            }
+                self.limit, MAX_LOG, self.limit, self.period
+            ))),
             _ if self.buckets != 0 => Err(QuotaError(format!(
                 "{} has no sub-buckets; they belong to Quota::sliding_buckets",
                 self.algorithm

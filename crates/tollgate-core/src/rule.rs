@@ -1,13 +1,6 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
@@ -88,14 +81,14 @@ pub enum OnStoreError {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    name: Arc<str>,
-    quota: Quota,
+    pub(crate) name: Arc<str>,
+    pub(crate) quota: Quota,
     plans: Vec<(Arc<str>, Quota)>,
-    marks: Vec<(Arc<str>, Quota)>,
+    pub(crate) marks: Vec<(Arc<str>, Quota)>,
     cost: u64,
-    mode: Mode,
+    pub(crate) mode: Mode,
     consistency: Consistency,
-    on_store_error: OnStoreError,
+    pub(crate) on_store_error: OnStoreError,
 }
 
 impl Rule {
@@ -263,11 +256,11 @@ impl Rule {
         self.on_store_error
     }
 
-    fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {
+    pub(crate) fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {
         RuleError::new(kind, &*self.name, message)
     }
 
-    fn validate(&self) -> Result<(), RuleError> {
+    pub(crate) fn validate(&self) -> Result<(), RuleError> {
         validate_name(&self.name)?;
         let quota = |quota: &Quota, of: &dyn fmt::Display| {
             quota
@@ -347,7 +340,7 @@ impl Rule {
 }
 
 /// Checks the name of a rule or a mark: what is valid both as a quoted string and as a token of a structured field.
-fn validate_name(name: &str) -> Result<(), RuleError> {
+pub(crate) fn validate_name(name: &str) -> Result<(), RuleError> {
     let error = |message: String| Err(RuleError::new(RuleErrorKind::Name, name, message));
     let first = name.bytes().next();
     if !first.is_some_and(|first| first.is_ascii_alphabetic() || first == b'*') {
@@ -365,276 +358,4 @@ fn validate_name(name: &str) -> Result<(), RuleError> {
         return error(format!("a name of {} characters is above 64", name.len()));
     }
     Ok(())
-}
-
-/// The rules in force: an immutable snapshot.
-///
-/// Marks follow the rules as rules of their own, so that a verdict's [`rule`](crate::Verdict::rule) finds either.
-pub struct RuleSet {
-    version: u64,
-    rules: Box<[Rule]>,
-    /// How many of `rules` were given; the rest are marks.
-    given: usize,
-    /// For a mark, the place of its rule; for a shadow with `instead_of`, the place of the rule it replaces.
-    refers_to: Box<[Option<u16>]>,
-    all_enforced: bool,
-}
-
-impl RuleSet {
-    /// A snapshot of these rules, with the next version number of this process.
-    ///
-    /// # Errors
-    ///
-    /// A rule that cannot be used: see [`RuleErrorKind`].
-    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, RuleError> {
-        static VERSION: AtomicU64 = AtomicU64::new(1);
-        let mut rules: Vec<_> = rules.into_iter().collect();
-        let given = rules.len();
-        if given == 0 {
-            return Err(RuleError::general(
-                RuleErrorKind::RuleSet,
-                "there is no rule; give at least one",
-            ));
-        }
-        for place in 0..given {
-            rules[place].validate()?;
-            if rules[place].is_mark() {
-                return Err(rules[place].error(
-                    RuleErrorKind::Mode,
-                    "a mark is added to the rule it reads: Rule::mark",
-                ));
-            }
-            let marks = std::mem::take(&mut rules[place].marks);
-            for (name, quota) in &marks {
-                let mark = rules[place].mark_rule(name, *quota)?;
-                rules.push(mark);
-            }
-            rules[place].marks = marks;
-        }
-        if rules.len() > usize::from(u16::MAX) {
-            return Err(RuleError::general(
-                RuleErrorKind::RuleSet,
-                format!("{} rules are above {}", rules.len(), u16::MAX),
-            ));
-        }
-        for (place, rule) in rules.iter().enumerate() {
-            if rules[..place].iter().any(|other| other.name == rule.name) {
-                return Err(rule.error(
-                    RuleErrorKind::RuleSet,
-                    "there are two rules of this name in one rule set; give each a name of its own",
-                ));
-            }
-        }
-        let refers_to = rules
-            .iter()
-            .map(|rule| rule.reference(&rules))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            version: VERSION.fetch_add(1, Ordering::Relaxed),
-            all_enforced: rules.iter().all(Rule::is_enforced),
-            rules: rules.into(),
-            given,
-            refers_to,
-        })
-    }
-
-    /// The version: a later snapshot of this process has a higher one.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// The rules as they were given, then the marks.
-    #[inline]
-    #[must_use]
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    /// The rules that were given, without the marks.
-    #[must_use]
-    pub fn given(&self) -> &[Rule] {
-        &self.rules[..self.given]
-    }
-
-    /// The place of the rule or mark with this name.
-    #[must_use]
-    pub fn position(&self, name: &str) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.name() == name)
-    }
-
-    /// Whether the rule at this place denies.
-    #[inline]
-    #[must_use]
-    pub fn enforces(&self, rule: usize) -> bool {
-        self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
-    }
-
-    /// The places of the marks that read the rule at this place.
-    pub fn marks_of(&self, rule: usize) -> impl Iterator<Item = usize> {
-        (self.given..self.rules.len())
-            .filter(move |mark| self.refers_to[*mark].map(usize::from) == Some(rule))
-    }
-
-    /// Whether any rule has a mark.
-    #[inline]
-    #[must_use]
-    pub fn has_marks(&self) -> bool {
-        self.given < self.rules.len()
-    }
-
-    /// For a mark, the place of the rule it reads; for a shadow, of the rule it would replace.
-    #[inline]
-    #[must_use]
-    pub fn refers_to(&self, rule: usize) -> Option<usize> {
-        self.refers_to.get(rule).copied().flatten().map(usize::from)
-    }
-
-    /// Whether every rule is enforced: there is no shadow and no mark.
-    #[inline]
-    #[must_use]
-    pub fn all_enforced(&self) -> bool {
-        self.all_enforced
-    }
-}
-
-impl fmt::Debug for RuleSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleSet")
-            .field("version", &self.version)
-            .field("rules", &self.rules)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Rule {
-    fn is_mark(&self) -> bool {
-        matches!(self.mode, Mode::Mark { .. })
-    }
-
-    fn mark_rule(&self, name: &Arc<str>, quota: Quota) -> Result<Self, RuleError> {
-        validate_name(name)?;
-        let error =
-            |message: String| self.error(RuleErrorKind::Mode, format!("mark {name:?}: {message}"));
-        quota.validate().map_err(|wrong| error(wrong.to_string()))?;
-        if !quota.reads_state_of(&self.quota) {
-            return Err(error(format!(
-                "{quota:?} cannot be read on the state of {:?}; take the same algorithm with the same window or rate, \
-                 and another limit or burst",
-                self.quota
-            )));
-        }
-        let mut mark = Self::new(Arc::clone(name), quota);
-        mark.mode = Mode::Mark {
-            of: Arc::clone(&self.name),
-        };
-        mark.on_store_error = OnStoreError::Allow;
-        Ok(mark)
-    }
-
-    /// The place of the rule that the mode refers to.
-    fn reference(&self, rules: &[Self]) -> Result<Option<u16>, RuleError> {
-        let (Mode::Mark { of: name }
-        | Mode::Shadow {
-            instead_of: Some(name),
-        }) = &self.mode
-        else {
-            return Ok(None);
-        };
-        match rules.iter().position(|rule| rule.name == *name) {
-            Some(place) if rules[place].is_enforced() || self.is_mark() => {
-                Ok(u16::try_from(place).ok())
-            }
-            Some(_) => Err(self.error(
-                RuleErrorKind::Mode,
-                format!("it is a shadow instead of {name:?}, which is not enforced itself"),
-            )),
-            None => Err(self.error(
-                RuleErrorKind::Mode,
-                format!("it is a shadow instead of {name:?}, which is not in the rule set"),
-            )),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::{MINUTE, SECOND};
-
-    fn refused(rules: impl IntoIterator<Item = Rule>, kind: RuleErrorKind, words: &[&str]) {
-        let error = RuleSet::new(rules).expect_err("it is not a rule set");
-        assert_eq!(error.kind(), kind);
-        let text = error.to_string();
-        for word in words {
-            assert!(text.contains(word), "{text:?} lacks {word:?}");
-        }
-    }
-
-    #[test]
-    fn a_rule_that_cannot_work_says_what_would() {
-        use RuleErrorKind as K;
-        let quota = Quota::gcra(10, MINUTE);
-        refused([], K::RuleSet, &["no rule"]);
-        refused([Rule::new("größe", quota)], K::Name, &["größe", "ö"]);
-        refused([Rule::new("", quota)], K::Name, &["letter"]);
-        refused([Rule::new("a\r\nb", quota)], K::Name, &["\\r"]);
-        refused(
-            [Rule::new("9-lives", quota)],
-            K::Name,
-            &["9-lives", "letter"],
-        );
-        refused([Rule::new("a".repeat(65), quota)], K::Name, &["65"]);
-        refused(
-            [Rule::new("zero", Quota::gcra(0, MINUTE))],
-            K::Quota,
-            &["\"zero\"", "limit of 0"],
-        );
-        refused(
-            [Rule::new("dear", quota).cost(11)],
-            K::Cost,
-            &["11 units", "at least 11"],
-        );
-        refused(
-            [Rule::new("twice", quota), Rule::new("twice", quota)],
-            K::RuleSet,
-            &["twice", "two rules"],
-        );
-        refused(
-            [Rule::new("mixed", quota).plan("gold", Quota::fixed_window(10, MINUTE))],
-            K::Plan,
-            &["gold", "fixed_window", "gcra"],
-        );
-        refused(
-            [Rule::new("mixed", Quota::unlimited())
-                .plan("free", quota)
-                .plan("gold", Quota::fixed_window(10, MINUTE))],
-            K::Plan,
-            &["gold", "fixed_window", "gcra"],
-        );
-        refused(
-            [Rule::new("soft", quota).mark("warn", Quota::gcra(10, SECOND))],
-            K::Mode,
-            &["warn", "same window or rate"],
-        );
-        refused(
-            [Rule::new("new", quota).shadow_instead_of("old")],
-            K::Mode,
-            &["old", "not in the rule set"],
-        );
-    }
-
-    #[test]
-    fn marks_follow_their_rules() {
-        let quota = Quota::gcra(10, MINUTE);
-        let rules = RuleSet::new([
-            Rule::new("a", quota).mark("a-warn", Quota::gcra(10, MINUTE).burst(8)),
-            Rule::new("b", quota),
-        ])
-        .expect("valid");
-        assert_eq!(rules.position("a-warn"), Some(2));
-        assert_eq!(rules.marks_of(0).collect::<Vec<_>>(), [2]);
-        assert_eq!(rules.refers_to(2), Some(0));
-        assert!(rules.enforces(0) && !rules.enforces(2));
-    }
 }

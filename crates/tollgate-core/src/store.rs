@@ -15,7 +15,7 @@ use crate::{
     decision::Decision,
     error::{RuleError, StoreError},
     key::{Fingerprint, KeyBuf},
-    rule::RuleSet,
+    rule_set::RuleSet,
 };
 
 /// One rule with one key and one cost. A request carries one or several.

@@ -53,9 +53,7 @@ use crate::{
     time::{Tick, micros},
 };
 
-/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; an exact log of tens of thousands of
-/// entries a key stalls whoever keeps it.
-pub const MAX_LOG: u64 = 1_000;
+pub use crate::quota::MAX_LOG;
 
 /// A sliding log, made ready. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, PartialEq)]

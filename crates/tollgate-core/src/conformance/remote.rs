@@ -9,7 +9,7 @@ use crate::{
     error::{RuleError, StoreError, StoreErrorKind},
     key::{Fingerprint, KeyBuf},
     memory::MemoryStore,
-    rule::RuleSet,
+    rule_set::RuleSet,
     store::{BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Store, Usage},
     sync::{AtomicU64, Ordering},
 };

@@ -6,7 +6,8 @@ use crate::{
     decision::{Decision, Outcome},
     key::Key,
     limiter::Limiter,
-    rule::{Rule, RuleSet},
+    rule::Rule,
+    rule_set::RuleSet,
     store::{Check, Store},
     time::{ManualClock, Tick},
 };

@@ -13,10 +13,11 @@ use crate::{
     error::StoreError,
     key::{Fingerprint, KeyBuf},
     memory::{
-        store::Hasher,
+        hasher::Hasher,
         table::{Locked, Plan, Table},
     },
-    rule::{Mode, RuleSet},
+    rule::Mode,
+    rule_set::RuleSet,
     store::{BoundStore, Check, Holding, Settlement, Step, Usage},
     time::{Clock, Tick},
 };

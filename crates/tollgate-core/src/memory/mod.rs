@@ -9,6 +9,7 @@
 //! and [`Usage::evicted_live`](crate::Usage) counts it.
 
 mod bound;
+mod hasher;
 mod learned;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;

@@ -1,23 +1,18 @@
 //! The memory store, and how a rule set finds its tables in it.
 
-use std::{
-    any::Any,
-    collections::HashMap,
-    fmt,
-    hash::{BuildHasher, Hasher as _},
-    sync::Arc,
-};
+use std::{any::Any, collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
     error::{RuleError, RuleErrorKind},
-    key::{Fingerprint, KeyBuf},
     memory::{
         bound::{BoundMemory, BoundRule, Tied},
+        hasher::Hasher,
         table::{Plan, Table},
     },
     quota::AlgorithmKind,
-    rule::{Rule, RuleSet},
+    rule::Rule,
+    rule_set::RuleSet,
     store::{BoundStore, Store},
     sync::{Mutex, lock},
     time::Clock,
@@ -259,31 +254,5 @@ impl Store for MemoryStore {
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),
         }))
-    }
-}
-
-/// Makes fingerprints with seeds of this store: fast, and never the same in two processes.
-#[derive(Clone, Default)]
-pub(super) struct Hasher {
-    low: foldhash::fast::RandomState,
-    high: foldhash::fast::RandomState,
-}
-
-impl Hasher {
-    #[inline]
-    pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
-        let hash = |state: &foldhash::fast::RandomState| {
-            let mut hasher = state.build_hasher();
-            hasher.write(key.as_bytes());
-            hasher.finish()
-        };
-        Fingerprint::from_bits(u128::from(hash(&self.low)) | u128::from(hash(&self.high)) << 64)
-    }
-}
-
-/// The seeds are secret.
-impl fmt::Debug for Hasher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hasher(..)")
     }
 }

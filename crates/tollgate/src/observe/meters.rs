@@ -11,7 +11,7 @@ use std::sync::{
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
 use tollgate_core::{BoundStore, Check, Decision, Mode, Outcome, RuleSet, Source, Verdict};
 
-use crate::observe::observer::Timer;
+use crate::observe::timer::Timer;
 
 #[derive(Debug)]
 pub(crate) struct Meters {

@@ -4,5 +4,6 @@ mod events;
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;
+mod timer;
 
-pub(crate) use self::observer::{Observer, Timer};
+pub(crate) use self::{observer::Observer, timer::Timer};

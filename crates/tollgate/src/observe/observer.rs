@@ -2,9 +2,9 @@
 
 use tollgate_core::{BoundStore, Check, Decision, RuleSet, UnknownName};
 
-use crate::observe::events::Events;
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
+use crate::observe::{events::Events, timer::Timer};
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
 #[derive(Debug)]
@@ -12,35 +12,6 @@ pub(crate) struct Observer {
     events: Events,
     #[cfg(feature = "metrics")]
     meters: Meters,
-}
-
-/// When a check began; read only where somebody measures.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timer {
-    #[cfg(feature = "metrics")]
-    start: std::time::Instant,
-}
-
-impl Timer {
-    #[inline]
-    #[cfg_attr(
-        feature = "metrics",
-        expect(
-            clippy::disallowed_methods,
-            reason = "a duration for a histogram decides nothing"
-        )
-    )]
-    pub(crate) fn start() -> Self {
-        Self {
-            #[cfg(feature = "metrics")]
-            start: std::time::Instant::now(),
-        }
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(crate) fn elapsed(self) -> std::time::Duration {
-        self.start.elapsed()
-    }
 }
 
 impl Observer {
