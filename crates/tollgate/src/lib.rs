@@ -167,6 +167,7 @@
 mod admission;
 mod admit;
 mod body;
+pub mod condition;
 mod config;
 mod deny;
 mod future;

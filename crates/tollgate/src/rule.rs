@@ -117,7 +117,8 @@ impl RequestRule {
         self
     }
 
-    /// Applies the rule only where this holds. Called twice, both have to hold.
+    /// Applies the rule only where this holds: a closure, or one of the [conditions](crate::condition). Called twice, both
+    /// have to hold.
     pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         match self.applies.clone() {
             None => self.applies_if(Arc::new(applies)),

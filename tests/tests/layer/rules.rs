@@ -5,6 +5,7 @@ use http::{Method, Request, Response};
 use tollgate::{
     Admission, By, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason, RequestRule, Retry,
     Rule,
+    condition::route_is,
     key::{constant, header},
 };
 use tollgate_tests::slow::SlowStore;
@@ -40,6 +41,26 @@ async fn status(app: &Router, path: &str) -> u16 {
 fn field<'a>(response: &'a Response<Body>, name: &str) -> &'a str {
     let value = response.headers().get(name);
     value.map_or("", |value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_rule_applies_to_the_route_it_names() {
+    let rule = all(per_minute("one-item", 1)).when(route_is("/items/{id}"));
+    let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
+    let app = Router::new()
+        .route("/items/{id}", routing::get(|| async {}))
+        .route("/items", routing::get(|| async {}))
+        .fallback(|| async {})
+        .layer(layer);
+    for (path, expected) in [
+        ("/items", 200),
+        ("/items/1", 200),
+        ("/items/2", 429),
+        ("/items", 200),
+        ("/none", 200),
+    ] {
+        assert_eq!(status(&app, path).await, expected, "{path}");
+    }
 }
 
 #[tokio::test]

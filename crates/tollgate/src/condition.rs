@@ -1,0 +1,112 @@
+//! Conditions on a request's head, for [`RequestRule::when`] and [`RequestRule::exempt`].
+//!
+//! Any closure over the head is a condition; these are the common ones.
+//!
+//! ```
+//! use http::Method;
+//! use tollgate::{By, MINUTE, Quota, Rule, condition::{any_of, method_in, path_under}, key::header};
+//!
+//! let writes = Rule::new("writes-per-key", Quota::gcra(60, MINUTE))
+//!     .by(header("x-api-key"))
+//!     .when(method_in([Method::POST, Method::PUT, Method::DELETE]))
+//!     .exempt(any_of(path_under("/internal"), |head| head.headers.contains_key("x-probe")));
+//! # let _ = writes;
+//! ```
+//!
+//! A header that exempts has to be one that clients cannot send: taken off by the proxy in front, say.
+//!
+//! [`RequestRule::when`]: crate::RequestRule::when
+//! [`RequestRule::exempt`]: crate::RequestRule::exempt
+
+use http::{Method, request::Parts};
+
+/// The request has one of these methods.
+pub fn method_in(
+    methods: impl IntoIterator<Item = Method>,
+) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let methods: Vec<_> = methods.into_iter().collect();
+    move |head| methods.contains(&head.method)
+}
+
+/// The path is this one or below it: `/internal` holds for `/internal` and `/internal/jobs`, not for `/internals`.
+///
+/// The path is compared as it was sent, before any decoding.
+pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let mut prefix = prefix.into();
+    while prefix.ends_with('/') {
+        prefix.pop();
+    }
+    move |head| {
+        head.uri
+            .path()
+            .strip_prefix(&*prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The request was matched by this route, as it is written in axum's router: `/items/{id}`.
+///
+/// The layer has to be added where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`.
+/// Where no route matched, as in a fallback, it does not hold.
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let route = route.into();
+    move |head| {
+        head.extensions
+            .get::<axum::extract::MatchedPath>()
+            .is_some_and(|matched| matched.as_str() == route)
+    }
+}
+
+/// Either condition holds.
+pub fn any_of(
+    one: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    other: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    move |head| one(head) || other(head)
+}
+
+/// The condition does not hold.
+pub fn not(
+    condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    move |head| !condition(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(method: Method, path: &str) -> Parts {
+        let request = http::Request::builder().method(method).uri(path);
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    #[test]
+    fn a_path_is_under_another_by_whole_segments() {
+        for prefix in ["/internal", "/internal/"] {
+            let under = path_under(prefix);
+            for (path, holds) in [
+                ("/internal", true),
+                ("/internal/", true),
+                ("/internal/jobs?x=1", true),
+                ("/internals", false),
+                ("/", false),
+                ("/v1/internal", false),
+            ] {
+                assert_eq!(under(&head(Method::GET, path)), holds, "{path}");
+            }
+        }
+        assert!(path_under("/")(&head(Method::GET, "/any")));
+    }
+
+    #[test]
+    fn conditions_combine() {
+        let reads = method_in([Method::GET, Method::HEAD]);
+        let condition = any_of(not(reads), path_under("/heavy"));
+        assert!(condition(&head(Method::POST, "/")));
+        assert!(condition(&head(Method::GET, "/heavy/report")));
+        assert!(!condition(&head(Method::GET, "/")));
+    }
+}
