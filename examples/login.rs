@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     )?
     .quiet()
     .attach();
-    let app = Router::new().route("/login", post(login).layer(limits));
+    let app = Router::new().route("/login", post(login).route_layer(limits));
     serve(app, |address| {
         format!(
             "Try, six times:\n  curl -i http://{address}/login -d account=ali -d password=guess\n"

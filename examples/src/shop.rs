@@ -48,14 +48,16 @@ pub fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
     )?
     .quiet();
 
+    // `route_layer` limits the methods that there are. With `layer` a GET of /login, which is answered by 405, would use
+    // up the visitor's log-ins.
     Ok(Router::new()
-        .route("/", get(|| async { "hello\n" }).layer(home))
+        .route("/", get(|| async { "hello\n" }).route_layer(home))
         .route(
             "/items",
-            get(|| async { "[\"anvil\",\"rope\"]\n" }).layer(items),
+            get(|| async { "[\"anvil\",\"rope\"]\n" }).route_layer(items),
         )
-        .route("/search", get(found).layer(search))
-        .route("/login", post(|| async { "welcome\n" }).layer(login))
+        .route("/search", get(found).route_layer(search))
+        .route("/login", post(|| async { "welcome\n" }).route_layer(login))
         .route("/healthz", get(|| async { "ok\n" })))
 }
 

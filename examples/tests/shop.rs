@@ -190,3 +190,16 @@ async fn the_health_check_is_not_limited() {
         assert_eq!(answer.header("retry-after"), None);
     }
 }
+
+#[tokio::test]
+async fn a_request_by_another_method_takes_no_log_in() {
+    let shop = Shop::open().await;
+    // Five images on any page would otherwise lock its visitor out.
+    for _ in 0..5 {
+        assert_eq!(shop.get("/login").await.status, 405);
+    }
+    for _ in 0..5 {
+        assert_eq!(shop.log_in().await.status, 200);
+    }
+    assert_eq!(shop.log_in().await.status, 429);
+}

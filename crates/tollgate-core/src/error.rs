@@ -105,6 +105,35 @@ impl fmt::Display for UnknownName {
 
 impl Error for UnknownName {}
 
+/// Why a limiter was not asked without waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TryAcquireError {
+    /// There is no rule of this name.
+    UnknownRule(UnknownName),
+    /// The store may have to be waited for.
+    WouldWait,
+}
+
+impl From<UnknownName> for TryAcquireError {
+    fn from(unknown: UnknownName) -> Self {
+        Self::UnknownRule(unknown)
+    }
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownRule(unknown) => unknown.fmt(f),
+            Self::WouldWait => f.write_str(
+                "the store may have to be waited for; use `acquire` and await the answer",
+            ),
+        }
+    }
+}
+
+impl Error for TryAcquireError {}
+
 /// A store that could not carry out a command outside of a decision, such as a reset.
 ///
 /// Decisions never end in an error: a check that could not be decided has the outcome

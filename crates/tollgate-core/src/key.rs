@@ -266,8 +266,9 @@ impl AsRef<Self> for KeyBuf {
 
 /// What stands for a key in a store: 128 bits, made by the store with a secret of its own.
 ///
-/// It is the identity of a state: two keys with one fingerprint would share a budget. With 128 bits and a secret that
-/// does not happen by chance (one in 10^26 for a million keys) and cannot be brought about.
+/// It is the identity of a state: two keys with one fingerprint would share a budget. By chance that does not happen (with
+/// the 111 bits that the memory store compares, one in 10^21 for a million keys), and who does not know the secret has
+/// nothing to look for it with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u128);
 

@@ -217,7 +217,7 @@ pub use self::lines::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
-    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, UnknownName},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     limiter::{Grant, Limiter},
     memory::{MemoryStore, MemoryStoreBuilder},

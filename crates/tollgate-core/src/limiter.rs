@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use crate::{
     decision::{Decision, Outcome, Verdict},
-    error::{RuleError, UnknownName},
+    error::{RuleError, TryAcquireError, UnknownName},
     fallback::Fallback,
     key::{Key, KeyBuf},
     rule::Rule,
@@ -40,6 +40,10 @@ struct Shared {
     /// For stores that can fail: the local shares and caps, in bounded memory.
     fallback: Option<Fallback>,
     has_marks: bool,
+    /// What the checks of this rule set are known by.
+    rules_version: u32,
+    /// The number of rules.
+    rules: u16,
     #[cfg(feature = "tokio")]
     lines: crate::lines::Lines,
 }
@@ -110,6 +114,9 @@ impl Limiter {
         Ok(Self {
             shared: Arc::new(Shared {
                 has_marks: bound.rules().has_marks(),
+                rules_version: bound.rules().version() as u32,
+                // A rule set has fewer than 65 536 rules.
+                rules: bound.rules().rules().len() as u16,
                 bound,
                 fallback,
                 #[cfg(feature = "tokio")]
@@ -166,6 +173,7 @@ impl Limiter {
     #[must_use]
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
         Check::new(rule, self.shared.bound.fingerprint(rule, key), cost)
+            .of_rules(self.shared.rules_version)
     }
 
     /// Decides all checks and takes all or nothing. Await the answer, or take it with [`Step::ready`] where the store
@@ -177,8 +185,15 @@ impl Limiter {
     /// # Cancel safety
     ///
     /// Dropping the answer does not give back what was taken.
+    ///
+    /// # Accuracy
+    ///
+    /// A check that another limiter has made, with other rules, is denied: a mistake must not let a request pass.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if !checks.iter().all(|check| self.shared.knows(check)) {
+            return Step::Ready(foreign(checks));
+        }
         if self.shared.has_marks {
             return self.acquire_resolved(&with_marks(self.rules(), checks));
         }
@@ -222,12 +237,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name, or the store has to be waited for: use [`acquire`](Self::acquire).
-    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, UnknownName> {
+    /// There is no rule of this name, or the store may have to be waited for, in which case it was not asked: use
+    /// [`acquire`](Self::acquire).
+    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
         let check = self.check(rule, key)?;
-        self.acquire(&[check]).ready().ok_or_else(|| {
-            UnknownName::new("answer without waiting from the store of rule", rule, [])
-        })
+        // A store that cannot fail does no I/O, and answers at once.
+        if self.shared.bound.can_fail() {
+            return Err(TryAcquireError::WouldWait);
+        }
+        let decision = self.acquire(&[check]).ready();
+        decision.ok_or(TryAcquireError::WouldWait)
     }
 
     /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter.
@@ -274,11 +293,15 @@ impl Limiter {
                     verdict.outcome() == Outcome::Deny && self.rules().enforces(verdict.rule())
                 })
                 .map(|verdict| {
-                    if verdict.has_numbers() {
-                        verdict.remaining()
-                    } else {
-                        0
+                    if !verdict.has_numbers() {
+                        return 0;
                     }
+                    // Checks on one state share what is left of it.
+                    let shared_by = decision
+                        .verdicts()
+                        .iter()
+                        .filter(|other| other.rule() == verdict.rule());
+                    verdict.remaining() / shared_by.count().max(1) as u64
                 })
                 .min()
                 .unwrap_or(0);
@@ -296,7 +319,8 @@ impl Limiter {
         Ticket::new(Arc::clone(&self.shared.bound), checks, decision)
     }
 
-    /// Forgets what `key` has used of the rule with this name: a client starts anew.
+    /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
+    /// request in a layer holds its kind as well, and is made by the layer's `key_of`.
     ///
     /// # Errors
     ///
@@ -329,6 +353,24 @@ pub struct Grant {
     pub decision: Decision,
 }
 
+impl Shared {
+    #[inline]
+    fn knows(&self, check: &Check) -> bool {
+        check.is_of_rules(self.rules_version) && check.rule() < self.rules
+    }
+}
+
+/// The answer to checks of another limiter.
+#[cold]
+fn foreign(checks: &[Check]) -> Decision {
+    let denied = checks.iter().map(|check| {
+        let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
+        verdict.deny_for_failure();
+        verdict
+    });
+    Decision::new(0, denied, |_| true)
+}
+
 /// The checks, then those of their marks.
 fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
     let mut all = Checks::from_slice(checks);
@@ -348,6 +390,7 @@ mod tests {
         decision::Verdict,
         error::{StoreError, StoreErrorKind},
         key::Fingerprint,
+        memory::MemoryStore,
         quota::{MAX_PERIOD, Quota},
         store::{Holding, Settlement},
     };
@@ -420,13 +463,27 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_check_of_no_rule_limits_nothing() {
-        let limiter = down(Quota::gcra(1, MAX_PERIOD));
+    fn a_check_of_another_limiter_is_denied() {
+        let two = [
+            Rule::new("wide", Quota::gcra(1_000, MAX_PERIOD)),
+            Rule::new("narrow", Quota::gcra(1, MAX_PERIOD)),
+        ];
+        let other = Limiter::new(MemoryStore::new(), two).expect("valid");
+        let rule = Rule::new("wide", Quota::gcra(1_000, MAX_PERIOD));
+        let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
+        for rule in ["wide", "narrow"] {
+            let check = other.check(rule, &Key::shared()).expect("there is one");
+            let decision = limiter.acquire(&[check]).ready().expect("at once");
+            assert!(!decision.is_allowed(), "{rule}");
+        }
+        // One that was made by hand, of a rule that is not there.
         let check = Check::new(7, Fingerprint::from_bits(0), 1);
-        let decision = limiter
-            .acquire(&[check])
-            .ready()
-            .expect("it failed at once");
-        assert!(decision.is_allowed());
+        assert!(
+            !limiter
+                .acquire(&[check])
+                .ready()
+                .expect("at once")
+                .is_allowed()
+        );
     }
 }

@@ -47,10 +47,7 @@ pub(crate) struct Place<'a> {
 impl Lines {
     pub(crate) fn enter(&self, checks: &[Check]) -> Result<Place<'_>, WaitError> {
         use std::sync::atomic::Ordering::Relaxed;
-        let key: LineKey = checks
-            .iter()
-            .map(|check| (check.rule(), check.key()))
-            .collect();
+        let key = line_key(checks);
         let mut waiting = lock(&self.0);
         if waiting.total >= CAPACITY {
             return Err(WaitError {
@@ -73,6 +70,18 @@ impl Lines {
             line,
         })
     }
+
+    /// Whether nobody waits for the same rules and keys.
+    pub(crate) fn has_no_line(&self, checks: &[Check]) -> bool {
+        !lock(&self.0).lines.contains_key(&line_key(checks))
+    }
+}
+
+fn line_key(checks: &[Check]) -> LineKey {
+    checks
+        .iter()
+        .map(|check| (check.rule(), check.key()))
+        .collect()
 }
 
 impl Drop for Place<'_> {

@@ -21,7 +21,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// 1 024 are waiting on this limiter already, or `patience` ran out before the head of the line was reached. Nothing
+    /// There is something to wait for and 1 024 are waiting on this limiter already, or `patience` ran out before the head of the line was reached. Nothing
     /// was taken.
     ///
     /// # Cancel safety
@@ -36,7 +36,15 @@ impl Limiter {
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
-        let place = self.lines().enter(checks)?;
+        let place = match self.lines().enter(checks) {
+            Ok(place) => place,
+            // Others fill the lines. Who has nobody in front and finds the units there needs no place.
+            Err(full) if self.lines().has_no_line(checks) => {
+                let decision = self.acquire(checks).await;
+                return decision.is_allowed().then_some(decision).ok_or(full);
+            }
+            Err(full) => return Err(full),
+        };
         // A `patience` beyond the clock's range is as good as thirty years.
         let deadline = Instant::now()
             .checked_add(patience)

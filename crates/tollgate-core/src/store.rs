@@ -25,6 +25,8 @@ pub struct Check {
     cost: u64,
     rule: u16,
     plan: u16,
+    /// The rule set that `rule` is a place in; 0 where the check was made by hand.
+    rules: u32,
 }
 
 impl Check {
@@ -37,7 +39,19 @@ impl Check {
             cost,
             rule,
             plan: 0,
+            rules: 0,
         }
+    }
+
+    #[inline]
+    pub(crate) fn of_rules(mut self, version: u32) -> Self {
+        self.rules = version;
+        self
+    }
+
+    #[inline]
+    pub(crate) fn is_of_rules(&self, version: u32) -> bool {
+        self.rules == version || self.rules == 0
     }
 
     /// The same check at the quota of plan number `plan`.

@@ -14,6 +14,9 @@ use crate::{
 
 /// What an allowed request holds: settle to the real cost, give back, or let it be.
 ///
+/// A ticket knows when its units were taken, not what became of the state since: one that outlives a
+/// [reset](crate::Limiter::reset) of its key may give back units that were taken after it.
+///
 /// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: what was taken stays
 /// taken.
 ///
@@ -95,8 +98,10 @@ impl Ticket {
         self.on_drop = Some(Settlement::Cancel);
     }
 
-    /// Gives everything back when the ticket is dropped without being settled: for work that may be cut off.
-    /// [`keep`](Self::keep) calls that off.
+    /// Gives everything back when the ticket is dropped without being settled: for work that costs nothing if it is cut
+    /// off. [`keep`](Self::keep) calls that off.
+    ///
+    /// A client can cut a request off. Where the work is paid for by then, settle instead, and leave what was taken.
     pub fn cancel_on_drop(mut self) -> Self {
         self.on_drop = Some(Settlement::Cancel);
         self

@@ -49,6 +49,8 @@ impl Clock {
 
     /// A clock of your own. It may stand still, jump ahead or go back: limits stay safe, because time that goes back
     /// never refills.
+    ///
+    /// It is read while states are locked: it must not ask a limiter on the same store.
     pub fn custom(now: impl Fn() -> Tick + Send + Sync + 'static) -> Self {
         Self(Source::Custom(Arc::new(now)))
     }

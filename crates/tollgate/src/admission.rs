@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use http::{Response, request};
 use tollgate_core::{
-    AlgorithmKind, Check, Checks, Decision, Key, Rule, Ticket, UnknownName, Verdict,
+    AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, Ticket, UnknownName, Verdict,
 };
 
 use crate::config::Config;
@@ -34,7 +34,8 @@ struct Shared {
     ticket_taken: AtomicBool,
     /// The request's head without extensions, for rejections; where a handler may ask.
     head: Option<request::Parts>,
-    later: Mutex<Vec<Decision>>,
+    /// One decision for each rule, the one that leaves least. `None` once the client has been told.
+    later: Mutex<Option<Vec<Decision>>>,
 }
 
 /// A rule's verdict with what the rule says of itself.
@@ -102,7 +103,7 @@ impl Admission {
                 checks,
                 ticket_taken: AtomicBool::new(false),
                 head,
-                later: Mutex::new(Vec::new()),
+                later: Mutex::new(Some(Vec::new())),
             }),
         }
     }
@@ -187,11 +188,7 @@ impl Admission {
         config
             .observer
             .decided(config.limiter.bound().as_ref(), &asked, &decision, timer);
-        shared
-            .later
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(decision.clone());
+        shared.remember(&decision);
         if decision.is_allowed() {
             return Ok(decision);
         }
@@ -205,14 +202,39 @@ impl Admission {
 
     /// What the handler has asked since.
     pub(crate) fn later(&self) -> Vec<Decision> {
-        std::mem::take(
-            &mut *self
-                .shared
-                .later
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        let mut later = self
+            .shared
+            .later
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        later.take().unwrap_or_default()
     }
+}
+
+impl Shared {
+    /// Keeps what the client has still to be told: a handler may ask for each message of a long body or socket.
+    fn remember(&self, decision: &Decision) {
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(later), Some(new)) = (later.as_mut(), decision.verdicts().first()) else {
+            return;
+        };
+        let of_rule =
+            |old: &&mut Decision| old.verdicts().first().map(Verdict::rule) == Some(new.rule());
+        match later.iter_mut().find(of_rule) {
+            Some(old) if leaves(&old.verdicts()[0]) < leaves(new) => {}
+            Some(old) => old.clone_from(decision),
+            None => later.push(decision.clone()),
+        }
+    }
+}
+
+/// How little a verdict leaves its client; the least comes first.
+pub(crate) fn leaves(verdict: &Verdict) -> (bool, bool, u64) {
+    (
+        !verdict.has_numbers(),
+        verdict.outcome() != Outcome::Deny,
+        verdict.remaining(),
+    )
 }
 
 impl fmt::Debug for Admission {
@@ -310,5 +332,38 @@ mod with_axum {
         fn into_response(self) -> Response {
             self.0.response.map(Body::from)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{MINUTE, MemoryStore, Quota};
+
+    use super::*;
+    use crate::By;
+
+    #[tokio::test]
+    async fn a_handler_that_asks_for_ever_keeps_one_decision_a_rule() {
+        let rules = ["messages", "bytes"]
+            .map(|name| Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
+        let config = Config::new(&MemoryStore::new(), rules.into()).expect("valid rules");
+        let (head, ()) = http::Request::new(()).into_parts();
+        let admission = Admission::new(
+            Arc::new(config),
+            Decision::unlimited(0),
+            Checks::new(),
+            Some(head),
+        );
+        for _ in 0..100 {
+            for rule in ["messages", "bytes"] {
+                let _ = admission.acquire(rule, &Key::shared()).await;
+            }
+        }
+        let later = admission.later();
+        assert_eq!(later.len(), 2);
+        assert!(later.iter().all(|decision| !decision.is_allowed()));
+        // The client has been told; what comes after that on the same connection is not kept.
+        let _ = admission.acquire("messages", &Key::shared()).await;
+        assert!(admission.later().is_empty());
     }
 }

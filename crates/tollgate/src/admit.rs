@@ -5,9 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, Response, request, response};
 use smallvec::SmallVec;
-use tollgate_core::{Checks, Decision, Outcome, Verdict};
+use tollgate_core::{Checks, Decision, Verdict};
 
-use crate::{admission::Admission, config::Config, header::applies, judge::Judgement};
+use crate::{
+    admission::{Admission, leaves},
+    config::Config,
+    header::applies,
+    judge::Judgement,
+};
 
 /// What is told to the client of an admitted request once the inner service has answered.
 pub(crate) struct After {
@@ -91,13 +96,6 @@ impl After {
 /// In the order of the rules. Of several verdicts of one rule the one that leaves least: a list that names a policy twice
 /// says nothing.
 fn one_for_each_rule<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> SmallVec<[Verdict; 8]> {
-    let leaves = |verdict: &Verdict| {
-        (
-            !verdict.has_numbers(),
-            verdict.outcome() != Outcome::Deny,
-            verdict.remaining(),
-        )
-    };
     let mut all: SmallVec<[Verdict; 8]> = verdicts.copied().collect();
     all.sort_by_key(|verdict| (verdict.rule(), leaves(verdict)));
     all.dedup_by_key(|verdict| verdict.rule());

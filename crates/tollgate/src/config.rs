@@ -7,6 +7,7 @@ use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind, RuleSet, Store};
 
 use crate::{
     header::{HeaderStyle, Headers},
+    key::KeyExtractor,
     observe::Observer,
     rejection::{HttpRejection, Rejection},
     rule::{Missing, RequestRule},
@@ -85,6 +86,12 @@ impl Config {
     /// Whether clients are told of their budgets.
     pub(crate) fn tells_budget(&self) -> bool {
         !self.quiet && self.style != HeaderStyle::NONE
+    }
+
+    /// The extractor of the rule with this name.
+    pub(crate) fn extractor(&self, name: &str) -> Option<&dyn KeyExtractor> {
+        let rule = self.rules.iter().find(|rule| rule.rule.name() == name)?;
+        rule.key.as_deref()
     }
 
     /// The rule that is left to handlers, by its name.

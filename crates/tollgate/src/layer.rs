@@ -3,11 +3,11 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use http::StatusCode;
-use tollgate_core::{Limiter, RuleError, Store};
+use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config, header::HeaderStyle, rejection::Rejection, rule::RequestRule,
+    config::Config, header::HeaderStyle, key::Extracted, rejection::Rejection, rule::RequestRule,
     service::RateLimit,
 };
 
@@ -113,6 +113,32 @@ impl RateLimitLayer {
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
         let limiter = self.config.limiter.shared_by(instances)?;
         Ok(self.with(|config| config.limiter = limiter))
+    }
+
+    /// The key under which the rule with this name counts requests with this head, for
+    /// [`Limiter::peek`](tollgate_core::Limiter::peek) and [`reset`](tollgate_core::Limiter::reset): to let a client start
+    /// anew, make a head that is like its own.
+    ///
+    /// `None` where there is no such rule or no key, or where the key is looked up.
+    ///
+    /// ```
+    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    ///
+    /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// let request = http::Request::get("/").header("x-api-key", "acme.k1").body(())?;
+    /// let key = layer.key_of("per-key", &request.into_parts().0).expect("it has a key");
+    /// let done = layer.limiter().reset("per-key", &key)?.ready();
+    /// assert!(matches!(done, Some(Ok(()))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
+        let mut key = KeyBuf::new();
+        match self.config.extractor(rule)?.extract(head, &mut key) {
+            Extracted::Key => Some(key.into()),
+            Extracted::Nothing(_) | Extracted::Later(_) => None,
+        }
     }
 
     /// The rules on their store, for code outside of requests: the same budgets.

@@ -14,6 +14,8 @@ use crate::{body::ResponseBody, config::Config, future::ResponseFuture};
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
+/// Requests may have any body; responses any body whose data is [`Bytes`](bytes::Bytes), as in axum, tonic and hyper.
+///
 /// See the [module documentation](crate).
 #[derive(Clone)]
 pub struct RateLimit<S> {

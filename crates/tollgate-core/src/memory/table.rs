@@ -272,12 +272,12 @@ impl<A: Algorithm> Locked<'_, A> {
             return;
         };
         if entry.quota() != plan.number {
+            // What was learned under the other quota is not a bound of the state as it will be.
+            self.table.learned.forget(self.index, key);
             if let Some(other) = larger(entry, plan, plans) {
                 other.quota.repair(&mut entry.state, now);
                 return;
             }
-            // What was learned under the other quota is not a bound of the state as it will be.
-            self.table.learned.forget(self.index, key);
             self.change(key, plan, now, |state| plan.quota.repair(state, now));
             return;
         }

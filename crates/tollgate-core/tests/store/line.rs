@@ -190,6 +190,10 @@ async fn the_lines_hold_a_bounded_number() {
     for _ in 0..1_024 {
         tasks.push(waiter(&limiter, &one, endless).await);
     }
+    // Who finds units and nobody in front needs no place in a line.
+    let another = [check(&limiter, "rule", "b", 1)];
+    let decision = limiter.acquire_within(&another, PATIENT).await;
+    assert!(decision.expect("nothing to wait for").is_allowed());
     for who in ["a", "b"] {
         let checks = [check(&limiter, "rule", who, 1)];
         let error = limiter
@@ -202,7 +206,7 @@ async fn the_lines_hold_a_bounded_number() {
     // A place that is left is free for the next.
     tasks.pop().expect("there are many").abort();
     tokio::task::yield_now().await;
-    let checks = [check(&limiter, "rule", "b", 1)];
+    let checks = [check(&limiter, "rule", "c", 1)];
     assert!(
         limiter
             .acquire_within(&checks, PATIENT)

@@ -92,6 +92,9 @@
 //! | body limits, decompression, compression | a denied request must not cost them |
 //! | handler | |
 //!
+//! On one route of axum, take `post(handler).route_layer(limits)`. With `post(handler).layer(limits)` the answer to other
+//! methods, 405, is limited as well: a page with images that point at a log-in would use up its visitor's log-ins.
+//!
 //! Mind who is outermost. In `tower::ServiceBuilder` it is the layer written *first*; with axum's `Router::layer` it is the
 //! one added *last*. `Router::layer` wraps only routes that were added before it.
 //!

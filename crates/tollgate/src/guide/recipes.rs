@@ -107,7 +107,7 @@
 //!     )?
 //!     .quiet()
 //!     .attach();
-//!     let app = Router::new().route("/login", post(login).layer(limits));
+//!     let app = Router::new().route("/login", post(login).route_layer(limits));
 //!
 //!     let attempt = async |form: &'static str| {
 //!         let request = Request::post("/login")
@@ -230,7 +230,7 @@
 //!     let rule = Rule::new("search-words", Quota::token_bucket(20).refill(10, MINUTE));
 //!     let limits =
 //!         RateLimitLayer::new(MemoryStore::new(), [rule.by(constant("all")).cost_by(words)])?;
-//!     let app = Router::new().route("/search", get(|| async { "nothing" }).layer(limits));
+//!     let app = Router::new().route("/search", get(|| async { "nothing" }).route_layer(limits));
 //!
 //!     let search = async |query: &str| {
 //!         let request = Request::get(format!("/search?q={query}")).body(Body::empty());
@@ -248,7 +248,9 @@
 //!
 //! # Several routes on one budget
 //!
-//! A name is one budget on one store. Use the name with two costs, in two layers on clones of the store.
+//! A name is one budget on one store. Use the name with two costs, in two layers on clones of the store. Give it one quota
+//! everywhere: of two sizes that are live at once under one name, a denial under the small one cuts a bucket to its size, so
+//! that the large one has units again.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::{get, post}};
@@ -268,8 +270,8 @@
 //!     let read = RateLimitLayer::new(store.clone(), [api(1)])?;
 //!     let export = RateLimitLayer::new(store, [api(50)])?;
 //!     let app = Router::new()
-//!         .route("/items", get(|| async { "[]" }).layer(read))
-//!         .route("/export", post(|| async { "started" }).layer(export));
+//!         .route("/items", get(|| async { "[]" }).route_layer(read))
+//!         .route("/export", post(|| async { "started" }).route_layer(export));
 //!
 //!     let send = async |method: Method, path: &str| {
 //!         let request = Request::builder().method(method).uri(path).body(Body::empty());
@@ -325,7 +327,7 @@
 //! and settle it with a [`Ticket`](crate::Ticket). Where the real cost is higher, what is there is taken.
 //!
 //! A ticket settles all rules of its decision alike. Where a rule that counts requests stands beside one that counts
-//! tokens, let the handler ask for the tokens on a limiter of its own, as here.
+//! tokens, take the part of the second: [`Ticket::of_rule`](crate::Ticket::of_rule).
 //!
 //! ```
 //! use axum::{Router, body::Body, extract::State, routing::post};
@@ -345,8 +347,9 @@
 //!     if !decision.is_allowed() {
 //!         return Err(StatusCode::TOO_MANY_REQUESTS);
 //!     }
-//!     // If this future is dropped before the end, everything goes back.
-//!     let ticket = limiter.ticket(&[check], &decision).cancel_on_drop();
+//!     // A client that hangs up drops this future. The estimate then stays taken: the work may have been done, and whoever
+//!     // hangs up just before the end must not work for nothing.
+//!     let ticket = limiter.ticket(&[check], &decision);
 //!     let answer = prompt.to_uppercase();
 //!     ticket.settle(ESTIMATE, answer.len() as u64);
 //!     Ok(answer)

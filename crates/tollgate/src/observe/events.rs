@@ -1,8 +1,11 @@
 //! Events: denials at debug level, failures sampled, mistakes of the set-up once. Never a key.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 #[cfg(feature = "tracing")]
@@ -12,6 +15,7 @@ use tollgate_core::{Decision, RuleSet, UnknownName};
 #[derive(Debug)]
 pub(crate) struct Events {
     rules: Box<[Told]>,
+    wrong_name: AtomicBool,
     #[cfg(feature = "tracing")]
     last_failure: std::sync::atomic::AtomicU64,
 }
@@ -38,6 +42,7 @@ impl Events {
                     misconfigured: AtomicBool::new(false),
                 })
                 .collect(),
+            wrong_name: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             last_failure: std::sync::atomic::AtomicU64::new(0),
         }
@@ -140,15 +145,25 @@ impl Events {
         }
     }
 
+    /// Tells once: every request would say the same.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
-        say(&unknown.to_string());
+        if !self.wrong_name.swap(true, Ordering::Relaxed) {
+            say(&unknown.to_string());
+        }
     }
 }
 
-/// A mistake in the set-up that only shows when a request comes. It is never silent.
+/// A mistake in the set-up that only shows when a request comes. It is not silent where nobody listens to events: all
+/// clients may share one budget.
 fn say(what: &str) {
     #[cfg(feature = "tracing")]
     tracing::error!(target: "tollgate", "{what}");
+    #[cfg(feature = "tracing")]
+    let heard = tracing::dispatcher::has_been_set();
     #[cfg(not(feature = "tracing"))]
-    eprintln!("tollgate: {what}");
+    let heard = false;
+    if !heard {
+        // Standard error may be closed; a request must not fail for that.
+        let _ = writeln!(std::io::stderr(), "tollgate: {what}");
+    }
 }

@@ -9,7 +9,7 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_core::{Quota, Reason, Retry, Rule};
 
-use crate::rejection::denial::Denial;
+use crate::{key::NoKey, rejection::denial::Denial};
 
 /// What a body may say about a denial, the wait apart. Nothing about the client; on a quiet route nothing about the rules.
 #[derive(Debug)]
@@ -51,7 +51,11 @@ impl<'a> Facts<'a> {
                 })
             })
             .collect();
-        facts.no_key = denial.no_key().map(ToString::to_string);
+        // How a service is set up is no business of its clients.
+        facts.no_key = denial.no_key().map(|why| match why {
+            NoKey::Misconfigured(_) => "the service cannot tell who is asking".to_owned(),
+            why => why.to_string(),
+        });
         facts
     }
 
