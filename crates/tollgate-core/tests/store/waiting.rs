@@ -98,6 +98,6 @@ fn an_answer_that_must_be_waited_for_is_not_tried() {
         error
             .expect_err("it is remote")
             .to_string()
-            .contains("waiting")
+            .contains("waited for")
     );
 }
