@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) headers: Arc<Headers>,
     style: HeaderStyle,
     pub(crate) quiet: bool,
-    rejection: Rejection,
+    pub(crate) rejection: Rejection,
     pub(crate) denied_status: StatusCode,
     /// The two above, with what can be prepared.
     pub(crate) responses: Arc<HttpRejection>,

@@ -40,8 +40,10 @@ impl Config {
         seed: u64,
     ) -> Response<Bytes> {
         let mut response = self.deny_without_budget(head, decision, seed);
-        // A rejection may be a redirect: to a page that says when to come back.
-        if self.tells_budget() && applies(response.status(), response.headers()) {
+        // A rejection of one's own may be a redirect, to a page that says when to come back, or cacheable.
+        if self.tells_budget()
+            && (!self.rejection.is_custom() || applies(response.status(), response.headers()))
+        {
             self.headers.write(
                 response.headers_mut(),
                 decision.verdicts(),

@@ -59,6 +59,11 @@ impl Rejection {
     ) -> Self {
         Self(Style::Custom(Arc::new(respond)))
     }
+
+    /// Whether the application makes the response.
+    pub(crate) fn is_custom(&self) -> bool {
+        matches!(self.0, Style::Custom(_))
+    }
 }
 
 impl fmt::Debug for Rejection {
