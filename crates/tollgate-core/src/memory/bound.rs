@@ -89,6 +89,11 @@ macro_rules! with_locked {
 }
 
 impl BoundRule {
+    /// The number of the table; 0 where there is none.
+    pub(super) fn rank(&self) -> u64 {
+        with_tied!(self, tied => tied.table.id, else 0)
+    }
+
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.
     ///
     /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
@@ -118,6 +123,8 @@ const FEW: usize = 4;
 pub(super) struct BoundMemory {
     pub(super) rules: Arc<RuleSet>,
     pub(super) bound: Box<[BoundRule]>,
+    /// The table's number by rule: the order of locks.
+    pub(super) ranks: Box<[u64]>,
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
 }
@@ -135,6 +142,8 @@ struct Slot {
 impl BoundMemory {
     /// One enforced check: the same step with one lock, and a denial without any.
     ///
+    /// The clock is read before the lock: an older time never lets more pass, and a denial is decided anew.
+    ///
     /// Not inlined, so that each algorithm's step is compiled as a whole.
     #[inline(never)]
     fn acquire_one<A: Algorithm>(&self, tied: &Tied<A>, check: &Check) -> Step<Decision> {
@@ -144,57 +153,65 @@ impl BoundMemory {
         let (key, cost) = (check.key(), check.cost());
         let shard = tied.table.shard_of(key);
         let now = self.clock.now();
-        let (now, answer, source) = match tied.table.deny_learned(shard, key, plan, now, cost) {
-            Some(answer) => (now, answer, Source::LearnedBound),
-            None => {
-                let mut locked = tied.table.lock(shard);
-                let (now, answer) = locked.acquire(key, plan, &tied.plans, &self.clock, now, cost);
-                (now, answer, Source::Store)
-            }
-        };
-        let verdict = Verdict::new(check.rule(), check.plan(), answer, source);
+        if let Some(answer) = tied.table.deny_learned(shard, key, plan, now, cost) {
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::LearnedBound);
+            return Step::Ready(Decision::single(now, verdict, true));
+        }
+        let mut locked = tied.table.lock(shard);
+        if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
+            drop(locked);
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+            return Step::Ready(Decision::single(now, verdict, true));
+        }
+        let (now, answer) = locked.acquire_anew(key, plan, &tied.plans, &self.clock, cost);
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         Step::Ready(Decision::single(now, verdict, true))
     }
 
     /// A few enforced checks that all fit, on states that are there: one look at each, under locks that are taken in one
-    /// order and held together. `None` where that is not so; then nothing was taken, and [`decide`](Self::decide) goes
-    /// step by step.
-    #[inline]
-    fn acquire_few(&self, checks: &[Check]) -> Option<Decision> {
+    /// order and held together. False where that is not so; then nothing was taken, and [`decide`](Self::decide) goes step
+    /// by step.
+    #[inline(always)]
+    fn acquire_few(&self, checks: &[Check], decision: &mut Decision) -> bool {
         if checks.len() > FEW || !self.rules.all_enforced() {
-            return None;
+            return false;
         }
-        let mut places = [(0, 0); FEW];
         let mut order = [0; FEW];
         for (index, check) in checks.iter().enumerate() {
-            let place = self.rule(check)?.place(check)?;
-            places[index] = place;
+            let rank = self.rank(check);
             let mut at = index;
-            while at > 0 && places[order[at - 1]] >= place {
-                // Two checks under one lock: of one rule, and perhaps of one state.
-                if places[order[at - 1]] == place {
-                    return None;
+            while at > 0 && self.rank(&checks[order[at - 1]]) >= rank {
+                // Two checks of one rule, and perhaps of one state.
+                if self.rank(&checks[order[at - 1]]) == rank {
+                    return false;
                 }
                 order[at] = order[at - 1];
                 at -= 1;
             }
             order[at] = index;
         }
-        let now = self.clock.now();
         let order = &order[..checks.len()];
-        let mut decision = Decision::unlimited(now);
-        if !self.take_next(order, checks, &mut decision) {
-            return None;
+        if !self.take_next(order, checks, decision) {
+            return false;
         }
         // Verdicts came in the order of the locks, which mostly is that of the checks.
         if !order.is_sorted() {
             let taken = std::mem::take(decision.verdicts_mut());
             for index in 0..checks.len() {
-                let place = order.iter().position(|place| *place == index)?;
-                decision.verdicts_mut().push(taken[place]);
+                let verdict = order.iter().position(|place| *place == index);
+                decision.verdicts_mut().extend(verdict.map(|at| taken[at]));
             }
         }
-        Some(decision)
+        true
+    }
+
+    /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for marks.
+    #[inline]
+    fn rank(&self, check: &Check) -> u64 {
+        self.ranks
+            .get(usize::from(check.rule()))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Takes the first of the checks in `order` under its lock, then the rest within it. What was taken is put back if
@@ -429,8 +446,14 @@ impl BoundStore for BoundMemory {
                 Step::Ready(self.decide(checks, true))
             });
         }
-        let decision = self.acquire_few(checks);
-        Step::Ready(decision.unwrap_or_else(|| self.decide(checks, true)))
+        // Filled where it lies: a decision is large to move.
+        let mut step = Step::Ready(Decision::unlimited(self.clock.now()));
+        if let Step::Ready(decision) = &mut step
+            && self.acquire_few(checks, decision)
+        {
+            return step;
+        }
+        Step::Ready(self.decide(checks, true))
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {

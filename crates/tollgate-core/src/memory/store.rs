@@ -247,9 +247,10 @@ impl Store for MemoryStore {
                     }
                 })
             })
-            .collect::<Result<_, RuleError>>()?;
+            .collect::<Result<Box<[_]>, RuleError>>()?;
         Ok(Arc::new(BoundMemory {
             rules,
+            ranks: bound.iter().map(BoundRule::rank).collect(),
             bound,
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),

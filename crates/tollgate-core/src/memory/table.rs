@@ -49,7 +49,7 @@ pub(super) struct Locked<'a, A: Algorithm> {
 impl<A: Algorithm> Table<A> {
     pub(super) fn new(bytes: usize, shards: usize) -> Self {
         // Not a lock: nothing is decided by it, so the explored schedules need not see it.
-        static ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        static ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         Self {
             id: ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             shards: (0..shards)
@@ -167,41 +167,11 @@ impl<A: Algorithm> Locked<'_, A> {
         }
     }
 
-    /// Decides, and takes the units if they fit. A denial repairs a state that lies in the future, and teaches.
-    ///
-    /// `now` may be from before the lock: an older time never lets more pass. A denial is decided anew.
-    #[inline(always)]
-    pub(super) fn acquire(
-        &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        plans: &Plans<A>,
-        clock: &Clock,
-        now: Tick,
-        cost: u64,
-    ) -> (Tick, Assessment) {
-        // Where there is a state and nothing has to be carried over or made, one look at it does everything.
-        if !A::HAS_HEAP
-            && let Some(entry) = self.shard.find_mut(key)
-            && entry.quota() == plan.number
-        {
-            if plan.quota.is_ahead(&entry.state, now) {
-                return self.acquire_anew(key, plan, plans, clock, cost);
-            }
-            let answer = plan.quota.acquire(&mut entry.state, now, cost);
-            if answer.fits {
-                self.table.learned.forget(self.index, key);
-                return (now, answer);
-            }
-        }
-        self.acquire_anew(key, plan, plans, clock, cost)
-    }
-
     /// Decides at the time under the lock, step by step: something is denied, or a state has to be made, carried over or
     /// changed on the heap. A thread that had to wait for the lock would see what others have done since as the future,
     /// and its denial would repair it into a window that is over.
     #[inline(never)]
-    fn acquire_anew(
+    pub(super) fn acquire_anew(
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
