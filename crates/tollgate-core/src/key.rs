@@ -48,7 +48,7 @@ impl PartKind {
     }
 }
 
-/// The parts of a key while an extractor collects them: length-prefixed, on the stack up to 64 bytes.
+/// The parts of a key while an extractor collects them: length-prefixed, on the stack up to 96 bytes.
 ///
 /// Each part is written with its kind and its length, so that no two sequences of parts meet by spelling: `("a_b", "c")`
 /// and `("a", "b_c")` are two keys.
@@ -62,7 +62,7 @@ pub struct KeyBuf {
     spilled: Vec<u8>,
 }
 
-const INLINE: usize = 64;
+const INLINE: usize = 96;
 /// A length that does not fit in a byte is written as this byte and eight more.
 const LONG: u8 = 0xff;
 
@@ -84,7 +84,7 @@ impl KeyBuf {
         let part = part.as_ref();
         let end = self.len + 2 + part.len();
         if end <= INLINE && self.spilled.is_empty() {
-            // Below 64, so that the length fits in a byte.
+            // Below 96, so that the length fits in a byte.
             self.inline[self.len] = kind.0;
             self.inline[self.len + 1] = part.len() as u8;
             copy_short(&mut self.inline[self.len + 2..end], part);
