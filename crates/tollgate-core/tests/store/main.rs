@@ -2,8 +2,10 @@
 
 mod failures;
 mod flood;
+mod grants;
 mod line;
 mod model;
+mod plans;
 mod threads;
 mod tickets;
 mod waiting;

@@ -1,0 +1,32 @@
+//! What a denial has taught, where plans and clocks change in between.
+
+use tollgate_core::{Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND};
+
+#[test]
+fn what_was_learned_under_a_plan_is_forgotten_when_another_repairs_the_state() {
+    let clock = ManualClock::new(110_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rule = Rule::new("rule", Quota::fixed_window(2, SECOND))
+        .plan("gold", Quota::fixed_window(5, SECOND));
+    let limiter = Limiter::new(store, [rule]).expect("valid");
+    let key = Key::of(["ann"]);
+    let gold = limiter
+        .check_with_plan("rule", "gold", &key)
+        .expect("a plan");
+    let free = limiter.check("rule", &key).expect("a rule");
+    let ask = |check| limiter.acquire(&[check]).ready().expect("at once");
+
+    for _ in 0..5 {
+        assert!(ask(gold).is_allowed());
+    }
+    // It is full, and the denial teaches.
+    assert!(!ask(gold).is_allowed());
+    // The clock goes back, and a denial under the other plan moves the state near to now.
+    clock.set(100_000_000);
+    assert!(!ask(free).is_allowed());
+    // Where the clock was before, the state is fresh: asking and taking agree.
+    clock.set(110_000_000);
+    let peeked = limiter.peek(&[gold]).ready().expect("at once");
+    assert_eq!(peeked.outcome(), Outcome::Allow);
+    assert_eq!(ask(gold).outcome(), Outcome::Allow);
+}
