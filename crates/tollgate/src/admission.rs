@@ -116,7 +116,7 @@ impl Admission {
 
     /// The verdicts with their rules, marks and shadows included.
     pub fn verdicts(&self) -> impl Iterator<Item = RuleVerdict<'_>> {
-        let rules = self.shared.config.limiter.rules().rules();
+        let rules = self.shared.config.rules.set().rules();
         self.shared
             .decision
             .verdicts()
@@ -140,7 +140,7 @@ impl Admission {
         } else {
             &shared.checks
         };
-        shared.config.limiter.ticket(checks, &shared.decision)
+        shared.config.rules.limiter.ticket(checks, &shared.decision)
     }
 
     /// Asks a rule that was left to the handler ([`By::by_handler`](crate::By::by_handler)), at its fixed cost: a log-in
@@ -175,19 +175,23 @@ impl Admission {
     async fn ask(&self, name: &str, cost: Option<u64>, key: &Key) -> Result<Decision, Denied> {
         let shared = &*self.shared;
         let config = &*shared.config;
-        let Some((number, rule)) = config.in_handler(name) else {
-            let unknown = UnknownName::new("rule for handlers", name, config.names_in_handler());
-            config.observer.wrong_name(&unknown);
+        let Some((number, rule)) = config.rules.in_handler(name) else {
+            let unknown =
+                UnknownName::new("rule for handlers", name, config.rules.names_in_handler());
+            config.rules.observer.wrong_name(&unknown);
             return Err(Denied::misconfigured());
         };
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
-        let check = config.limiter.check_at(number, key.as_ref(), cost);
+        let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
         let timer = crate::observe::Timer::start();
-        let decision = config.limiter.acquire(&[check]).await;
+        let decision = config.rules.limiter.acquire(&[check]).await;
         let asked = Checks::from_slice(&[check]);
-        config
-            .observer
-            .decided(config.limiter.bound().as_ref(), &asked, &decision, timer);
+        config.rules.observer.decided(
+            config.rules.limiter.bound().as_ref(),
+            &asked,
+            &decision,
+            timer,
+        );
         shared.remember(&decision);
         if decision.is_allowed() {
             return Ok(decision);

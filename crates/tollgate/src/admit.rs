@@ -75,7 +75,7 @@ impl After {
         if !config.tells_budget() || !applies(head.status, &head.headers) {
             return;
         }
-        let rules = config.limiter.rules();
+        let rules = config.rules.set();
         match self.admission.as_ref().map(Admission::later) {
             Some(later) if !later.is_empty() => {
                 let decisions = later.iter().chain([&self.decision]);

@@ -7,25 +7,17 @@ use tollgate_core::{Decision, Reason};
 use crate::{
     config::Config,
     header::{applies, retry_after},
-    key::NoKey,
     rejection::Denial,
+    request_rules::Refusal,
 };
-
-/// A request without a key that a rule rejects.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) rule: u16,
-    pub(crate) status: StatusCode,
-    pub(crate) why: NoKey,
-}
 
 impl Config {
     /// The response to a request that a rule rejects because it has no key.
     #[cold]
     pub(crate) fn refuse(&self, head: &request::Parts, refusal: &Refusal) -> Response<Bytes> {
-        self.observer.no_key(refusal.rule);
+        self.rules.observer.no_key(refusal.rule);
         let decision = Decision::without_key();
-        let rules = self.limiter.rules();
+        let rules = self.rules.set();
         let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
             .quiet(self.quiet);
         let response = self.responses.respond(&denial);
@@ -47,7 +39,7 @@ impl Config {
             self.headers.write(
                 response.headers_mut(),
                 decision.verdicts(),
-                self.limiter.rules(),
+                self.rules.set(),
                 decision.at(),
             );
         }
@@ -67,7 +59,7 @@ impl Config {
             _ => self.denied_status,
         };
         let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
-        let denial = Denial::new(head, decision, self.limiter.rules(), status)
+        let denial = Denial::new(head, decision, self.rules.set(), status)
             .with_delay(delay)
             .quiet(self.quiet);
         let mut response = self.responses.respond(&denial);

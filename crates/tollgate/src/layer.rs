@@ -78,7 +78,7 @@ impl RateLimitLayer {
     ///
     /// A status below 400, which would tell clients that all is well.
     pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
-        crate::config::refuse_success(status)?;
+        crate::request_rules::refuse_success(status)?;
         Ok(self.with(|config| config.set_denied_status(status)))
     }
 
@@ -111,8 +111,8 @@ impl RateLimitLayer {
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.config.limiter.shared_by(instances)?;
-        Ok(self.with(|config| config.limiter = limiter))
+        let limiter = self.config.rules.limiter.shared_by(instances)?;
+        Ok(self.with(|config| config.rules.limiter = limiter))
     }
 
     /// The key under which the rule with this name counts requests with this head, for
@@ -135,7 +135,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
         let mut key = KeyBuf::new();
-        match self.config.extractor(rule)?.extract(head, &mut key) {
+        match self.config.rules.extractor(rule)?.extract(head, &mut key) {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) | Extracted::Later(_) => None,
         }
@@ -144,7 +144,7 @@ impl RateLimitLayer {
     /// The rules on their store, for code outside of requests: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.config.limiter
+        &self.config.rules.limiter
     }
 }
 

@@ -178,6 +178,7 @@ pub mod key;
 mod layer;
 mod observe;
 pub mod rejection;
+mod request_rules;
 mod rule;
 mod service;
 
