@@ -4,3 +4,4 @@ pub mod events;
 pub mod probe;
 pub mod server;
 pub mod slow;
+pub mod weather;
