@@ -7,7 +7,8 @@ use tollgate_core::{RuleError, Store};
 
 use crate::{
     header::{HeaderStyle, Headers},
-    rejection::{HttpRejection, Rejection},
+    protocol::Protocol,
+    rejection::{Rejection, Responses},
     request_rules::RequestRules,
     rule::RequestRule,
 };
@@ -21,8 +22,9 @@ pub(crate) struct Config {
     pub(crate) quiet: bool,
     pub(crate) rejection: Rejection,
     pub(crate) denied_status: StatusCode,
-    /// The two above, with what can be prepared.
-    pub(crate) responses: Arc<HttpRejection>,
+    pub(crate) protocol: Protocol,
+    /// The rejection and its status, with what can be prepared.
+    pub(crate) responses: Arc<Responses>,
     pub(crate) jitter_percent: u8,
     pub(crate) attach: bool,
     pub(crate) count_preflight: bool,
@@ -37,7 +39,7 @@ impl Config {
         let rejection = Rejection::problem();
         let denied_status = StatusCode::TOO_MANY_REQUESTS;
         Ok(Self {
-            responses: Arc::new(HttpRejection::new(
+            responses: Arc::new(Responses::new(
                 rejection.clone(),
                 rules.set(),
                 denied_status,
@@ -49,6 +51,7 @@ impl Config {
             quiet: false,
             rejection,
             denied_status,
+            protocol: Protocol::Auto,
             jitter_percent: 0,
             attach: false,
             count_preflight: false,
@@ -71,7 +74,7 @@ impl Config {
     }
 
     fn prepare_responses(&mut self) {
-        self.responses = Arc::new(HttpRejection::new(
+        self.responses = Arc::new(Responses::new(
             self.rejection.clone(),
             self.rules.set(),
             self.denied_status,

@@ -20,7 +20,7 @@ impl Config {
         let rules = self.rules.set();
         let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
             .quiet(self.quiet);
-        let response = self.responses.respond(&denial);
+        let response = self.responses.respond(&denial, self.protocol.of(head));
         self.carry(response, &decision)
     }
 
@@ -62,7 +62,7 @@ impl Config {
         let denial = Denial::new(head, decision, self.rules.set(), status)
             .with_delay(delay)
             .quiet(self.quiet);
-        let mut response = self.responses.respond(&denial);
+        let mut response = self.responses.respond(&denial, self.protocol.of(head));
         if let Some(delay) = delay {
             retry_after::write(response.headers_mut(), delay);
         }

@@ -7,8 +7,8 @@ use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config, header::HeaderStyle, key::Extracted, rejection::Rejection, rule::RequestRule,
-    service::RateLimit,
+    config::Config, header::HeaderStyle, key::Extracted, protocol::Protocol, rejection::Rejection,
+    rule::RequestRule, service::RateLimit,
 };
 
 /// Limits the requests to a service.
@@ -80,6 +80,12 @@ impl RateLimitLayer {
     pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
         crate::request_rules::refuse_success(status)?;
         Ok(self.with(|config| config.set_denied_status(status)))
+    }
+
+    /// How denials are answered: as each request asks, unless told otherwise. Say so where a content type is wrong, as in
+    /// front of a gateway that makes gRPC calls of JSON.
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        self.with(|config| config.protocol = protocol)
     }
 
     /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not come back

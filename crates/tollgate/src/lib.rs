@@ -177,6 +177,7 @@ mod judge;
 pub mod key;
 mod layer;
 mod observe;
+mod protocol;
 pub mod rejection;
 mod request_rules;
 mod rule;
@@ -190,6 +191,7 @@ pub use self::{
     future::ResponseFuture,
     header::HeaderStyle,
     layer::RateLimitLayer,
+    protocol::Protocol,
     rejection::Rejection,
     rule::{By, Missing, RequestRule},
     service::RateLimit,

@@ -92,9 +92,15 @@ mod tests {
             (" Application/GRPC ; charset=utf-8", Spoken::Grpc),
             ("application/grpc+json", Spoken::Grpc),
             ("application/grpc-web", Spoken::GrpcWeb { text: false }),
-            ("application/grpc-web+proto", Spoken::GrpcWeb { text: false }),
+            (
+                "application/grpc-web+proto",
+                Spoken::GrpcWeb { text: false },
+            ),
             ("application/grpc-web-text", Spoken::GrpcWeb { text: true }),
-            ("application/grpc-web-text+proto", Spoken::GrpcWeb { text: true }),
+            (
+                "application/grpc-web-text+proto",
+                Spoken::GrpcWeb { text: true },
+            ),
             ("application/grpcx", Spoken::Http),
             ("application/grpc-websocket", Spoken::Http),
             ("application/connect+proto", Spoken::Http),
@@ -120,6 +126,9 @@ mod tests {
     fn a_layer_that_answers_in_grpc_answers_grpc_web_in_grpc_web() {
         let web = head(Method::POST, "application/grpc-web-text");
         assert_eq!(Protocol::Grpc.of(&web), Spoken::GrpcWeb { text: true });
-        assert_eq!(Protocol::Grpc.of(&head(Method::POST, "text/plain")), Spoken::Grpc);
+        assert_eq!(
+            Protocol::Grpc.of(&head(Method::POST, "text/plain")),
+            Spoken::Grpc
+        );
     }
 }

@@ -28,6 +28,32 @@ pub(super) struct Exceeded<'a> {
     never: bool,
 }
 
+impl Exceeded<'_> {
+    /// The units that the policy allows.
+    pub(super) fn limit(&self) -> u64 {
+        self.quota.limit()
+    }
+}
+
+impl fmt::Display for Exceeded<'_> {
+    /// A sentence for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, limit) = (self.name, self.limit());
+        if self.never {
+            return write!(
+                f,
+                "The request costs more than policy \"{name}\" ever allows, which is {limit}."
+            );
+        }
+        let window = InWords(self.quota.window());
+        let requests = if limit == 1 { "request" } else { "requests" };
+        write!(
+            f,
+            "Policy \"{name}\" allows {limit} {requests} per {window}."
+        )
+    }
+}
+
 impl<'a> Facts<'a> {
     pub(super) fn of(denial: &Denial<'a>) -> Self {
         let mut facts = Self {
@@ -93,25 +119,12 @@ impl<'a> Facts<'a> {
             return Some(why.clone());
         }
         let mut text = String::new();
-        for Exceeded { name, quota, never } in &self.exceeded {
+        for exceeded in &self.exceeded {
             if !text.is_empty() {
                 text.push(' ');
             }
-            let limit = quota.limit();
             // Writing to a string cannot fail.
-            let _ = if *never {
-                write!(
-                    text,
-                    "The request costs more than policy \"{name}\" ever allows, which is {limit}."
-                )
-            } else {
-                let window = InWords(quota.window());
-                let requests = if limit == 1 { "request" } else { "requests" };
-                write!(
-                    text,
-                    "Policy \"{name}\" allows {limit} {requests} per {window}."
-                )
-            };
+            let _ = write!(text, "{exceeded}");
         }
         (!text.is_empty()).then_some(text)
     }

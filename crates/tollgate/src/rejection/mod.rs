@@ -65,14 +65,17 @@
 
 mod denial;
 mod facts;
+mod grpc;
 mod http;
 mod json;
 mod open_body;
 mod problem;
+mod protobuf;
+mod responses;
 mod style;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub(crate) use self::http::HttpRejection;
+pub(crate) use self::responses::Responses;
 pub use self::{denial::Denial, style::Rejection};

@@ -16,7 +16,7 @@ use tollgate_core::{
 
 use crate::{
     key::NoKey,
-    rejection::{Denial, HttpRejection, Rejection},
+    rejection::{Denial, Rejection, http::HttpRejection},
 };
 
 const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;

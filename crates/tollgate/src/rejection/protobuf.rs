@@ -1,0 +1,103 @@
+//! As much of protobuf as a denial needs, written by hand: a feature that brings a library must not change an answer.
+
+use std::time::Duration;
+
+/// A message in the binary format. Fields that are zero or empty are left out, as in proto3.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Message(Vec<u8>);
+
+impl Message {
+    pub(super) fn uint(mut self, field: u8, value: u64) -> Self {
+        if value != 0 {
+            self.tag(field, 0);
+            self.varint(value);
+        }
+        self
+    }
+
+    pub(super) fn text(self, field: u8, value: &str) -> Self {
+        if value.is_empty() {
+            return self;
+        }
+        self.bytes(field, value.as_bytes())
+    }
+
+    /// A message in a message is there even where it is empty.
+    pub(super) fn message(self, field: u8, value: &Self) -> Self {
+        self.bytes(field, &value.0)
+    }
+
+    /// Appends the fields of another message.
+    pub(super) fn and(mut self, other: &Self) -> Self {
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn bytes(mut self, field: u8, value: &[u8]) -> Self {
+        self.tag(field, 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    /// `field` is below 16, so that a tag is a byte.
+    fn tag(&mut self, field: u8, wire_type: u8) {
+        debug_assert!(field < 16);
+        self.0.push(field << 3 | wire_type);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+/// `google.protobuf.Any` with a message of `google.rpc`.
+pub(super) fn any(name: &str, message: &Message) -> Message {
+    let type_url = format!("type.googleapis.com/google.rpc.{name}");
+    Message::default().text(1, &type_url).message(2, message)
+}
+
+/// `google.rpc.RetryInfo`: the wait, exactly.
+pub(super) fn retry_info(wait: Duration) -> Message {
+    let duration = Message::default()
+        // More than protobuf's limit of 10 000 years is as good as that.
+        .uint(1, wait.as_secs().min(315_576_000_000))
+        .uint(2, wait.subsec_nanos().into());
+    Message::default().message(1, &duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_sevens_of_bits() {
+        for (value, bytes) in [
+            (1_u64, &[8, 1][..]),
+            (127, &[8, 127]),
+            (128, &[8, 0x80, 1]),
+            (
+                u64::MAX,
+                &[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1],
+            ),
+        ] {
+            assert_eq!(Message::default().uint(1, value).as_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_zero_or_empty_is_left_out() {
+        let message = Message::default().uint(1, 0).text(2, "");
+        assert_eq!(message.as_bytes(), b"");
+        // The wait of nothing is said all the same: it is in a message of its own.
+        assert_eq!(retry_info(Duration::ZERO).as_bytes(), [0x0a, 0]);
+    }
+}
