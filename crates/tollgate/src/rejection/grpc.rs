@@ -13,7 +13,7 @@ use tollgate_core::{Reason, Retry, RuleSet};
 
 use crate::{
     header::PerQuota,
-    key::NoKey,
+    key::{NoKey, service_and_method},
     protocol::Spoken,
     rejection::{
         denial::Denial,
@@ -197,8 +197,7 @@ fn error_info(denial: &Denial<'_>) -> Message {
         Reason::Never => "COST_EXCEEDS_LIMIT",
         _ => "RATE_LIMIT_EXCEEDED",
     };
-    let path = denial.head().uri.path();
-    let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    let service = service_and_method(denial.head().uri.path());
     let domain = service.map_or("", |(service, _)| service);
     // A client may have made it up.
     let domain = if domain.len() <= 128 { domain } else { "" };
