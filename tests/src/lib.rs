@@ -1,6 +1,7 @@
 //! What the tests of tollgate share.
 
 pub mod events;
+pub mod grpc;
 pub mod probe;
 pub mod server;
 pub mod slow;
