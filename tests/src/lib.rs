@@ -5,4 +5,5 @@ pub mod grpc;
 pub mod probe;
 pub mod server;
 pub mod slow;
-pub mod weather;
+
+pub use tollgate_examples::weather;
