@@ -66,12 +66,13 @@
 //! assert_eq!(STYLE, HeaderStyle::X_RATELIMIT_EPOCH | HeaderStyle::DRAFT_11);
 //! ```
 //!
-//! A browser shows scripts only the fields that the server names: see [`exposed_headers`].
+//! A browser shows scripts only the fields that the server names: see [`exposed_headers`] and, for gRPC-Web,
+//! [`grpc_exposed_headers`].
 
 mod applies;
 mod dictionary;
 mod headers;
-mod name;
+pub(crate) mod name;
 mod named;
 mod numbered;
 mod per_quota;
@@ -91,6 +92,7 @@ pub use self::{
     name::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
         X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, exposed_headers,
+        grpc_exposed_headers,
     },
     style::HeaderStyle,
 };

@@ -19,10 +19,18 @@ pub const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelim
 /// `X-RateLimit-Reset`.
 pub const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
+pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(crate) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub(crate) const GRPC_STATUS_DETAILS: HeaderName =
+    HeaderName::from_static("grpc-status-details-bin");
+pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName =
+    HeaderName::from_static("grpc-retry-pushback-ms");
+
 /// Every field that this crate may add to a response, for `Access-Control-Expose-Headers`.
 ///
 /// A script in a browser sees none of them unless the server exposes them by name. The CORS layer has to be outside the
-/// limiter: a denial without `Access-Control-Allow-Origin` is a bare network error to the script.
+/// limiter: a denial without `Access-Control-Allow-Origin` is a bare network error to the script. Where scripts speak
+/// gRPC-Web, expose [`grpc_exposed_headers`] as well.
 ///
 /// ```
 /// let names: Vec<_> = tollgate::header::exposed_headers().collect();
@@ -41,6 +49,30 @@ pub fn exposed_headers() -> impl Iterator<Item = HeaderName> {
         X_RATELIMIT_REMAINING,
         X_RATELIMIT_RESET,
         RETRY_AFTER,
+    ]
+    .into_iter()
+}
+
+/// The fields in which a gRPC response tells of its status, for `Access-Control-Expose-Headers`: those of gRPC itself and
+/// the ones that this crate adds.
+///
+/// A denied call has no body, so that a gRPC-Web client in a browser reads its status from the header fields. Unless they
+/// are exposed it sees a response without a status.
+///
+/// ```
+/// use tollgate::header::{exposed_headers, grpc_exposed_headers};
+///
+/// let names: Vec<_> = exposed_headers().chain(grpc_exposed_headers()).collect();
+/// // With tower-http: CorsLayer::new().expose_headers(names)
+/// assert!(names.iter().any(|name| name == "grpc-status"));
+/// assert!(names.iter().any(|name| name == "retry-after"));
+/// ```
+pub fn grpc_exposed_headers() -> impl Iterator<Item = HeaderName> {
+    [
+        GRPC_STATUS,
+        GRPC_MESSAGE,
+        GRPC_STATUS_DETAILS,
+        GRPC_RETRY_PUSHBACK,
     ]
     .into_iter()
 }

@@ -5,14 +5,17 @@ use std::time::Duration;
 use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
     request::Parts,
 };
 use tollgate_core::{Reason, Retry, RuleSet};
 
 use crate::{
-    header::PerQuota,
+    header::{
+        PerQuota,
+        name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
+    },
     key::{NoKey, service_and_method},
     protocol::Spoken,
     rejection::{
@@ -21,13 +24,6 @@ use crate::{
         protobuf::{Message, any, retry_info},
     },
 };
-
-pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-pub(crate) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-pub(crate) const GRPC_STATUS_DETAILS: HeaderName =
-    HeaderName::from_static("grpc-status-details-bin");
-pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName =
-    HeaderName::from_static("grpc-retry-pushback-ms");
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use http::Response;
 use tollgate::{
-    header::{HeaderStyle, exposed_headers},
+    header::{HeaderStyle, exposed_headers, grpc_exposed_headers},
     rejection::{Denial, Rejection},
 };
 
@@ -24,6 +24,22 @@ fn every_field_is_exposed_once_and_in_lower_case() {
             "x-ratelimit-remaining",
             "x-ratelimit-reset",
             "retry-after",
+        ]
+    );
+}
+
+#[test]
+fn what_a_grpc_client_reads_is_exposed_by_a_list_of_its_own() {
+    let names: Vec<_> = grpc_exposed_headers()
+        .map(|name| name.to_string())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "grpc-status",
+            "grpc-message",
+            "grpc-status-details-bin",
+            "grpc-retry-pushback-ms",
         ]
     );
 }
