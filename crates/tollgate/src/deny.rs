@@ -1,15 +1,26 @@
 //! How a denied request is answered.
 
 use bytes::Bytes;
-use http::{Response, StatusCode, request};
+use http::{HeaderMap, Response, StatusCode, request};
 use tollgate_core::{Decision, Reason};
 
 use crate::{
     config::Config,
-    header::{applies, retry_after},
+    header::{
+        applies,
+        name::{GRPC_STATUS, RATELIMIT, RATELIMIT_POLICY},
+        retry_after,
+    },
     rejection::Denial,
     request_rules::Refusal,
 };
+
+/// What clients of gRPC take in all, less what the server and layers outside may add: 8 KiB, a field being its name, its
+/// value and 32 bytes.
+const GRPC_ROOM: usize = 7 * 1_024;
+
+/// So many rules fit, whatever their names.
+const FEW: usize = 8;
 
 impl Config {
     /// The response to a request that a rule rejects because it has no key.
@@ -42,6 +53,9 @@ impl Config {
                 self.rules.set(),
                 decision.at(),
             );
+            if decision.verdicts().len() > FEW {
+                make_room(response.headers_mut());
+            }
         }
         response
     }
@@ -75,5 +89,17 @@ impl Config {
             response.extensions_mut().insert(decision.clone());
         }
         response
+    }
+}
+
+/// Takes the quota's fields off a gRPC response that would be too long with them: its client would drop the whole of it,
+/// the status and the wait included.
+fn make_room(fields: &mut HeaderMap) {
+    let sizes = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 32);
+    if fields.contains_key(GRPC_STATUS) && sizes.sum::<usize>() > GRPC_ROOM {
+        fields.remove(RATELIMIT);
+        fields.remove(RATELIMIT_POLICY);
     }
 }

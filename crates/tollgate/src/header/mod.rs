@@ -39,7 +39,8 @@
 //! apart by their limit: of two with the same limit only the one with the longer window is listed.
 //!
 //! Redirects carry no fields, since a client that reads `r=0` may not follow them. Nor do responses marked `public` or
-//! `s-maxage`: a shared cache would show them to others.
+//! `s-maxage`: a shared cache would show them to others. Nor does a denial in gRPC by so many rules that its client would
+//! not take them all: 8 KiB is what clients take.
 //!
 //! # Several limiters
 //!
