@@ -152,6 +152,16 @@ impl Connection {
         }
     }
 
+    /// What comes next, as long as `like`.
+    pub async fn text_like(&mut self, like: &str) -> String {
+        let mut bytes = vec![0; like.len()];
+        timeout(HANGS, self.stream.read_exact(&mut bytes))
+            .await
+            .expect("the server sends")
+            .expect("so many bytes");
+        String::from_utf8(bytes).expect("text")
+    }
+
     /// What comes until the server closes the connection.
     pub async fn rest(&mut self) -> String {
         let mut rest = String::new();

@@ -2,8 +2,12 @@
 //!
 //! `./test.sh` installs these programs. A test whose program is missing fails and says so.
 
+mod curl;
 mod grpcio;
+mod http_versions;
 mod program;
+mod upgrade;
+mod upload;
 mod weather;
 
 use tollgate::{
