@@ -6,6 +6,8 @@ mod curl;
 mod grpcio;
 mod http_versions;
 mod program;
+mod random_rules;
+mod structured_fields;
 mod upgrade;
 mod upload;
 mod weather;
