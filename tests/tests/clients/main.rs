@@ -2,7 +2,10 @@
 //!
 //! `./test.sh` installs these programs. A test whose program is missing fails and says so.
 
+mod browser;
+mod cors;
 mod curl;
+mod grpc_web;
 mod grpcio;
 mod http_versions;
 mod program;

@@ -1,0 +1,154 @@
+//! A browser: what a script of one origin can see of a limiter of another.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{Router, body::Body, response::Html, routing};
+use http::{HeaderName, Method, Request};
+use serde_json::{Value, json};
+use tollgate::{By, MINUTE, Quota, RateLimitLayer, Rule, key::header};
+use tollgate_tests::server::Server;
+use tower::util::MapRequestLayer;
+use tower_http::cors::CorsLayer;
+
+use crate::{cors::cors, grpc_web, layer, program::run};
+
+/// What a browser knows of its user, until it is dropped.
+struct Profile(PathBuf);
+
+impl Profile {
+    fn new() -> Self {
+        let name = format!("browser-{}", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+}
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The page at this address when its scripts have come to rest.
+async fn shown(url: &str) -> String {
+    let profile = Profile::new();
+    let profile = format!("--user-data-dir={}", profile.0.display());
+    let arguments = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-quic",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        &profile,
+        // Time of the page, which stands still while it waits for the network.
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+        url,
+    ];
+    let browser = std::env::var_os("TOLLGATE_CHROMIUM").unwrap_or_else(|| "chromium".into());
+    let output = run(browser, &arguments, "").await;
+    String::from_utf8(output.stdout).expect("a page in UTF-8")
+}
+
+fn hello() -> Router {
+    Router::new().route("/", routing::get(|| async { "hello" }))
+}
+
+fn one_for_each_key() -> RateLimitLayer {
+    let rule = Rule::new("one", Quota::fixed_window(1, MINUTE)).by(header("x-api-key"));
+    layer([rule])
+}
+
+/// As `cors`, but it shows scripts no field.
+fn closed() -> CorsLayer {
+    cors().expose_headers([] as [HeaderName; 0])
+}
+
+/// A service on an origin of its own, which counts the preflights that come.
+async fn served(app: Router, preflights: &Arc<AtomicU64>) -> Server {
+    let preflights = Arc::clone(preflights);
+    let count = MapRequestLayer::new(move |request: Request<Body>| {
+        let asks = request
+            .headers()
+            .contains_key("access-control-request-method");
+        if request.method() == Method::OPTIONS && asks {
+            preflights.fetch_add(1, Ordering::SeqCst);
+        }
+        request
+    });
+    Server::start(app.layer(count)).await
+}
+
+/// A service for the script: it asks with a header of its own, so that the browser asks first whether it may.
+fn service(server: &Server, path: &str, options: &Value) -> Value {
+    json!({ "url": format!("http://{}{path}", server.address()), "options": options })
+}
+
+#[tokio::test]
+async fn a_script_reads_what_is_exposed_of_a_denial() {
+    let preflights = Arc::default();
+    let limits = one_for_each_key;
+    let around = served(hello().layer(limits()).layer(cors()), &preflights).await;
+    let unexposed = served(hello().layer(limits()).layer(closed()), &preflights).await;
+    let inside = served(hello().layer(cors()).layer(limits()), &preflights).await;
+    let grpc = served(grpc_web::inside(limits()).layer(cors()), &preflights).await;
+
+    let get = json!({ "headers": { "x-api-key": "a" } });
+    let call = json!({
+        "method": "POST",
+        "headers": {
+            "x-api-key": "a",
+            "content-type": "application/grpc-web-text",
+            "accept": "application/grpc-web-text",
+        },
+        "body": "AAAAAAYKBE9zbG8=",
+    });
+    let services = json!({
+        "around": service(&around, "/", &get),
+        "unexposed": service(&unexposed, "/", &get),
+        "inside": service(&inside, "/", &get),
+        "grpc": service(&grpc, grpc_web::CURRENT, &call),
+    });
+    let page = include_str!("page.html").replace("{services}", &services.to_string());
+    let page = Router::new().route("/", routing::get(|| async { Html(page) }));
+    let origin = Server::start(page).await;
+
+    let shown = shown(&format!("http://{}/", origin.address())).await;
+    let told = shown.split_once(r#"<pre id="told">"#).expect("a page").1;
+    let told = told.split_once("</pre>").expect("a whole page").0;
+    let told: Value = serde_json::from_str(told).unwrap_or_else(|error| panic!("{error}: {shown}"));
+
+    let fields = |name: &str, nth: usize| told[name][nth]["fields"].clone();
+    assert_eq!(told["around"][0]["status"], 200, "{told}");
+    assert_eq!(fields("around", 0)["ratelimit"], r#""one";r=0;t=60"#);
+    assert_eq!(told["around"][1]["status"], 429);
+    assert_eq!(fields("around", 1)["retry-after"], "60");
+    assert_eq!(fields("around", 1)["ratelimit"], r#""one";r=0;t=60"#);
+    assert_eq!(fields("around", 1)["ratelimit-policy"], r#""one";q=1;w=60"#);
+
+    // The status is there, the wait is not.
+    assert_eq!(told["unexposed"][1]["status"], 429);
+    assert_eq!(fields("unexposed", 1).get("retry-after"), None);
+    // The first was answered by the service, through CORS; of the denial there is nothing but an error.
+    assert_eq!(told["inside"][0]["status"], 200);
+    assert_eq!(told["inside"][1], json!({ "error": "TypeError" }));
+
+    assert_eq!(told["grpc"][0]["status"], 200);
+    assert_eq!(fields("grpc", 0).get("grpc-status"), None);
+    assert_eq!(told["grpc"][1]["status"], 200);
+    assert_eq!(fields("grpc", 1)["grpc-status"], "8");
+    assert_eq!(fields("grpc", 1)["grpc-message"], "rate%20limit%20exceeded");
+    assert_eq!(fields("grpc", 1)["grpc-retry-pushback-ms"], "60000");
+    assert!(fields("grpc", 1)["grpc-status-details-bin"].is_string());
+
+    assert!(preflights.load(Ordering::SeqCst) >= 4);
+}
