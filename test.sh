@@ -16,7 +16,7 @@ step "tests and documentation tests"
 cargo test --workspace --all-features
 
 step "each feature alone"
-for feature in axum metrics tokio tracing; do
+for feature in axum metrics tokio tonic tracing; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 

@@ -110,7 +110,7 @@ impl Config {
 }
 
 /// The same for the same client, and another for each: all keys count, since some may be everybody's.
-fn seed_of(checks: &[Check]) -> u64 {
+pub(crate) fn seed_of(checks: &[Check]) -> u64 {
     checks.iter().fold(0, |seed: u64, check| {
         // Two rules by one key must not cancel each other out.
         seed.rotate_left(7) ^ check.key().bits() as u64

@@ -128,6 +128,7 @@
 //! - [`By::by`] says whom a rule counts: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
 //!   inner service.
+//! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
 //! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is the layer's own.
 //!
 //! Denials are responses: the service's error type is the inner one's, untouched. How they look is the subject of
@@ -153,7 +154,8 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
+//! | `tonic` | a service of tonic inside a [`MessageLimit`] keeps its name, and its handler reads the status of a stream that was cut |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //!
@@ -176,6 +178,7 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+pub mod message;
 mod observe;
 mod protocol;
 pub mod rejection;
@@ -191,6 +194,10 @@ pub use self::{
     future::ResponseFuture,
     header::HeaderStyle,
     layer::RateLimitLayer,
+    message::{
+        MessageBody, MessageLimit, MessageLimitError, MessageLimitErrorKind, MessageLimitFuture,
+        MessageLimitLayer, MessageLimitResponseBody,
+    },
     protocol::Protocol,
     rejection::Rejection,
     rule::{By, Missing, RequestRule},
