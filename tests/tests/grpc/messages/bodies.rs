@@ -1,0 +1,262 @@
+//! What handlers read, and what their clients are told whatever they make of it.
+
+use std::{convert::Infallible, pin::pin, task::Poll, time::Duration};
+
+use axum::{Router, body::Body, routing};
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use metrics::set_default_local_recorder;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tokio::sync::mpsc;
+use tollgate::{
+    By, MINUTE, MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer, Missing,
+    Protocol, Quota, Rule, key::constant,
+};
+use tollgate_tests::slow::SlowStore;
+use tonic::{Code, Status};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::{
+    messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status},
+    still,
+};
+
+#[tokio::test]
+async fn a_handler_that_swallows_the_error_hides_nothing() {
+    let service = limits(still(), 2).layer(service_fn(read));
+    let Ok(response) = service.oneshot(messages(3)).await;
+    assert_eq!(status(&response), Some("8"));
+    assert!(http_body::Body::is_end_stream(response.body()));
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_for_the_error_hides_nothing() {
+    let fails = |request: Request<MessageBody<Body>>| async move {
+        let collected = request.into_body().collect().await;
+        collected.map(|_| Response::new(Body::empty()))
+    };
+    let service = limits(still(), 2).layer(service_fn(fails));
+    let response = service.oneshot(messages(3)).await.expect("an answer");
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
+    // The request is read elsewhere, and the response never ends by itself.
+    let silent = |request: Request<MessageBody<Body>>| async move {
+        tokio::spawn(read(request));
+        let never = StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        Ok::<_, Infallible>(Response::new(Body::new(never)))
+    };
+    let service = limits(still(), 1).layer(service_fn(silent));
+    let (feed, request) = fed();
+    feed.send(MESSAGE.to_vec().into())
+        .await
+        .expect("it is open");
+    let Ok(response) = service.oneshot(request).await;
+    let end = tokio::spawn(response.into_body().collect());
+    feed.send(MESSAGE.to_vec().into())
+        .await
+        .expect("it is open");
+    let end = end.await.expect("no panic").expect("no error");
+    assert_eq!(end.trailers().expect("trailers")["grpc-status"], "8");
+}
+
+#[tokio::test]
+async fn a_call_that_is_denied_before_its_response_is_answered_though_its_service_says_nothing() {
+    let silent = |request: Request<MessageBody<Body>>| async move {
+        tokio::spawn(read(request));
+        std::future::pending::<Result<Response<Body>, Infallible>>().await
+    };
+    let service = limits(still(), 1).layer(service_fn(silent));
+    let Ok(response) = service.oneshot(messages(2)).await;
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn a_handler_reads_an_error_in_place_of_what_is_too_much() {
+    let (told, mut heard) = mpsc::channel(1);
+    let reads = move |request: Request<MessageBody<Body>>| {
+        let told = told.clone();
+        async move {
+            let mut body = request.into_body();
+            let frame = body.frame().await.expect("a frame").expect("no error");
+            let bytes = frame.into_data().expect("data");
+            let error = body.frame().await.expect("more").expect_err("an error");
+            let end = body.frame().await.is_none();
+            told.send((bytes, error, end)).await.expect("it listens");
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        }
+    };
+    let service = limits(still(), 2).layer(service_fn(reads));
+    let Ok(_) = service.oneshot(messages(7)).await;
+    let (bytes, error, end) = heard.try_recv().expect("it was read");
+    // Two messages, and a prefix that is not whole.
+    assert_eq!((bytes.len(), end), (2 * 5 + 4, true));
+    let limit: &MessageLimitError = error.downcast_ref().expect("it says why");
+    assert_eq!(limit.kind(), MessageLimitErrorKind::Exceeded);
+    assert_eq!(limit.retry_after(), Some(MINUTE));
+    // tonic hands this to its handlers.
+    assert_eq!(Status::from_error(error).code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn what_does_not_say_that_it_is_grpc_passes_untouched_where_the_layer_goes_by_that() {
+    let limits = limits(still(), 1).protocol(Protocol::Auto);
+    let service = limits.layer(service_fn(read));
+    for (method, content_type) in [
+        (Method::POST, "application/json"),
+        (Method::POST, "application/connect+proto"),
+        (Method::PUT, "application/grpc"),
+    ] {
+        let mut request = messages(9);
+        *request.method_mut() = method;
+        let value = http::HeaderValue::from_static(content_type);
+        request.headers_mut().insert("content-type", value);
+        let Ok(response) = service.clone().oneshot(request).await;
+        assert_eq!(response.headers()["bytes"], "45", "{content_type}");
+    }
+}
+
+#[tokio::test]
+async fn rest_beside_grpc_is_refused_nothing_where_the_layer_goes_by_the_content_type() {
+    let rule = rule(1)
+        .by(tollgate::key::header("x-api-key"))
+        .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));
+    let layer = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
+    let service = layer.protocol(Protocol::Auto).layer(service_fn(read));
+    let get = Request::get("/items").body(Body::empty());
+    let Ok(response) = service.clone().oneshot(get.expect("a request")).await;
+    assert_eq!(response.headers()["bytes"], "0");
+    let Ok(response) = service.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("16"));
+}
+
+#[tokio::test]
+async fn it_limits_a_router_of_axum_and_a_route() {
+    let app = || {
+        let handler = |body: Bytes| async move { body.len().to_string() };
+        Router::new().route("/weather.v1.Weather/Record", routing::post(handler))
+    };
+    let inside = app().layer(limits(still(), 2));
+    let Ok(response) = inside.oneshot(messages(3)).await;
+    assert_eq!(status(&response), Some("8"));
+    let around = limits(still(), 2).layer(app());
+    let Ok(response) = around.clone().oneshot(messages(2)).await;
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "10"
+    );
+    let Ok(response) = around.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn messages_of_one_frame_are_asked_for_together() {
+    let store = SlowStore::at_once(still());
+    let service = limits(store.clone(), 100).layer(service_fn(read));
+    let Ok(response) = service.oneshot(messages(50)).await;
+    assert_eq!((status(&response), store.calls()), (None, 1));
+}
+
+#[tokio::test]
+async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
+    let store = SlowStore::at_once(still());
+    let rule = rule(100).by(constant("all")).cost_by(|_| 7);
+    let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
+    let (told, mut heard) = mpsc::channel(1);
+    let reads = move |request: Request<MessageBody<Body>>| {
+        let told = told.clone();
+        async move {
+            let response = read(request).await?;
+            told.send(response.headers()["bytes"].clone()).await.ok();
+            Ok::<_, Infallible>(response)
+        }
+    };
+    let service = limits.layer(service_fn(reads));
+    let Ok(response) = service.oneshot(messages(50)).await;
+    assert_eq!(status(&response), Some("8"));
+    // 14 of them cost 98.
+    assert_eq!(heard.try_recv().expect("it was read"), "74");
+    // All, 14; all of the rest, 1.
+    assert_eq!(store.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_shadow_counts_messages_and_ends_nothing() {
+    let shadow = Rule::new("stricter", Quota::fixed_window(1, MINUTE)).shadow();
+    let rules = [rule(4).by(constant("all")), shadow.by(constant("all"))];
+    let limits = MessageLimitLayer::new(still(), rules).expect("valid rules");
+    let service = limits.layer(service_fn(read));
+    let Ok(response) = service.clone().oneshot(messages(4)).await;
+    assert_eq!(status(&response), None);
+    let Ok(response) = service.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn decisions_are_counted_with_the_units_of_their_messages() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let shadow = Rule::new("stricter", Quota::fixed_window(100, MINUTE)).shadow();
+    let rules = [rule(3).by(constant("all")), shadow.by(constant("all"))];
+    let limits = MessageLimitLayer::new(still(), rules).expect("valid rules");
+    let service = limits.layer(service_fn(read));
+    let Ok(_) = service.oneshot(messages(5)).await;
+    let counted = snapshotter.snapshot().into_vec();
+    let count = |metric: &str, rule: &str, decision: &str| {
+        let mut found = counted.iter().filter(|(key, ..)| {
+            let labels = key.key().labels();
+            let labels: Vec<_> = labels.map(|label| label.value()).collect();
+            key.key().name() == metric && labels == [rule, decision]
+        });
+        found.next().map(|(.., value)| value)
+    };
+    let requests = "tollgate_requests_total";
+    let units = "tollgate_cost_units_total";
+    for (metric, rule, decision, expected) in [
+        (requests, "messages", "allowed", 1),
+        (units, "messages", "allowed", 3),
+        (requests, "messages", "denied", 1),
+        (units, "messages", "denied", 1),
+        (requests, "stricter", "shadow_allowed", 2),
+    ] {
+        let value = count(metric, rule, decision);
+        assert_eq!(
+            value,
+            Some(&DebugValue::Counter(expected)),
+            "{metric} {rule} {decision}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_not_handed_on_before_it_is_counted() {
+    let (_feed, mut body) = {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let keeps = move |request: Request<MessageBody<Body>>| {
+            sender.try_send(request.into_body()).expect("one request");
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        };
+        let (feed, request) = fed();
+        let store = SlowStore::after(Duration::ZERO, still());
+        let service = limits(store, 1).layer(service_fn(keeps));
+        let _ = poll(pin!(service.oneshot(request)));
+        feed.try_send(MESSAGE[..3].to_vec().into()).unwrap();
+        feed.try_send(MESSAGE[3..].to_vec().into()).unwrap();
+        (feed, receiver.try_recv().expect("a body"))
+    };
+    let Poll::Ready(Some(Ok(frame))) = poll(pin!(body.frame())) else {
+        panic!("the beginning of a prefix is handed on");
+    };
+    assert_eq!(frame.into_data().expect("data").len(), 3);
+    // The store has not answered.
+    assert!(poll(pin!(body.frame())).is_pending());
+    let Poll::Ready(Some(Ok(frame))) = poll(pin!(body.frame())) else {
+        panic!("the store has answered");
+    };
+    assert_eq!(frame.into_data().expect("data").len(), 2);
+}
