@@ -13,6 +13,7 @@ use tower_service::Service;
 
 use crate::{
     config::Config,
+    judge::is_preflight,
     message::{
         body::MessageBody,
         call::Patience,
@@ -70,6 +71,7 @@ impl<S: tonic::server::NamedService> tonic::server::NamedService for MessageLimi
 impl<S, B, RB> Service<Request<B>> for MessageLimit<S>
 where
     S: Service<Request<MessageBody<B>>, Response = Response<RB>> + Clone,
+    B: Body,
     RB: Body,
 {
     type Response = Response<MessageLimitResponseBody<RB>>;
@@ -83,7 +85,11 @@ where
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
         let (head, body) = request.into_parts();
         let mut asked = Asked::default();
-        if self.config.protocol.of(&head) != Spoken::Http
+        // A preflight says of nobody who it is, and without a body it has nothing to count.
+        let is_preflight = is_preflight(&head) && body.is_end_stream();
+        if is_preflight {
+            self.config.rules.observer.preflight();
+        } else if self.config.protocol.of(&head) != Spoken::Http
             && let Err(refusal) = self.config.rules.ask(&head, &mut asked)
         {
             // What `poll_ready` has reserved is given up with the instance that holds it.

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use metrics::set_default_local_recorder;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
     By, MINUTE, MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer, Missing,
     Protocol, Quota, Rule, key::constant,
@@ -19,7 +19,10 @@ use tonic::{Code, Status};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status},
+    messages::{
+        by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status},
+        served::HANGS,
+    },
     still,
 };
 
@@ -60,7 +63,8 @@ async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
     feed.send(MESSAGE.to_vec().into())
         .await
         .expect("it is open");
-    let end = end.await.expect("no panic").expect("no error");
+    let end = timeout(HANGS, end).await.expect("it ends");
+    let end = end.expect("no panic").expect("no error");
     assert_eq!(end.trailers().expect("trailers")["grpc-status"], "8");
 }
 
@@ -71,7 +75,8 @@ async fn a_call_that_is_denied_before_its_response_is_answered_though_its_servic
         std::future::pending::<Result<Response<Body>, Infallible>>().await
     };
     let service = limits(still(), 1).layer(service_fn(silent));
-    let Ok(response) = service.oneshot(messages(2)).await;
+    let answer = timeout(HANGS, service.oneshot(messages(2))).await;
+    let Ok(response) = answer.expect("an answer");
     assert_eq!(status(&response), Some("8"));
 }
 
@@ -132,6 +137,27 @@ async fn rest_beside_grpc_is_refused_nothing_where_the_layer_goes_by_the_content
     assert_eq!(response.headers()["bytes"], "0");
     let Ok(response) = service.oneshot(messages(1)).await;
     assert_eq!(status(&response), Some("16"));
+}
+
+#[tokio::test]
+async fn a_preflight_needs_no_key_unless_it_brings_messages() {
+    let rule = rule(1)
+        .by(tollgate::key::header("x-api-key"))
+        .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));
+    let layer = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
+    let service = layer.layer(service_fn(read));
+    for (body, expected) in [
+        (Body::empty(), None),
+        (Body::from(&MESSAGE[..]), Some("16")),
+    ] {
+        let preflight = Request::options("/weather.v1.Weather/Record")
+            .header("origin", "https://example.com")
+            .header("access-control-request-method", "POST")
+            .body(body);
+        let preflight = preflight.expect("a request");
+        let Ok(response) = service.clone().oneshot(preflight).await;
+        assert_eq!(status(&response), expected);
+    }
 }
 
 #[tokio::test]
