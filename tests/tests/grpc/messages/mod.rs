@@ -3,6 +3,7 @@
 mod bodies;
 mod by_hand;
 mod contract;
+mod counting;
 mod served;
 mod waiting;
 mod web;
