@@ -7,8 +7,8 @@ use tollgate::{ManualClock, MemoryStore};
 /// Noon of some day, so that windows begin where the tests do.
 const NOON: u64 = 1_767_268_800_000_000;
 
-/// A store whose time stands still.
-fn still() -> MemoryStore {
+/// A store whose time moves only when told to.
+fn still() -> (MemoryStore, ManualClock) {
     let clock = ManualClock::new(NOON);
-    MemoryStore::builder().clock(&clock).build()
+    (MemoryStore::builder().clock(&clock).build(), clock)
 }

@@ -15,12 +15,9 @@ use tollgate::{
 use tonic::{Code, Status};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{
-    messages::{
-        by_hand::{MESSAGE, fed, limits, messages, read, rule, status},
-        served::HANGS,
-    },
-    still,
+use crate::messages::{
+    by_hand::{MESSAGE, fed, limits, messages, read, rule, status, still},
+    served::HANGS,
 };
 
 #[tokio::test]

@@ -14,7 +14,14 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tollgate::{By, MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
+use tollgate::{
+    By, MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::constant,
+};
+
+/// A store whose time stands still.
+pub(crate) fn still() -> MemoryStore {
+    crate::still().0
+}
 
 /// An empty message is its prefix.
 pub(crate) const MESSAGE: [u8; 5] = [0; 5];

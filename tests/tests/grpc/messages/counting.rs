@@ -12,10 +12,7 @@ use tollgate::{By, MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::con
 use tollgate_tests::slow::SlowStore;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{
-    messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status},
-    still,
-};
+use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
 
 #[tokio::test]
 async fn messages_of_one_frame_are_asked_for_together() {

@@ -14,7 +14,7 @@ use tollgate_tests::weather::{Mild, v1::weather_server::WeatherServer};
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::still;
+use crate::messages::by_hand::still;
 
 const BINARY: &str = "application/grpc-web+proto";
 const TEXT: &str = "application/grpc-web-text+proto";

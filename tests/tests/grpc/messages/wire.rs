@@ -20,8 +20,8 @@ use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 
 use crate::{
+    messages::by_hand::still,
     messages::served::{HANGS, Served, listening, served},
-    still,
 };
 
 fn few(limit: u64) -> Rule {
