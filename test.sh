@@ -27,6 +27,7 @@ RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
 step "examples"
 cargo build --workspace --examples --all-features
 cargo run --quiet --example worker
+cargo run --quiet --example tonic
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
 use tollgate::{By, HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, key::header};
 use tower_service::Service;
 
@@ -78,6 +78,17 @@ pub fn request<R: Default>() -> Request<R> {
     let name = HeaderValue::from_static("customer-000000000000007");
     request.headers_mut().insert(API_KEY, name);
     request
+}
+
+/// A unary call of gRPC with an [`API_KEY`].
+#[must_use]
+pub fn grpc_call<R: Default>() -> Request<R> {
+    let mut call = request();
+    *call.method_mut() = Method::POST;
+    *call.uri_mut() = Uri::from_static("/weather.v1.Weather/Current");
+    let grpc = HeaderValue::from_static("application/grpc");
+    call.headers_mut().insert(CONTENT_TYPE, grpc);
+    call
 }
 
 /// Sends a request through a service that answers without waiting.

@@ -7,7 +7,7 @@ use tower_layer::Layer;
 
 use crate::{
     check::{Checker, LASTING, TIGHT, WIDE},
-    layer::{Bare, layer, request, send},
+    layer::{Bare, grpc_call, layer, request, send},
     workload::{Namer, each, hot, uniform, zipf},
 };
 
@@ -53,6 +53,7 @@ pub const ALL: &[Scenario] = &[
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
     scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
     scenario("layer-denied", || layered(TIGHT, 1, HeaderStyle::DRAFT_11)),
+    scenario("grpc-denied", grpc_denied),
 ];
 
 const fn scenario(name: &'static str, make: Make) -> Scenario {
@@ -97,12 +98,24 @@ fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Result<Step, Rul
     ))
 }
 
-fn through<S>(mut service: S) -> Step
+fn grpc_denied() -> Result<Step, RuleError> {
+    let layer = layer(TIGHT, 1, HeaderStyle::DRAFT_11)?;
+    Ok(through_with(layer.layer(Bare::<()>::new()), grpc_call))
+}
+
+fn through<S>(service: S) -> Step
+where
+    S: tower_service::Service<http::Request<()>> + 'static,
+{
+    through_with(service, request)
+}
+
+fn through_with<S>(mut service: S, make: fn() -> http::Request<()>) -> Step
 where
     S: tower_service::Service<http::Request<()>> + 'static,
 {
     Box::new(move || {
         // A denial is an answer as well; the services here never fail.
-        let _ = black_box(send(&mut service, request()).is_ok());
+        let _ = black_box(send(&mut service, make()).is_ok());
     })
 }

@@ -4,3 +4,4 @@
 
 pub mod serve;
 pub mod shop;
+pub mod weather;

@@ -1,7 +1,9 @@
 //! What the tests of tollgate share.
 
 pub mod events;
+pub mod grpc;
 pub mod probe;
 pub mod server;
 pub mod slow;
-pub mod weather;
+
+pub use tollgate_examples::weather;

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     harness::{Compared, median},
-    server::{Limiter, Server},
+    server::{App, Limiter, Server},
     table::Row,
 };
 
@@ -19,9 +19,9 @@ const ROUNDS: usize = 5;
 /// The rows.
 pub(crate) fn rows(print: &mut dyn FnMut(Row)) -> io::Result<()> {
     let [ours, theirs] = [Limiter::Tollgate, Limiter::TowerGovernor]
-        .map(|limiter| Server::start(limiter).and_then(Measured::connect));
+        .map(|limiter| Server::start(limiter, App::Rest).and_then(Measured::connect));
     let (mut ours, mut theirs) = (ours?, theirs?);
-    let mut nobody = Measured::connect(Server::start(Limiter::Nobody)?)?;
+    let mut nobody = Measured::connect(Server::start(Limiter::Nobody, App::Rest)?)?;
     let (mut passed, mut denied, mut parts, mut bare) = (vec![], vec![], vec![], vec![]);
     for round in 0..=ROUNDS {
         let bare_200 = nobody.processor_time("/wide", 200)?;

@@ -1,6 +1,7 @@
 //! tollgate and its peers, side by side in one run. See `benches/README.md`.
 
 mod counting;
+mod grpc;
 mod harness;
 mod http;
 mod keyed;
@@ -13,11 +14,11 @@ use std::process::ExitCode;
 
 use crate::{
     keyed::Keyed,
-    server::{Limiter, SERVE, serve},
+    server::{App, Limiter, SERVE, serve},
     table::Row,
 };
 
-const GROUPS: [&str; 9] = [
+const GROUPS: [&str; 10] = [
     "hot-allowed",
     "hot-denied",
     "uniform",
@@ -25,6 +26,7 @@ const GROUPS: [&str; 9] = [
     "two-rules",
     "layers",
     "http",
+    "grpc",
     "allocations",
     "memory",
 ];
@@ -43,11 +45,12 @@ fn main() -> ExitCode {
 /// Whether all gates hold.
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, limiter] = &arguments[..]
+    if let [first, limiter, app] = &arguments[..]
         && first == SERVE
     {
         let limiter = Limiter::named(limiter).ok_or("serve takes the name of a limiter")?;
-        serve(limiter)?;
+        let app = App::named(app).ok_or("serve takes the name of an application")?;
+        serve(limiter, app)?;
     }
     let value = |flag: &str| {
         let place = arguments.iter().position(|argument| argument == flag)?;
@@ -86,6 +89,7 @@ fn measure(group: &str, rounds: usize, print: &mut dyn FnMut(Row)) -> std::io::R
         "two-rules" => Keyed::new(rounds).two_rules(print),
         "layers" => layers::rows(rounds, print),
         "http" => http::rows(print)?,
+        "grpc" => grpc::rows(rounds, print)?,
         "allocations" => memory::per_request(print),
         _ => memory::per_key(print),
     }

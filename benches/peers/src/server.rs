@@ -4,14 +4,17 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     net::{Ipv4Addr, SocketAddr},
     process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
 };
 
 use axum::{Router, routing::get};
-use tollgate::HeaderStyle;
+use tollgate::{HeaderStyle, Quota};
 use tollgate_benches::{
     check::{TIGHT, WIDE},
     layer::layer,
 };
+use tollgate_examples::weather::{Mild, v1::weather_server::WeatherServer};
+use tonic::service::Routes;
 use tower_governor::GovernorLayer;
 
 use crate::layers::{TIGHT_NUMBERS, WIDE_NUMBERS, configuration};
@@ -47,32 +50,71 @@ impl Limiter {
             .unwrap_or_default()
     }
 
+    /// The application behind this limiter.
+    fn app(self, app: App) -> Router {
+        match app {
+            App::Rest => self.rest(),
+            App::Wide => self.limit(weather(), WIDE, WIDE_NUMBERS),
+            App::Tight => self.limit(weather(), TIGHT, TIGHT_NUMBERS),
+        }
+    }
+
     /// `/wide` answers 200, and `/tight` 429 from the second request on. All with headers.
-    fn router(self) -> Router {
+    fn rest(self) -> Router {
         let route = |path| Router::new().route(path, get(|| async { "hello" }));
+        self.limit(route("/wide"), WIDE, WIDE_NUMBERS)
+            .merge(self.limit(route("/tight"), TIGHT, TIGHT_NUMBERS))
+    }
+
+    fn limit(self, router: Router, quota: Quota, (interval, burst): (Duration, u32)) -> Router {
         match self {
-            Self::Nobody => route("/wide").merge(route("/tight")),
+            Self::Nobody => router,
             Self::Tollgate => {
-                let layer = |quota| layer(quota, 1, HeaderStyle::DRAFT_11).expect("a valid rule");
-                route("/wide")
-                    .layer(layer(WIDE))
-                    .merge(route("/tight").layer(layer(TIGHT)))
+                router.layer(layer(quota, 1, HeaderStyle::DRAFT_11).expect("a valid rule"))
             }
             Self::TowerGovernor => {
-                let layer = |(interval, burst)| {
-                    let configuration = configuration(interval, burst).use_headers().finish();
-                    GovernorLayer::new(configuration.expect("neither number is zero"))
-                };
-                route("/wide")
-                    .layer(layer(WIDE_NUMBERS))
-                    .merge(route("/tight").layer(layer(TIGHT_NUMBERS)))
+                let configuration = configuration(interval, burst).use_headers().finish();
+                let configuration = configuration.expect("neither number is zero");
+                router.layer(GovernorLayer::new(configuration))
             }
         }
     }
 }
 
+/// A gRPC service.
+pub(crate) fn weather() -> Router {
+    Routes::new(WeatherServer::new(Mild::default())).into_axum_router()
+}
+
+/// What is served. All with header fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum App {
+    /// Routes of HTTP, one wide and one tight.
+    Rest,
+    /// gRPC, with a wide limit.
+    Wide,
+    /// gRPC, with a limit that lets one call pass.
+    Tight,
+}
+
+impl App {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Rest, Self::Wide, Self::Tight]
+            .into_iter()
+            .find(|app| app.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::Wide => "wide",
+            Self::Tight => "tight",
+        }
+    }
+}
+
 /// Serves on one thread, until the process is ended. Says on which port.
-pub(crate) fn serve(limiter: Limiter) -> io::Result<()> {
+pub(crate) fn serve(limiter: Limiter, app: App) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
@@ -80,7 +122,7 @@ pub(crate) fn serve(limiter: Limiter) -> io::Result<()> {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         println!("{}", listener.local_addr()?.port());
         io::stdout().flush()?;
-        axum::serve(listener, limiter.router()).await
+        axum::serve(listener, limiter.app(app)).await
     })
 }
 
@@ -94,9 +136,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(limiter: Limiter) -> io::Result<Self> {
+    pub(crate) fn start(limiter: Limiter, app: App) -> io::Result<Self> {
         let mut process = Command::new(std::env::current_exe()?)
-            .args([SERVE, limiter.name()])
+            .args([SERVE, limiter.name(), app.name()])
             .stdout(Stdio::piped())
             .spawn()?;
         let mut stdout = BufReader::new(process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);

@@ -35,6 +35,12 @@ impl PartKind {
     pub const LOOK_UP: Self = Self(11);
     /// The path of the request.
     pub const PATH: Self = Self(12);
+    /// The gRPC service that is called.
+    pub const GRPC_SERVICE: Self = Self(14);
+    /// The gRPC method that is called, with its service.
+    pub const GRPC_METHOD: Self = Self(15);
+    /// An entry of a gRPC call's metadata.
+    pub const METADATA: Self = Self(16);
 
     /// A kind of your own. `id` is any number of yours; it never meets a kind of this crate.
     ///

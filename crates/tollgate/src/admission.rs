@@ -251,7 +251,8 @@ impl fmt::Debug for Admission {
 
 /// A denial that a handler has met: the decision, and the layer's rejection to return.
 ///
-/// With the feature `axum` it is a response, so that `?` works in a handler.
+/// With the feature `axum` it is a response, and with the feature `tonic` it becomes a `tonic::Status`, so that `?` works in
+/// a handler.
 #[derive(Debug)]
 pub struct Denied(Box<Rejected>);
 
@@ -335,6 +336,27 @@ mod with_axum {
     impl IntoResponse for Denied {
         fn into_response(self) -> Response {
             self.0.response.map(Body::from)
+        }
+    }
+}
+
+#[cfg(feature = "tonic")]
+mod with_tonic {
+    use tonic::{Code, Status};
+
+    use super::Denied;
+
+    impl From<Denied> for Status {
+        /// The denial as the layer tells it, so that `?` works in a handler.
+        fn from(denied: Denied) -> Self {
+            let response = denied.into_response();
+            Self::from_header_map(response.headers()).unwrap_or_else(|| {
+                // Not a gRPC call, or no rule of that name: the layer has said which.
+                Self::new(
+                    Code::Internal,
+                    "the rate limiter is not set up for this method",
+                )
+            })
         }
     }
 }

@@ -20,6 +20,8 @@
 
 use http::{Method, request::Parts};
 
+use crate::key::service_and_method;
+
 /// The request has one of these methods.
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,
@@ -41,6 +43,26 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
             .path()
             .strip_prefix(&*prefix)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The call is to this gRPC service, `weather.v1.Weather`.
+pub fn grpc_service_is(
+    service: impl Into<String>,
+) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let service = service.into();
+    move |head| service_and_method(head.uri.path()).is_some_and(|(called, _)| called == service)
+}
+
+/// The call is to this gRPC method: `grpc_method_is("weather.v1.Weather", "Current")`.
+pub fn grpc_method_is(
+    service: impl Into<String>,
+    method: impl Into<String>,
+) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
+    let (service, method) = (service.into(), method.into());
+    move |head| {
+        service_and_method(head.uri.path())
+            .is_some_and(|(called, name)| called == service && name == method)
     }
 }
 
@@ -81,6 +103,16 @@ mod tests {
     fn head(method: Method, path: &str) -> Parts {
         let request = http::Request::builder().method(method).uri(path);
         request.body(()).expect("a request").into_parts().0
+    }
+
+    #[test]
+    fn a_call_is_to_a_service_and_a_method() {
+        let call = head(Method::POST, "/weather.v1.Weather/Current");
+        assert!(grpc_service_is("weather.v1.Weather")(&call));
+        assert!(!grpc_service_is("weather.v1")(&call));
+        assert!(grpc_method_is("weather.v1.Weather", "Current")(&call));
+        assert!(!grpc_method_is("weather.v1.Weather", "Watch")(&call));
+        assert!(!grpc_method_is("weather.v2.Weather", "Current")(&call));
     }
 
     #[test]

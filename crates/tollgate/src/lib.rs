@@ -1,4 +1,4 @@
-//! Rate limiting for Rust services: a Tower middleware for axum.
+//! Rate limiting for Rust services: a Tower middleware for axum and tonic.
 //!
 //! tollgate decides before the work starts whether a request may proceed, and tells the client what it has left. State is
 //! kept in memory, exact and bounded. Nothing is spawned, and nothing has to be cleaned up.
@@ -134,6 +134,12 @@
 //! Denials are responses: the service's error type is the inner one's, untouched. How they look is the subject of
 //! [`rejection`], what clients are told of their budget that of [`header`].
 //!
+//! # gRPC
+//!
+//! The same layer goes around tonic: `Server::builder().layer(limits)` for all services, `limits.layer(service)` for one
+//! (with the feature `tonic` it keeps the service's name), a [condition] for one method. Calls are
+//! denied [in gRPC](rejection#grpc) without being told so, and REST and gRPC on one port may share a budget.
+//!
 //! # In the handler
 //!
 //! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions. It has the verdict of each rule, and a
@@ -155,7 +161,7 @@
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
 //! | `tokio` | `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
-//! | `tonic` | a service of tonic inside a [`MessageLimit`] keeps its name, and its handler reads the status of a stream that was cut |
+//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, and the status of a stream that was cut for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //!

@@ -1,8 +1,22 @@
-//! gRPC as its users meet it: real servers and clients of tonic, and bodies by hand where the wire hides too much.
+//! The layer around gRPC services, with tonic's server and client on sockets.
 
+mod contract;
+mod denials;
+mod handler;
 mod messages;
+mod peers;
+mod rest;
+mod services;
+mod streams;
 
-use tollgate::{ManualClock, MemoryStore};
+use tollgate::{
+    By, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
+};
+use tollgate_tests::{
+    grpc::GrpcServer,
+    weather::{Mild, v1::weather_server::WeatherServer},
+};
+use tonic::transport::Server;
 
 /// Noon of some day, so that windows begin where the tests do.
 const NOON: u64 = 1_767_268_800_000_000;
@@ -11,4 +25,29 @@ const NOON: u64 = 1_767_268_800_000_000;
 fn still() -> (MemoryStore, ManualClock) {
     let clock = ManualClock::new(NOON);
     (MemoryStore::builder().clock(&clock).build(), clock)
+}
+
+/// A few calls a minute, for everybody together.
+fn few(limit: u64) -> RequestRule {
+    Rule::new("few", Quota::fixed_window(limit, MINUTE)).by(constant("all"))
+}
+
+fn layer(rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
+    RateLimitLayer::new(still().0, rules).expect("valid rules")
+}
+
+/// A layer that lets one call a minute through, which was made already.
+fn used_up() -> RateLimitLayer {
+    let layer = layer([few(1)]);
+    let (head, ()) = http::Request::new(()).into_parts();
+    let key = layer.key_of("few", &head).expect("everybody's key");
+    let taken = layer.limiter().try_acquire("few", &key).expect("in memory");
+    assert!(taken.is_allowed());
+    layer
+}
+
+/// The service on a socket, all of it behind the layer.
+async fn serve(layer: RateLimitLayer, service: &Mild) -> GrpcServer {
+    let mut server = Server::builder().layer(layer);
+    GrpcServer::start(server.add_service(WeatherServer::new(service.clone()))).await
 }

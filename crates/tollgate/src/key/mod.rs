@@ -14,7 +14,9 @@
 //! | [`query("token")`](query()) | a parameter of the query |
 //! | [`cookie("session")`](cookie()) | the value of a cookie |
 //! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with) | what a middleware in front has verified |
-//! | [`method()`], [`path()`] | the method, the path; for gRPC the path is the method |
+//! | [`method()`], [`path()`] | the method, the path |
+//! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
+//! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
 //! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds |
 //! | [`look_up(\|head\| async ..)`](look_up()) | what a future finds |
@@ -57,7 +59,8 @@
 //! # The client's address
 //!
 //! Without a proxy, the peer of the socket is the client and cannot be forged. axum tells it if the router is served with
-//! `into_make_service_with_connect_info::<SocketAddr>()`; anything else may set [`PeerAddr`].
+//! `into_make_service_with_connect_info::<SocketAddr>()`, tonic's server always (features `axum`, `tonic`);
+//! anything else may set [`PeerAddr`].
 //!
 //! Behind a proxy, the peer is the proxy, and **all clients are one** until you say which header it writes and that you trust
 //! it. There is no guessing: of several headers, a client would send the one that your proxy does not overwrite.
@@ -121,11 +124,13 @@ mod constant;
 mod cookie;
 mod extension;
 mod extractor;
+mod grpc;
 mod header;
 mod key_fn;
 mod look_up;
 #[cfg(feature = "axum")]
 mod matched_path;
+mod metadata;
 mod method;
 mod or;
 mod path;
@@ -137,15 +142,18 @@ mod query;
 mod tuple;
 mod value;
 
+pub(crate) use self::grpc::service_and_method;
 pub use self::{
     client_ip::{ClientIp, client_ip},
     constant::{Constant, constant},
     cookie::{Cookie, cookie},
     extension::{Extension, ExtensionWith, extension, extension_with},
     extractor::{Extracted, KeyExtractor, NoKey},
+    grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service},
     header::{Header, header},
     key_fn::{KeyFn, key_fn},
     look_up::{LookUp, look_up},
+    metadata::{Metadata, metadata},
     method::{Method, method},
     or::{KeyExtractorExt, Or},
     path::{Path, path},

@@ -34,8 +34,8 @@ pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
         .map(|peer| peer.ip().to_canonical())
         .ok_or(NoKey::Misconfigured(
             "the request has no peer address: serve axum's router with \
-             into_make_service_with_connect_info::<SocketAddr>(), or put tollgate::key::PeerAddr into the request's \
-             extensions"
+             into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
+             feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions"
                 .into(),
         ))
 }
@@ -45,6 +45,8 @@ fn socket_peer(head: &Parts) -> Option<SocketAddr> {
     let ours = head.extensions.get::<PeerAddr>().map(|peer| peer.0);
     #[cfg(feature = "axum")]
     let ours = ours.or_else(|| axum_peer(head));
+    #[cfg(feature = "tonic")]
+    let ours = ours.or_else(|| tonic_peer(head));
     ours
 }
 
@@ -56,4 +58,17 @@ fn axum_peer(head: &Parts) -> Option<SocketAddr> {
     let mock = || head.extensions.get::<MockConnectInfo<SocketAddr>>();
     info.map(|info| info.0)
         .or_else(|| mock().map(|mock| mock.0))
+}
+
+#[cfg(feature = "tonic")]
+fn tonic_peer(head: &Parts) -> Option<SocketAddr> {
+    use tonic::{Request, metadata::MetadataMap, transport::server::TcpConnectInfo};
+
+    if let Some(plain) = head.extensions.get::<TcpConnectInfo>() {
+        return plain.remote_addr;
+    }
+    // Under TLS it is of another type, which tonic has only where the application has chosen its TLS. tonic itself knows,
+    // for a copy of the extensions: handles, mostly.
+    let extensions = head.extensions.clone();
+    Request::from_parts(MetadataMap::new(), extensions, ()).remote_addr()
 }

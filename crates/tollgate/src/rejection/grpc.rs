@@ -13,7 +13,7 @@ use tollgate_core::{Reason, Retry, RuleSet};
 
 use crate::{
     header::PerQuota,
-    key::NoKey,
+    key::{NoKey, service_and_method},
     protocol::Spoken,
     rejection::{
         denial::Denial,
@@ -28,6 +28,10 @@ pub(crate) const GRPC_STATUS_DETAILS: HeaderName =
     HeaderName::from_static("grpc-status-details-bin");
 pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName =
     HeaderName::from_static("grpc-retry-pushback-ms");
+
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
+const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 
 /// Clients take 8 KiB of header fields, the details in base64 among them.
 const LONGEST_DETAILS: usize = 3_072;
@@ -105,22 +109,24 @@ impl GrpcRejection {
 
     /// `google.rpc.Status` with RetryInfo, QuotaFailure and ErrorInfo; on a quiet route with RetryInfo alone.
     fn details(&self, told: Told, denial: &Denial<'_>) -> HeaderValue {
-        let mut status = Message::default()
+        // As much as the usual denial takes.
+        let mut status = Message::with_capacity(512)
             .uint(1, told.code.into())
             .text(2, told.message);
         if let Some(wait) = denial.retry_after() {
-            status = status.message(3, &any("RetryInfo", &retry_info(wait)));
+            status = status.message(3, &any(RETRY_INFO, &retry_info(wait)));
         }
         if !denial.is_quiet() {
             status = match self.prepared(denial) {
                 Some(failure) => status.and(failure),
                 None => status.and(&quota_failure(&Facts::of(denial).exceeded)),
             };
-            status = status.message(3, &any("ErrorInfo", &error_info(denial)));
+            status = status.message(3, &any(ERROR_INFO, &error_info(denial)));
         }
         // Without padding, as senders should. It is ASCII.
         let encoded = BASE64_STANDARD_NO_PAD.encode(status.as_bytes());
-        HeaderValue::try_from(encoded).unwrap_or_else(|_| HeaderValue::from_static(""))
+        HeaderValue::from_maybe_shared(Bytes::from(encoded))
+            .unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
     /// The `QuotaFailure` of the usual denial.
@@ -196,7 +202,7 @@ fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
         }
         failure = longer;
     }
-    Message::default().message(3, &any("QuotaFailure", &failure))
+    Message::default().message(3, &any(QUOTA_FAILURE, &failure))
 }
 
 /// Why, for programs: the reason, and the service that was called as the domain in which the reason means something.
@@ -205,8 +211,7 @@ fn error_info(denial: &Denial<'_>) -> Message {
         Reason::Never => "COST_EXCEEDS_LIMIT",
         _ => "RATE_LIMIT_EXCEEDED",
     };
-    let path = denial.head().uri.path();
-    let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    let service = service_and_method(denial.head().uri.path());
     let domain = service.map_or("", |(service, _)| service);
     // A client may have made it up.
     let domain = if domain.len() <= 128 { domain } else { "" };

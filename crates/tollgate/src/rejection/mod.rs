@@ -22,6 +22,52 @@
 //! are made here carry `Cache-Control: no-store` as well, for caches that would keep a 429 against RFC 6585. The answer to
 //! a HEAD request has no body.
 //!
+//! # gRPC
+//!
+//! A gRPC call is told in gRPC, whatever the [`Rejection`] is for HTTP: a POST whose content type is `application/grpc` or one
+//! of gRPC-Web ([`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol) where that is wrong). The response is
+//! HTTP 200 and *Trailers-Only*: all of it is in the header fields, so that a client may still retry.
+//!
+//! | why | status | details | `grpc-retry-pushback-ms` |
+//! | --- | --- | --- | --- |
+//! | a quota is used up | 8 `RESOURCE_EXHAUSTED` | `RetryInfo` (the wait, exactly), `QuotaFailure` (a violation for each rule that denied), `ErrorInfo` (`RATE_LIMIT_EXCEEDED`) | the wait, rounded up |
+//! | the cost never fits | 8 `RESOURCE_EXHAUSTED` | `QuotaFailure`, `ErrorInfo` (`COST_EXCEEDS_LIMIT`) | -1: do not retry |
+//! | the store failed, and a rule denies then | 14 `UNAVAILABLE` | | |
+//! | there is no key, and a rule rejects then | 16 `UNAUTHENTICATED`; for a rule's 400 or 422 3 `INVALID_ARGUMENT`, 403 7, 404 5, 429 8, 500 and above 14 | | |
+//!
+//! `Retry-After` and the quota's fields are metadata. On a quiet route there is `RetryInfo` alone. The domain of `ErrorInfo` is the service
+//! that was called. The details stay below 4 KiB, because clients take 8 KiB of fields in all.
+//!
+//! gRPC-Web is answered in the same way, with its own content type. Inside of tonic's `GrpcWebLayer` the layer sees plain
+//! gRPC; outside it is right as well. A browser reads the status only if CORS
+//! exposes it: see [`exposed_headers`](crate::header::exposed_headers).
+//!
+//! ```
+//! use http::{Request, Response};
+//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::grpc_method};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rule = Rule::new("per-method", Quota::fixed_window(1, MINUTE)).by(grpc_method());
+//! // Around a `tonic::transport::Server` just the same: `Server::builder().layer(limits)`.
+//! let service = ServiceBuilder::new()
+//!     .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?)
+//!     .service(service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+//! let call = async || {
+//!     let call = Request::post("/weather.v1.Weather/Current").header("content-type", "application/grpc");
+//!     service.clone().oneshot(call.body(()).unwrap()).await.unwrap()
+//! };
+//! call().await;
+//! let denied = call().await;
+//! assert_eq!(denied.status(), 200);
+//! assert_eq!(denied.headers()["grpc-status"], "8");
+//! assert_eq!(denied.headers()["grpc-message"], "rate%20limit%20exceeded");
+//! assert!(denied.headers().contains_key("grpc-retry-pushback-ms"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What a body says
 //!
 //! Names and numbers of the rules that were exceeded, and the wait in milliseconds, which is left out where no wait helps.

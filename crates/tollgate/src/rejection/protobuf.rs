@@ -2,11 +2,18 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 /// A message in the binary format. Fields that are zero or empty are left out, as in proto3.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Message(Vec<u8>);
+pub(super) struct Message(SmallVec<[u8; 96]>);
 
 impl Message {
+    /// An empty message with room for this many bytes.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self(SmallVec::with_capacity(bytes))
+    }
+
     pub(super) fn uint(mut self, field: u8, value: u64) -> Self {
         if value != 0 {
             self.tag(field, 0);
@@ -59,10 +66,9 @@ impl Message {
     }
 }
 
-/// `google.protobuf.Any` with a message of `google.rpc`.
-pub(super) fn any(name: &str, message: &Message) -> Message {
-    let type_url = format!("type.googleapis.com/google.rpc.{name}");
-    Message::default().text(1, &type_url).message(2, message)
+/// `google.protobuf.Any` with a message: its URL begins with `type.googleapis.com/`.
+pub(super) fn any(type_url: &str, message: &Message) -> Message {
+    Message::default().text(1, type_url).message(2, message)
 }
 
 /// `google.rpc.RetryInfo`: the wait, exactly.

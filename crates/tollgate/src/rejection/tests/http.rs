@@ -1,83 +1,19 @@
-//! The responses as bytes.
+//! The responses over HTTP as bytes.
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{
-    Method, Request, Response, StatusCode,
-    header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE},
-    request::Parts,
+    Method, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use serde_json::{Value, json};
-use tollgate_core::{
-    Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleSet, Source, Verdict,
-    algorithm::Assessment,
-};
+use tollgate_core::{Decision, Outcome, Reason, Retry, Verdict};
 
+use super::scene::{SOON, Scene, TOO_MANY, denied};
 use crate::{
     key::NoKey,
     rejection::{Denial, Rejection, http::HttpRejection},
 };
-
-const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
-
-struct Scene {
-    head: Parts,
-    rules: RuleSet,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let request = Request::get("/search?secret=hunter2")
-            .header(AUTHORIZATION, "Bearer hunter2")
-            .body(())
-            .expect("a request");
-        let rules = [
-            Rule::new("per-min", Quota::fixed_window(100, MINUTE))
-                .plan("gold", Quota::fixed_window(500, MINUTE)),
-            Rule::new("per-day", Quota::fixed_window(1_000, 1_440 * MINUTE)),
-            Rule::new("tried", Quota::fixed_window(1, MINUTE)).shadow(),
-        ];
-        Self {
-            head: request.into_parts().0,
-            rules: RuleSet::new(rules).expect("valid rules"),
-        }
-    }
-
-    fn decide(&self, verdicts: impl IntoIterator<Item = Verdict>) -> Decision {
-        Decision::new(1, verdicts, |verdict| self.rules.enforces(verdict.rule()))
-    }
-
-    fn denial<'a>(&'a self, decision: &'a Decision) -> Denial<'a> {
-        Denial::new(&self.head, decision, &self.rules, TOO_MANY)
-    }
-
-    fn respond(&self, rejection: Rejection, denial: &Denial<'_>) -> Response<Bytes> {
-        HttpRejection::new(rejection, &self.rules, TOO_MANY).respond(denial)
-    }
-
-    fn body(&self, rejection: Rejection, denial: &Denial<'_>) -> String {
-        let body = self.respond(rejection, denial).into_body();
-        String::from_utf8(body.into()).expect("UTF-8")
-    }
-
-    fn value(&self, rejection: Rejection, denial: &Denial<'_>) -> Value {
-        serde_json::from_str(&self.body(rejection, denial)).expect("JSON")
-    }
-}
-
-fn denied(rule: u16, plan: u16, retry: Retry) -> Verdict {
-    let answer = Assessment {
-        fits: false,
-        remaining: 0,
-        reset_after: 16_000_001,
-        retry,
-    };
-    Verdict::new(rule, plan, answer, Source::Store)
-}
-
-/// 16.000001 s.
-const SOON: Retry = Retry::after_micros(16_000_001);
 
 #[test]
 fn a_problem_has_the_type_of_the_drafts() {

@@ -1,0 +1,83 @@
+//! An entry of a gRPC call's metadata as the key.
+
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use http::{HeaderName, HeaderValue, request::Parts};
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::key::{
+    extractor::{Extracted, KeyExtractor, NoKey},
+    header::header_name,
+    value::{push_named, sole},
+};
+
+/// Clients pad or do not (gRPC over HTTP/2 §Custom-Metadata).
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Counts by an entry of a gRPC call's metadata. The key has two parts of [`PartKind::METADATA`], the name and the bytes of
+/// the value.
+///
+/// The name of a binary entry ends in `-bin`, and its value is decoded, so that one value is one key however a client
+/// writes it. An empty value, and one that is not base64, is no key; one that is there twice is [`NoKey::Ambiguous`].
+///
+/// Anybody may send any value: see [choosing a key](crate::key#choosing-a-key).
+///
+/// ```
+/// use tollgate::{KeyBuf, key::{Extracted, KeyExtractor, metadata}};
+///
+/// let key_of = |written: &str| {
+///     let call = http::Request::post("/weather.v1.Weather/Current").header("tenant-bin", written);
+///     let mut key = KeyBuf::new();
+///     let found = metadata("tenant-bin").extract(&call.body(()).unwrap().into_parts().0, &mut key);
+///     matches!(found, Extracted::Key).then_some(key)
+/// };
+/// assert_eq!(key_of("/w=="), key_of("/w"));
+/// assert!(key_of("/w").is_some());
+/// assert!(key_of("?").is_none());
+/// ```
+pub fn metadata(name: impl AsRef<str>) -> Metadata {
+    Metadata {
+        name: header_name(name.as_ref()),
+    }
+}
+
+/// The extractor that [`metadata`] makes.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    name: Result<HeaderName, String>,
+}
+
+impl KeyExtractor for Metadata {
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        let name = match &self.name {
+            Ok(name) => name,
+            Err(mistake) => {
+                return Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into()));
+            }
+        };
+        let value = sole(head.headers.get_all(name).iter());
+        let value = value.map(HeaderValue::as_bytes).map(<[u8]>::trim_ascii);
+        if !name.as_str().ends_with("-bin") {
+            return push_named(key, PartKind::METADATA, name.as_str(), value);
+        }
+        let value = match value {
+            // Several values may be in one line, behind commas.
+            Ok(value) if value.contains(&b',') => Err(NoKey::Ambiguous),
+            Ok(value) => BASE64.decode(value).map_err(|_| NoKey::Absent),
+            Err(why) => Err(why),
+        };
+        push_named(key, PartKind::METADATA, name.as_str(), value)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.name.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+}

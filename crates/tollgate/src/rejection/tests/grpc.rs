@@ -1,0 +1,337 @@
+//! The responses in gRPC as bytes, and beside what tonic makes of the same status.
+
+use std::{collections::HashMap, time::Duration};
+
+use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use proptest::prelude::*;
+use tollgate_core::{
+    Decision, MINUTE, Outcome, Quota, Retry, Rule, RuleSet, Source, Verdict, algorithm::Assessment,
+};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, ErrorInfo, QuotaFailure, QuotaViolation, StatusExt as _};
+
+use super::scene::{SOON, Scene, TOO_MANY, denied};
+use crate::{
+    key::NoKey,
+    protocol::{Protocol, Spoken},
+    rejection::{Denial, grpc::GrpcRejection},
+};
+
+const DETAILS: &str = "grpc-status-details-bin";
+
+fn scene() -> Scene {
+    let mut scene = Scene::new();
+    let call = Request::post("/weather.v1.Weather/Current")
+        .header(CONTENT_TYPE, "application/grpc+proto; x=y");
+    scene.head = call.body(()).expect("a request").into_parts().0;
+    scene
+}
+
+fn respond(scene: &Scene, denial: &Denial<'_>) -> Response<bytes::Bytes> {
+    let spoken = Protocol::Auto.of(&scene.head);
+    GrpcRejection::new(&scene.rules).respond(denial, spoken)
+}
+
+fn fields(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.to_str().expect("ASCII")))
+        .collect()
+}
+
+/// A denial by `per-min` that lasts for so long.
+fn lasting(scene: &Scene, wait: Duration) -> Decision {
+    scene.decide([denied(0, 0, Retry::after_micros(wait.as_micros() as u64))])
+}
+
+#[test]
+fn a_quiet_denial_says_the_wait_and_nothing_else() {
+    let scene = scene();
+    let decision = lasting(&scene, Duration::from_secs(7));
+    let response = respond(&scene, &scene.denial(&decision).quiet(true));
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.body().is_empty());
+    assert_eq!(
+        fields(response.headers()),
+        [
+            ("content-type", "application/grpc"),
+            ("grpc-status", "8"),
+            ("grpc-message", "rate%20limit%20exceeded"),
+            (
+                DETAILS,
+                "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIBw"
+            ),
+            ("grpc-retry-pushback-ms", "7000"),
+        ]
+    );
+}
+
+/// What tonic and its types write for the same status.
+fn by_tonic(code: Code, message: &str, details: ErrorDetails) -> HeaderMap {
+    let status = Status::with_error_details(code, message, details);
+    status.into_http::<()>().into_parts().0.headers
+}
+
+fn violation(name: &str, description: &str, limit: i64) -> QuotaViolation {
+    QuotaViolation {
+        subject: format!("policy:{name}"),
+        description: description.to_owned(),
+        quota_id: name.to_owned(),
+        quota_value: limit,
+        ..Default::default()
+    }
+}
+
+fn details(wait: Option<Duration>, violations: Vec<QuotaViolation>, reason: &str) -> ErrorDetails {
+    let mut details = ErrorDetails::new();
+    if wait.is_some() {
+        details.set_retry_info(wait);
+    }
+    details.set_quota_failure(violations);
+    details.set_error_info(reason, "weather.v1.Weather", HashMap::new());
+    details
+}
+
+fn assert_as_tonic(response: &Response<bytes::Bytes>, tonic: &HeaderMap) {
+    for name in ["content-type", "grpc-status", "grpc-message", DETAILS] {
+        assert_eq!(response.headers().get(name), tonic.get(name), "{name}");
+    }
+}
+
+#[test]
+fn the_details_are_byte_by_byte_what_tonic_writes() {
+    let scene = scene();
+    let per_min = || {
+        violation(
+            "per-min",
+            "Policy \"per-min\" allows 100 requests per 60 s.",
+            100,
+        )
+    };
+    let per_day = violation(
+        "per-day",
+        "Policy \"per-day\" allows 1000 requests per 86400 s.",
+        1_000,
+    );
+    let wait = Duration::from_micros(16_000_001);
+
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let response = respond(&scene, &scene.denial(&decision));
+    let expected = details(Some(wait), vec![per_min()], "RATE_LIMIT_EXCEEDED");
+    assert_as_tonic(
+        &response,
+        &by_tonic(Code::ResourceExhausted, "rate limit exceeded", expected),
+    );
+    assert_eq!(response.headers()["grpc-retry-pushback-ms"], "16001");
+
+    // Two rules, one of them a shadow beside them, which is not told.
+    let decision = scene.decide([denied(0, 0, SOON), denied(1, 0, SOON), denied(2, 0, SOON)]);
+    let response = respond(&scene, &scene.denial(&decision));
+    let expected = details(Some(wait), vec![per_min(), per_day], "RATE_LIMIT_EXCEEDED");
+    assert_as_tonic(
+        &response,
+        &by_tonic(Code::ResourceExhausted, "rate limit exceeded", expected),
+    );
+}
+
+#[test]
+fn a_cost_that_never_fits_is_not_to_be_tried_again() {
+    let scene = scene();
+    let decision = scene.decide([denied(0, 0, Retry::Never)]);
+    let response = respond(&scene, &scene.denial(&decision));
+    let never = "The request costs more than policy \"per-min\" ever allows, which is 100.";
+    let expected = details(
+        None,
+        vec![violation("per-min", never, 100)],
+        "COST_EXCEEDS_LIMIT",
+    );
+    assert_as_tonic(
+        &response,
+        &by_tonic(
+            Code::ResourceExhausted,
+            "the request costs more than the limit ever allows",
+            expected,
+        ),
+    );
+    assert_eq!(response.headers()["grpc-retry-pushback-ms"], "-1");
+}
+
+#[test]
+fn a_failed_store_is_unavailable_without_numbers() {
+    let scene = scene();
+    let decision = scene.decide([Verdict::unanswered(0, 0, Outcome::Deny)]);
+    let response = respond(&scene, &scene.denial(&decision));
+    assert_eq!(
+        fields(response.headers()),
+        [
+            ("content-type", "application/grpc"),
+            ("grpc-status", "14"),
+            ("grpc-message", "service%20unavailable"),
+        ]
+    );
+}
+
+#[test]
+fn a_missing_key_is_the_code_that_means_the_rules_status() {
+    let scene = scene();
+    let nothing = Decision::unlimited(0);
+    let misconfigured = NoKey::Misconfigured("call into_make_service_with_connect_info".into());
+    for (status, why, quiet, code, message) in [
+        (401, &NoKey::Absent, false, "16", "the request has no key"),
+        (
+            400,
+            &NoKey::Ambiguous,
+            false,
+            "3",
+            "the request carries its key more than once",
+        ),
+        (
+            403,
+            &misconfigured,
+            false,
+            "7",
+            "the service cannot tell who is asking",
+        ),
+        (404, &NoKey::Absent, false, "5", "the request has no key"),
+        (418, &NoKey::Absent, false, "16", "the request has no key"),
+        (429, &NoKey::Absent, false, "8", "rate limit exceeded"),
+        (503, &NoKey::Absent, false, "14", "service unavailable"),
+        (401, &NoKey::Ambiguous, true, "16", "refused"),
+    ] {
+        let status = StatusCode::from_u16(status).expect("a status");
+        let denial =
+            Denial::without_key(&scene.head, &nothing, &scene.rules, status, why).quiet(quiet);
+        let response = respond(&scene, &denial);
+        assert_eq!(response.headers()["grpc-status"], code);
+        let told = Status::from_header_map(response.headers()).expect("a status");
+        assert_eq!(told.message(), message);
+        assert_eq!(response.headers().get("grpc-retry-pushback-ms"), None);
+    }
+}
+
+#[test]
+fn grpc_web_is_answered_in_the_form_that_its_client_accepts() {
+    let mut scene = scene();
+    for (content_type, accept, expected) in [
+        ("application/grpc-web", None, "application/grpc-web+proto"),
+        (
+            "application/grpc-web+proto",
+            Some("*/*"),
+            "application/grpc-web+proto",
+        ),
+        (
+            "application/grpc-web-text",
+            None,
+            "application/grpc-web-text+proto",
+        ),
+        (
+            "application/grpc-web",
+            Some("application/grpc-web-text"),
+            "application/grpc-web-text+proto",
+        ),
+        (
+            "application/grpc-web-text+proto",
+            Some("application/grpc-web+proto"),
+            "application/grpc-web+proto",
+        ),
+    ] {
+        let mut call =
+            Request::post("/weather.v1.Weather/Current").header(CONTENT_TYPE, content_type);
+        if let Some(accept) = accept {
+            call = call.header("accept", accept);
+        }
+        scene.head = call.body(()).expect("a request").into_parts().0;
+        let decision = scene.decide([denied(0, 0, SOON)]);
+        let response = respond(&scene, &scene.denial(&decision));
+        assert_eq!(response.headers()[CONTENT_TYPE], expected);
+        assert_eq!(response.headers()["grpc-status"], "8");
+        assert!(response.body().is_empty());
+    }
+}
+
+#[test]
+fn pushback_is_whole_milliseconds_and_never_too_early() {
+    let scene = scene();
+    for (wait, pushback) in [
+        (Duration::from_millis(1_500), "1500"),
+        (Duration::from_micros(1_500_001), "1501"),
+        (Duration::from_micros(1), "1"),
+        (Duration::from_millis(2_147_483_647), "2147483647"),
+        // 40 days do not fit; what would fit is 15 days too early.
+        (Duration::from_secs(40 * 86_400), "-1"),
+    ] {
+        let decision = lasting(&scene, wait);
+        let response = respond(&scene, &scene.denial(&decision));
+        assert_eq!(response.headers()["grpc-retry-pushback-ms"], pushback);
+    }
+}
+
+#[test]
+fn the_fields_stay_within_what_clients_take() {
+    let names: Vec<_> = (0..200).map(|n| format!("r{n:0>63}")).collect();
+    let rules = names
+        .iter()
+        .map(|name| Rule::new(&**name, Quota::fixed_window(1_000_000, 1_440 * MINUTE)));
+    let mut scene = scene();
+    scene.rules = RuleSet::new(rules).expect("valid rules");
+    scene.head.uri = format!("/{}/x", "s".repeat(60_000))
+        .parse()
+        .expect("a path");
+    let verdicts = (0..200).map(|rule| denied(rule, 0, SOON));
+    let decision = scene.decide(verdicts);
+    let response = respond(&scene, &scene.denial(&decision));
+    let size: usize = fields(response.headers())
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 32)
+        .sum();
+    assert!(size < 6_000, "{size}");
+    let status = Status::from_header_map(response.headers()).expect("a status");
+    let failure = status.get_details_quota_failure().expect("violations");
+    assert!(failure.violations.len() > 8, "{}", failure.violations.len());
+}
+
+#[test]
+fn a_layer_may_be_told_to_answer_in_grpc() {
+    let mut scene = scene();
+    scene.head.method = Method::GET;
+    scene.head.headers.clear();
+    assert_eq!(Protocol::Auto.of(&scene.head), Spoken::Http);
+    let decision = scene.decide([denied(0, 0, SOON)]);
+    let response = GrpcRejection::new(&scene.rules)
+        .respond(&scene.denial(&decision), Protocol::Grpc.of(&scene.head));
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/grpc");
+}
+
+proptest! {
+    #[test]
+    fn tonic_reads_what_was_meant(
+        micros in 1..10_u64.pow(13),
+        limit in 1..1_000_000_u64,
+        name in "[A-Za-z*][A-Za-z0-9_.:/*-]{0,63}",
+    ) {
+        let mut scene = scene();
+        let rule = Rule::new(&*name, Quota::fixed_window(limit, MINUTE));
+        scene.rules = RuleSet::new([rule]).expect("a valid rule");
+        let answer = Assessment {
+            fits: false,
+            remaining: 0,
+            reset_after: micros,
+            retry: Retry::after_micros(micros),
+        };
+        let decision = scene.decide([Verdict::new(0, 0, answer, Source::Store)]);
+        let denial = Denial::new(&scene.head, &decision, &scene.rules, TOO_MANY);
+        let response = respond(&scene, &denial);
+        let raw = response.headers()[DETAILS].to_str().expect("ASCII");
+        prop_assert!(!raw.contains('='));
+        let status = Status::from_header_map(response.headers()).expect("a status");
+        let details = status.get_error_details();
+        let wait = Duration::from_micros(micros);
+        let told = details.retry_info().and_then(|info| info.retry_delay);
+        prop_assert_eq!(told, Some(wait));
+        let failure: &QuotaFailure = details.quota_failure().expect("it is there");
+        prop_assert_eq!(&failure.violations[0].quota_id, &name);
+        prop_assert_eq!(failure.violations[0].quota_value, limit as i64);
+        let info: &ErrorInfo = details.error_info().expect("it is there");
+        prop_assert_eq!(&*info.domain, "weather.v1.Weather");
+    }
+}

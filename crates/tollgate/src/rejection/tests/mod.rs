@@ -1,0 +1,5 @@
+//! The responses as bytes.
+
+mod grpc;
+mod http;
+mod scene;

@@ -1,0 +1,109 @@
+//! What a handler of tonic can read and ask.
+
+use tollgate::{Admission, By, Key, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
+use tollgate_tests::{
+    grpc::GrpcServer,
+    weather::{
+        Mild, city, report,
+        v1::{
+            City, Report, Summary,
+            weather_server::{Weather, WeatherServer},
+        },
+    },
+};
+use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
+use tonic_types::StatusExt;
+
+use crate::still;
+
+/// Asks for the city that the message names.
+struct Asking {
+    rule: &'static str,
+}
+
+#[tonic::async_trait]
+impl Weather for Asking {
+    async fn current(&self, call: Request<City>) -> Result<Response<Report>, Status> {
+        let admission = call
+            .extensions()
+            .get::<Admission>()
+            .expect("it is attached")
+            .clone();
+        let name = call.into_inner().name;
+        admission.acquire(self.rule, &Key::of([&*name])).await?;
+        Ok(Response::new(report(&name)))
+    }
+
+    type WatchStream = <Mild as Weather>::WatchStream;
+
+    async fn watch(&self, _: Request<City>) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn record(&self, _: Request<Streaming<Report>>) -> Result<Response<Summary>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    type AskStream = Self::WatchStream;
+
+    async fn ask(&self, _: Request<Streaming<City>>) -> Result<Response<Self::AskStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+}
+
+async fn serve(service: Asking) -> GrpcServer {
+    let rules = [
+        Rule::new("all", Quota::fixed_window(9, MINUTE)).by(constant("all")),
+        Rule::new("per-city", Quota::fixed_window(1, MINUTE)).by_handler(),
+    ];
+    let layer = RateLimitLayer::new(still().0, rules)
+        .expect("valid rules")
+        .attach();
+    let mut server = Server::builder().layer(layer);
+    GrpcServer::start(server.add_service(WeatherServer::new(service))).await
+}
+
+#[tokio::test]
+async fn a_denial_in_a_handler_is_the_layers() {
+    let server = serve(Asking { rule: "per-city" }).await;
+    let mut client = server.client().await;
+    let first = client.current(city("Oslo")).await.expect("the first");
+    assert_eq!(
+        first.metadata().get("ratelimit").expect("both rules"),
+        "\"all\";r=8;t=60, \"per-city\";r=0;t=60"
+    );
+    client.current(city("Bergen")).await.expect("another city");
+
+    let status = client.current(city("Oslo")).await.expect_err("the second");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let failure = status.get_details_quota_failure().expect("details");
+    assert_eq!(failure.violations[0].quota_id, "per-city");
+    let metadata = status.metadata();
+    assert_eq!(
+        metadata.get("grpc-retry-pushback-ms").expect("pushback"),
+        "60000"
+    );
+    assert_eq!(metadata.get("retry-after").expect("a wait"), "60");
+    assert_eq!(
+        metadata.get("ratelimit").expect("both rules"),
+        "\"all\";r=6;t=60, \"per-city\";r=0;t=60"
+    );
+}
+
+#[tokio::test]
+async fn a_rule_that_there_is_not_is_an_internal_error() {
+    let server = serve(Asking { rule: "misspelt" }).await;
+    let status = server
+        .client()
+        .await
+        .current(city("Oslo"))
+        .await
+        .expect_err("no such rule");
+    assert_eq!(status.code(), Code::Internal);
+    // Clients are not told how the service is set up.
+    assert!(
+        !status.message().contains("misspelt"),
+        "{}",
+        status.message()
+    );
+}

@@ -1,0 +1,121 @@
+//! Around a server, a service, a method.
+
+use tollgate::{
+    By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+    condition::{grpc_method_is, grpc_service_is},
+    key::{constant, grpc_method, grpc_service, metadata},
+};
+use tollgate_tests::{
+    grpc::GrpcServer,
+    weather::{Mild, city, v1::weather_server::WeatherServer},
+};
+use tonic::{Code, Request, metadata::MetadataValue, transport::Server};
+use tower::Layer;
+
+use crate::{few, layer, serve};
+
+#[tokio::test]
+async fn one_service_is_limited_and_its_name_is_kept() {
+    let service = Mild::default();
+    // The wrapped service is added by its name, which the layer hands on.
+    let limited = layer([few(1)]).layer(WeatherServer::new(service.clone()));
+    let server = GrpcServer::start(Server::builder().add_service(limited)).await;
+    let mut client = server.client().await;
+    client.current(city("Oslo")).await.expect("it is allowed");
+    let status = client.current(city("Oslo")).await.expect_err("denied");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(service.calls(), 1);
+}
+
+#[tokio::test]
+async fn one_method_is_limited() {
+    let rule = few(1).when(grpc_method_is("weather.v1.Weather", "Watch"));
+    let server = serve(layer([rule]), &Mild::default()).await;
+    let mut client = server.client().await;
+    client.watch(city("Oslo")).await.expect("it is allowed");
+    client.watch(city("Oslo")).await.expect_err("denied");
+    for _ in 0..3 {
+        client
+            .current(city("Oslo"))
+            .await
+            .expect("no rule is for it");
+    }
+}
+
+#[tokio::test]
+async fn methods_have_budgets_of_their_own() {
+    let rules = [
+        Rule::new("per-method", Quota::fixed_window(1, MINUTE)).by(grpc_method()),
+        Rule::new("per-service", Quota::fixed_window(2, MINUTE))
+            .by(grpc_service())
+            .when(grpc_service_is("weather.v1.Weather")),
+    ];
+    let server = serve(layer(rules), &Mild::default()).await;
+    let mut client = server.client().await;
+    client.current(city("Oslo")).await.expect("it is allowed");
+    let status = client.current(city("Oslo")).await.expect_err("denied");
+    let violated = |status: &tonic::Status| {
+        use tonic_types::StatusExt;
+        let failure = status.get_details_quota_failure().expect("details");
+        failure.violations[0].quota_id.clone()
+    };
+    assert_eq!(violated(&status), "per-method");
+    client.watch(city("Oslo")).await.expect("another method");
+    let reports = tokio_stream::iter([]);
+    let status = client.record(reports).await.expect_err("denied");
+    assert_eq!(violated(&status), "per-service");
+}
+
+#[tokio::test]
+async fn entries_of_the_metadata_are_keys() {
+    let rules = [
+        Rule::new("per-tenant", Quota::fixed_window(1, MINUTE)).by(metadata("tenant")),
+        Rule::new("per-device", Quota::fixed_window(1, MINUTE)).by(metadata("device-bin")),
+    ];
+    let server = serve(layer(rules), &Mild::default()).await;
+    let mut client = server.client().await;
+    let call = |tenant: &str, device: &[u8]| {
+        let mut call = Request::new(city("Oslo"));
+        let metadata = call.metadata_mut();
+        metadata.insert("tenant", tenant.parse().expect("a value"));
+        metadata.insert_bin("device-bin", MetadataValue::from_bytes(device));
+        call
+    };
+    client
+        .current(call("a", b"\0\xff"))
+        .await
+        .expect("the first");
+    client.current(call("b", b"\0\xfe")).await.expect("others");
+    client
+        .current(call("a", b"\0\xfd"))
+        .await
+        .expect_err("the same tenant");
+    client
+        .current(call("c", b"\0\xff"))
+        .await
+        .expect_err("the same device");
+}
+
+#[tokio::test]
+async fn a_method_that_there_is_not_is_counted_by_rules_for_everybody() {
+    let rule = Rule::new("all", Quota::gcra(1, SECOND)).by(constant("all"));
+    let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule");
+    let server = serve(limits, &Mild::default()).await;
+    let mut channel = server.channel().await;
+    let mut unknown = async || {
+        let path = format!("http://{}/weather.v1.Weather/Unknown", server.address());
+        let call = http::Request::post(path)
+            .header("content-type", "application/grpc")
+            .body(tonic::body::Body::empty())
+            .expect("a request");
+        use tower::{Service, ServiceExt};
+        let channel = channel.ready().await.expect("connected");
+        let response = channel.call(call).await.expect("an answer");
+        response.headers()["grpc-status"]
+            .to_str()
+            .expect("a number")
+            .to_owned()
+    };
+    assert_eq!(unknown().await, "12");
+    assert_eq!(unknown().await, "8");
+}
