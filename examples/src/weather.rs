@@ -100,8 +100,9 @@ impl Weather for Mild {
         self.called();
         let messages = Arc::clone(&self.messages);
         let reports = cities.into_inner().map(move |city| {
+            let report = report(&city?.name);
             messages.fetch_add(1, Ordering::SeqCst);
-            Ok(report(&city?.name))
+            Ok(report)
         });
         Ok(Response::new(Box::pin(reports)))
     }

@@ -1,5 +1,7 @@
 //! How a denied request is answered.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, request};
 use tollgate_core::{Decision, Reason};
@@ -68,19 +70,39 @@ impl Config {
         decision: &Decision,
         seed: u64,
     ) -> Response<Bytes> {
-        let status = match decision.reason() {
-            Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => self.denied_status,
-        };
         let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
-        let denial = Denial::new(head, decision, self.rules.set(), status)
-            .with_delay(delay)
-            .quiet(self.quiet);
+        let denial = self.denial(head, decision, delay);
         let mut response = self.responses.respond(&denial, self.protocol.of(head));
         if let Some(delay) = delay {
             retry_after::write(response.headers_mut(), delay);
         }
         self.carry(response, decision)
+    }
+
+    /// The end of a response that has begun when its call is denied: the status in gRPC.
+    pub(crate) fn deny_in_trailers(
+        &self,
+        head: &request::Parts,
+        decision: &Decision,
+        seed: u64,
+    ) -> HeaderMap {
+        let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
+        self.responses.trailers(&self.denial(head, decision, delay))
+    }
+
+    fn denial<'a>(
+        &'a self,
+        head: &'a request::Parts,
+        decision: &'a Decision,
+        delay: Option<Duration>,
+    ) -> Denial<'a> {
+        let status = match decision.reason() {
+            Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => self.denied_status,
+        };
+        Denial::new(head, decision, self.rules.set(), status)
+            .with_delay(delay)
+            .quiet(self.quiet)
     }
 
     /// Gives the response its decision, where anybody asked for decisions: it costs an allocation or two.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, header, request};
+use http::{Method, Response, header, request};
 use tollgate_core::{Check, Checks, Decision, Pending, Step};
 
 use crate::{
@@ -35,7 +35,7 @@ impl Config {
     #[inline]
     pub(crate) fn judge(self: &Arc<Self>, head: &request::Parts) -> Step<Judgement> {
         let timer = Timer::start();
-        if head.method == Method::OPTIONS && !self.count_preflight && is_preflight(&head.headers) {
+        if !self.count_preflight && is_preflight(head) {
             self.rules.observer.preflight();
             return Step::Ready(Judgement::Pass);
         }
@@ -110,14 +110,18 @@ impl Config {
 }
 
 /// The same for the same client, and another for each: all keys count, since some may be everybody's.
-fn seed_of(checks: &[Check]) -> u64 {
+pub(crate) fn seed_of(checks: &[Check]) -> u64 {
     checks.iter().fold(0, |seed: u64, check| {
         // Two rules by one key must not cancel each other out.
         seed.rotate_left(7) ^ check.key().bits() as u64
     })
 }
 
-fn is_preflight(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ORIGIN)
-        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+/// Whether it is a CORS preflight.
+pub(crate) fn is_preflight(head: &request::Parts) -> bool {
+    head.method == Method::OPTIONS
+        && head.headers.contains_key(header::ORIGIN)
+        && head
+            .headers
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }

@@ -128,6 +128,7 @@
 //! - [`By::by`] says whom a rule counts: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
 //!   inner service.
+//! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
 //! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is the layer's own.
 //!
 //! Denials are responses: the service's error type is the inner one's, untouched. How they look is the subject of
@@ -159,8 +160,8 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status` |
-//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
+//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, and the status of a stream that was cut for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //!
@@ -183,6 +184,7 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+pub mod message;
 mod observe;
 mod protocol;
 pub mod rejection;
@@ -198,6 +200,10 @@ pub use self::{
     future::ResponseFuture,
     header::HeaderStyle,
     layer::RateLimitLayer,
+    message::{
+        MessageBody, MessageLimit, MessageLimitError, MessageLimitErrorKind, MessageLimitFuture,
+        MessageLimitLayer, MessageLimitResponseBody,
+    },
     protocol::Protocol,
     rejection::Rejection,
     rule::{By, Missing, RequestRule},

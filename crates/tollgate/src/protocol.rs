@@ -2,7 +2,8 @@
 
 use http::{HeaderMap, Method, header, request::Parts};
 
-/// How denials are answered. See [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol).
+/// How denials are answered: see [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol). And which requests have
+/// messages to count: see [`MessageLimitLayer::protocol`](crate::MessageLimitLayer::protocol).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -43,7 +44,7 @@ impl Protocol {
 }
 
 /// By the content type alone. Connect is HTTP: it means what the status says.
-fn spoken(headers: &HeaderMap) -> Spoken {
+pub(crate) fn spoken(headers: &HeaderMap) -> Spoken {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else {
         return Spoken::Http;
     };

@@ -3,6 +3,7 @@
 mod contract;
 mod denials;
 mod handler;
+mod messages;
 mod peers;
 mod rest;
 mod services;

@@ -86,6 +86,14 @@ impl GrpcRejection {
         response
     }
 
+    /// The trailers of a response that has begun: the status and its details. When to come back is in the details; the
+    /// fields about the quota must not be in trailers, and a call that has begun is not retried.
+    pub(crate) fn trailers(&self, denial: &Denial<'_>) -> HeaderMap {
+        let mut fields = HeaderMap::with_capacity(3);
+        self.write_status(&mut fields, denial);
+        fields
+    }
+
     fn write_status(&self, fields: &mut HeaderMap, denial: &Denial<'_>) {
         let told = told_of(denial);
         fields.insert(GRPC_STATUS, HeaderValue::from(u16::from(told.code)));

@@ -1,7 +1,7 @@
 //! The response to a denial in the protocol that its client speaks.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tollgate_core::RuleSet;
 
 use crate::{
@@ -31,5 +31,10 @@ impl Responses {
             Spoken::Http => self.http.respond(denial),
             _ => self.grpc.respond(denial, spoken),
         }
+    }
+
+    /// The trailers that end a response in gRPC that has begun.
+    pub(crate) fn trailers(&self, denial: &Denial<'_>) -> HeaderMap {
+        self.grpc.trailers(denial)
     }
 }

@@ -1,0 +1,195 @@
+//! The future of a response.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tollgate_core::{Checks, Pending};
+use tower_service::Service;
+
+use crate::{
+    config::Config,
+    message::{
+        body::MessageBody,
+        call::{Call, Patience},
+        response_body::MessageLimitResponseBody,
+    },
+    request_rules::Refusal,
+};
+
+type LookUp = Pending<Result<Checks, Box<Refusal>>>;
+
+pin_project! {
+    /// The response of the inner service, or that to a call whose messages were denied before there was one.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct MessageLimitFuture<S, B>
+    where
+        S: Service<Request<MessageBody<B>>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, B>
+    where
+        S: Service<Request<MessageBody<B>>>,
+    {
+        /// The key is being looked up. The inner service was not called.
+        LookingUp { #[pin] look_up: LookUp, waiting: Option<Box<Waiting<S, B>>> },
+        /// The inner service runs; the call, where its messages are counted.
+        Inner { #[pin] future: S::Future, call: Option<Arc<Call>> },
+        /// The call was refused by its head; the inner service was not called.
+        Refused { response: Option<Box<Response<Bytes>>> },
+    }
+}
+
+/// What a request needs when its key has come: the service that was polled ready, and the request.
+pub(super) struct Waiting<S, B> {
+    pub(super) ready: S,
+    pub(super) request: Request<B>,
+    pub(super) config: Arc<Config>,
+    pub(super) patience: Patience,
+}
+
+impl<S, B> MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    pub(super) fn inner(future: S::Future, call: Option<Arc<Call>>) -> Self {
+        Self {
+            state: State::Inner { future, call },
+        }
+    }
+
+    pub(super) fn refused(response: Response<Bytes>) -> Self {
+        Self {
+            state: State::Refused {
+                response: Some(Box::new(response)),
+            },
+        }
+    }
+
+    pub(super) fn looking_up(look_up: LookUp, waiting: Waiting<S, B>) -> Self {
+        Self {
+            state: State::LookingUp {
+                look_up,
+                waiting: Some(Box::new(waiting)),
+            },
+        }
+    }
+}
+
+/// Calls the service that is ready with a body that counts, where there is anything to count against.
+pub(super) fn call<S, B>(
+    ready: &mut S,
+    request: Request<B>,
+    config: &Arc<Config>,
+    patience: Patience,
+    checks: Checks,
+) -> (S::Future, Option<Arc<Call>>)
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    if checks.is_empty() {
+        return (ready.call(request.map(MessageBody::untouched)), None);
+    }
+    let (head, body) = request.into_parts();
+    let call = Call::new(Arc::clone(config), patience, checks, &head);
+    let body = MessageBody::counted(body, Arc::clone(&call));
+    (ready.call(Request::from_parts(head, body)), Some(call))
+}
+
+impl<S, B, RB> Future for MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>, Response = Response<RB>>,
+    RB: http_body::Body,
+{
+    type Output = Result<Response<MessageLimitResponseBody<RB>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                StateProj::LookingUp { look_up, waiting } => {
+                    let checks = ready!(look_up.poll(cx));
+                    let Waiting {
+                        mut ready,
+                        request,
+                        config,
+                        patience,
+                    } = *waiting.take().expect("polled after completion");
+                    match checks {
+                        Ok(checks) => {
+                            let (future, call) =
+                                call(&mut ready, request, &config, patience, checks);
+                            state.set(State::Inner { future, call });
+                        }
+                        Err(refusal) => {
+                            let (head, _) = request.into_parts();
+                            return Poll::Ready(Ok(without_body(config.refuse(&head, &refusal))));
+                        }
+                    }
+                }
+                StateProj::Inner { future, call } => {
+                    let Some(call) = call else {
+                        let response = ready!(future.poll(cx))?;
+                        return Poll::Ready(Ok(response.map(MessageLimitResponseBody::untouched)));
+                    };
+                    let denied = call.poll_denied(cx);
+                    let answer = match denied {
+                        Poll::Ready(_) => None,
+                        Poll::Pending => match future.poll(cx) {
+                            Poll::Ready(answer) => Some(answer),
+                            Poll::Pending if call.denied().is_none() => return Poll::Pending,
+                            Poll::Pending => None,
+                        },
+                    };
+                    // Whatever the inner service made of a stream that was cut, its client is told why.
+                    let response = match (call.denied(), answer) {
+                        (Some(decision), _) => without_body(call.response(&decision)),
+                        (None, Some(answer)) => {
+                            let (mut head, body) = answer?.into_parts();
+                            let body =
+                                MessageLimitResponseBody::open(&mut head, body, Arc::clone(call));
+                            Response::from_parts(head, body)
+                        }
+                        (None, None) => return Poll::Pending,
+                    };
+                    return Poll::Ready(Ok(response));
+                }
+                StateProj::Refused { response } => {
+                    let response = *response.take().expect("polled after completion");
+                    return Poll::Ready(Ok(without_body(response)));
+                }
+            }
+        }
+    }
+}
+
+/// An answer in gRPC before there is a response: its head says everything.
+fn without_body<RB>(response: Response<Bytes>) -> Response<MessageLimitResponseBody<RB>> {
+    response.map(|_| MessageLimitResponseBody::ended())
+}
+
+impl<S, B> fmt::Debug for MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.state {
+            State::LookingUp { .. } => "MessageLimitFuture::LookingUp",
+            State::Inner { .. } => "MessageLimitFuture::Inner",
+            State::Refused { .. } => "MessageLimitFuture::Refused",
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! What handlers read, and what their clients are told whatever they make of it.
+
+use std::convert::Infallible;
+
+use axum::{Router, body::Body, routing};
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tokio::{sync::mpsc, time::timeout};
+use tollgate::{
+    By, MINUTE, MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer, Missing,
+    Protocol,
+};
+use tonic::{Code, Status};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::messages::{
+    by_hand::{MESSAGE, fed, limits, messages, read, rule, status, still},
+    served::HANGS,
+};
+
+#[tokio::test]
+async fn a_handler_that_swallows_the_error_hides_nothing() {
+    let service = limits(still(), 2).layer(service_fn(read));
+    let Ok(response) = service.oneshot(messages(3)).await;
+    assert_eq!(status(&response), Some("8"));
+    assert!(http_body::Body::is_end_stream(response.body()));
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_for_the_error_hides_nothing() {
+    let fails = |request: Request<MessageBody<Body>>| async move {
+        let collected = request.into_body().collect().await;
+        collected.map(|_| Response::new(Body::empty()))
+    };
+    let service = limits(still(), 2).layer(service_fn(fails));
+    let response = service.oneshot(messages(3)).await.expect("an answer");
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
+    // The request is read elsewhere, and the response never ends by itself.
+    let silent = |request: Request<MessageBody<Body>>| async move {
+        tokio::spawn(read(request));
+        let never = StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        Ok::<_, Infallible>(Response::new(Body::new(never)))
+    };
+    let service = limits(still(), 1).layer(service_fn(silent));
+    let (feed, request) = fed();
+    feed.send(MESSAGE.to_vec().into())
+        .await
+        .expect("it is open");
+    let Ok(response) = service.oneshot(request).await;
+    let end = tokio::spawn(response.into_body().collect());
+    feed.send(MESSAGE.to_vec().into())
+        .await
+        .expect("it is open");
+    let end = timeout(HANGS, end).await.expect("it ends");
+    let end = end.expect("no panic").expect("no error");
+    assert_eq!(end.trailers().expect("trailers")["grpc-status"], "8");
+}
+
+#[tokio::test]
+async fn a_call_that_is_denied_before_its_response_is_answered_though_its_service_says_nothing() {
+    let silent = |request: Request<MessageBody<Body>>| async move {
+        tokio::spawn(read(request));
+        std::future::pending::<Result<Response<Body>, Infallible>>().await
+    };
+    let service = limits(still(), 1).layer(service_fn(silent));
+    let answer = timeout(HANGS, service.oneshot(messages(2))).await;
+    let Ok(response) = answer.expect("an answer");
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn a_handler_reads_an_error_in_place_of_what_is_too_much() {
+    let (told, mut heard) = mpsc::channel(1);
+    let reads = move |request: Request<MessageBody<Body>>| {
+        let told = told.clone();
+        async move {
+            let mut body = request.into_body();
+            let frame = body.frame().await.expect("a frame").expect("no error");
+            let bytes = frame.into_data().expect("data");
+            let error = body.frame().await.expect("more").expect_err("an error");
+            let end = body.frame().await.is_none();
+            told.send((bytes, error, end)).await.expect("it listens");
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        }
+    };
+    let service = limits(still(), 2).layer(service_fn(reads));
+    let Ok(_) = service.oneshot(messages(7)).await;
+    let (bytes, error, end) = heard.try_recv().expect("it was read");
+    // Two messages, and a prefix that is not whole.
+    assert_eq!((bytes.len(), end), (2 * 5 + 4, true));
+    let limit: &MessageLimitError = error.downcast_ref().expect("it says why");
+    assert_eq!(limit.kind(), MessageLimitErrorKind::Exceeded);
+    assert_eq!(limit.retry_after(), Some(MINUTE));
+    // tonic hands this to its handlers.
+    assert_eq!(Status::from_error(error).code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn what_does_not_say_that_it_is_grpc_passes_untouched_where_the_layer_goes_by_that() {
+    let limits = limits(still(), 1).protocol(Protocol::Auto);
+    let service = limits.layer(service_fn(read));
+    for (method, content_type) in [
+        (Method::POST, "application/json"),
+        (Method::POST, "application/connect+proto"),
+        (Method::PUT, "application/grpc"),
+    ] {
+        let mut request = messages(9);
+        *request.method_mut() = method;
+        let value = http::HeaderValue::from_static(content_type);
+        request.headers_mut().insert("content-type", value);
+        let Ok(response) = service.clone().oneshot(request).await;
+        assert_eq!(response.headers()["bytes"], "45", "{content_type}");
+    }
+}
+
+#[tokio::test]
+async fn rest_beside_grpc_is_refused_nothing_where_the_layer_goes_by_the_content_type() {
+    let rule = rule(1)
+        .by(tollgate::key::header("x-api-key"))
+        .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));
+    let layer = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
+    let service = layer.protocol(Protocol::Auto).layer(service_fn(read));
+    let get = Request::get("/items").body(Body::empty());
+    let Ok(response) = service.clone().oneshot(get.expect("a request")).await;
+    assert_eq!(response.headers()["bytes"], "0");
+    let Ok(response) = service.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("16"));
+}
+
+#[tokio::test]
+async fn a_preflight_needs_no_key_unless_it_brings_messages() {
+    let rule = rule(1)
+        .by(tollgate::key::header("x-api-key"))
+        .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));
+    let layer = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
+    let service = layer.layer(service_fn(read));
+    for (body, expected) in [
+        (Body::empty(), None),
+        (Body::from(&MESSAGE[..]), Some("16")),
+    ] {
+        let preflight = Request::options("/weather.v1.Weather/Record")
+            .header("origin", "https://example.com")
+            .header("access-control-request-method", "POST")
+            .body(body);
+        let preflight = preflight.expect("a request");
+        let Ok(response) = service.clone().oneshot(preflight).await;
+        assert_eq!(status(&response), expected);
+    }
+}
+
+#[tokio::test]
+async fn it_limits_a_router_of_axum_and_a_route() {
+    let app = || {
+        let handler = |body: Bytes| async move { body.len().to_string() };
+        Router::new().route("/weather.v1.Weather/Record", routing::post(handler))
+    };
+    let inside = app().layer(limits(still(), 2));
+    let Ok(response) = inside.oneshot(messages(3)).await;
+    assert_eq!(status(&response), Some("8"));
+    let around = limits(still(), 2).layer(app());
+    let Ok(response) = around.clone().oneshot(messages(2)).await;
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "10"
+    );
+    let Ok(response) = around.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("8"));
+}

@@ -1,0 +1,123 @@
+//! What is asked of the store, and when.
+
+use std::{convert::Infallible, pin::pin, task::Poll, time::Duration};
+
+use axum::body::Body;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use metrics::set_default_local_recorder;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tokio::sync::mpsc;
+use tollgate::{By, MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
+use tollgate_tests::slow::SlowStore;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
+
+#[tokio::test]
+async fn messages_of_one_frame_are_asked_for_together() {
+    let store = SlowStore::at_once(still());
+    let service = limits(store.clone(), 100).layer(service_fn(read));
+    let Ok(response) = service.oneshot(messages(50)).await;
+    assert_eq!((status(&response), store.calls()), (None, 1));
+}
+
+#[tokio::test]
+async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
+    let store = SlowStore::at_once(still());
+    let rule = rule(100).by(constant("all")).cost_by(|_| 7);
+    let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
+    let (told, mut heard) = mpsc::channel(1);
+    let reads = move |request: Request<MessageBody<Body>>| {
+        let told = told.clone();
+        async move {
+            let response = read(request).await?;
+            told.send(response.headers()["bytes"].clone()).await.ok();
+            Ok::<_, Infallible>(response)
+        }
+    };
+    let service = limits.layer(service_fn(reads));
+    let Ok(response) = service.oneshot(messages(50)).await;
+    assert_eq!(status(&response), Some("8"));
+    // 14 of them cost 98.
+    assert_eq!(heard.try_recv().expect("it was read"), "74");
+    // All, 14; all of the rest, 1.
+    assert_eq!(store.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_shadow_counts_messages_and_ends_nothing() {
+    let shadow = Rule::new("stricter", Quota::fixed_window(1, MINUTE)).shadow();
+    let rules = [rule(4).by(constant("all")), shadow.by(constant("all"))];
+    let limits = MessageLimitLayer::new(still(), rules).expect("valid rules");
+    let service = limits.layer(service_fn(read));
+    let Ok(response) = service.clone().oneshot(messages(4)).await;
+    assert_eq!(status(&response), None);
+    let Ok(response) = service.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("8"));
+}
+
+#[tokio::test]
+async fn decisions_are_counted_with_the_units_of_their_messages() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let shadow = Rule::new("stricter", Quota::fixed_window(100, MINUTE)).shadow();
+    let rules = [rule(3).by(constant("all")), shadow.by(constant("all"))];
+    let limits = MessageLimitLayer::new(still(), rules).expect("valid rules");
+    let service = limits.layer(service_fn(read));
+    let Ok(_) = service.oneshot(messages(5)).await;
+    let counted = snapshotter.snapshot().into_vec();
+    let count = |metric: &str, rule: &str, decision: &str| {
+        let mut found = counted.iter().filter(|(key, ..)| {
+            let labels = key.key().labels();
+            let labels: Vec<_> = labels.map(|label| label.value()).collect();
+            key.key().name() == metric && labels == [rule, decision]
+        });
+        found.next().map(|(.., value)| value)
+    };
+    let requests = "tollgate_requests_total";
+    let units = "tollgate_cost_units_total";
+    for (metric, rule, decision, expected) in [
+        (requests, "messages", "allowed", 1),
+        (units, "messages", "allowed", 3),
+        (requests, "messages", "denied", 1),
+        (units, "messages", "denied", 1),
+        (requests, "stricter", "shadow_allowed", 2),
+    ] {
+        let value = count(metric, rule, decision);
+        assert_eq!(
+            value,
+            Some(&DebugValue::Counter(expected)),
+            "{metric} {rule} {decision}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_not_handed_on_before_it_is_counted() {
+    let (_feed, mut body) = {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let keeps = move |request: Request<MessageBody<Body>>| {
+            sender.try_send(request.into_body()).expect("one request");
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        };
+        let (feed, request) = fed();
+        let store = SlowStore::after(Duration::ZERO, still());
+        let service = limits(store, 1).layer(service_fn(keeps));
+        let _ = poll(pin!(service.oneshot(request)));
+        feed.try_send(MESSAGE[..3].to_vec().into()).unwrap();
+        feed.try_send(MESSAGE[3..].to_vec().into()).unwrap();
+        (feed, receiver.try_recv().expect("a body"))
+    };
+    let Poll::Ready(Some(Ok(frame))) = poll(pin!(body.frame())) else {
+        panic!("the beginning of a prefix is handed on");
+    };
+    assert_eq!(frame.into_data().expect("data").len(), 3);
+    // The store has not answered.
+    assert!(poll(pin!(body.frame())).is_pending());
+    let Poll::Ready(Some(Ok(frame))) = poll(pin!(body.frame())) else {
+        panic!("the store has answered");
+    };
+    assert_eq!(frame.into_data().expect("data").len(), 2);
+}

@@ -1,0 +1,10 @@
+//! Limits on messages: over the wire, and with bodies by hand.
+
+mod bodies;
+mod by_hand;
+mod contract;
+mod counting;
+mod served;
+mod waiting;
+mod web;
+mod wire;

@@ -1,0 +1,141 @@
+//! Messages that wait for their turn, in tokio's paused time.
+
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::time::Instant;
+use tokio_stream::StreamExt;
+use tollgate::{
+    By, Clock, MINUTE, MemoryStore, MessageLimitLayer, Quota, Rule, SECOND, key::constant,
+};
+use tollgate_tests::weather::{Mild, report};
+use tonic::Code;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::messages::{
+    by_hand::{MESSAGE, grpc, messages, poll, read, status},
+    served::piped,
+};
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_while_a_message_waits() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("messages", Quota::gcra(1, SECOND)).by(constant("all"));
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let service = limits.wait_up_to(MINUTE).layer(service_fn(read));
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&taken);
+    let frames = tokio_stream::iter(0..10).map(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Infallible>(Frame::data(Bytes::from_static(&MESSAGE)))
+    });
+    let mut answer = pin!(service.oneshot(grpc(Body::new(StreamBody::new(frames)))));
+    assert!(poll(answer.as_mut()).is_pending());
+    assert_eq!(taken.load(Ordering::SeqCst), 2);
+    let Ok(response) = answer.await;
+    assert_eq!(response.headers()["bytes"], "50");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_dropped_leaves_the_line() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("messages", Quota::gcra(6, MINUTE).burst(1)).by(constant("all"));
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let service = limits.wait_up_to(MINUTE).layer(service_fn(read));
+    let begun = Instant::now();
+    let Ok(_) = service.clone().oneshot(messages(1)).await;
+    let mut first = Box::pin(service.clone().oneshot(messages(1)));
+    let mut second = Box::pin(service.oneshot(messages(1)));
+    assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+    drop(first);
+    let Ok(response) = second.await;
+    assert_eq!((status(&response), begun.elapsed().as_secs()), (None, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_many_messages_does_not_pass_those_in_front() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("messages", Quota::gcra(1, SECOND).burst(1)).by(constant("all"));
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let service = limits.wait_up_to(MINUTE).layer(service_fn(read));
+    let begun = Instant::now();
+    let Ok(_) = service.clone().oneshot(messages(1)).await;
+    let mut one = Box::pin(service.clone().oneshot(messages(1)));
+    assert!(poll(one.as_mut()).is_pending());
+    let mut many = Box::pin(service.oneshot(messages(5)));
+    assert!(poll(many.as_mut()).is_pending());
+    // Both are woken in one instant; whoever is polled first.
+    let both = tokio::join!(many, async {
+        let Ok(response) = one.await;
+        (status(&response).is_none(), begun.elapsed().as_secs())
+    });
+    assert_eq!(both.1, (true, 1));
+    assert_eq!(begun.elapsed().as_secs(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_where_too_many_wait() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("messages", Quota::gcra(1, MINUTE)).by(constant("all"));
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let service = limits.wait_up_to(10 * MINUTE).layer(service_fn(read));
+    let Ok(_) = service.clone().oneshot(messages(1)).await;
+    let mut waiting = Vec::new();
+    for _ in 0..1_024 {
+        let mut answer = Box::pin(service.clone().oneshot(messages(1)));
+        assert!(poll(answer.as_mut()).is_pending());
+        waiting.push(answer);
+    }
+    let Ok(response) = service.oneshot(messages(1)).await;
+    assert_eq!(status(&response), Some("8"));
+    // Who waits now may wait so long in vain.
+    assert_eq!(response.headers()["retry-after"], "600");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_messages_of_a_stream_that_waits_come_in_the_end() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("messages", Quota::gcra(2, SECOND).burst(2)).by(constant("all"));
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let weather = Mild::default();
+    let served = piped(&weather, limits.wait_up_to(MINUTE)).await;
+    let begun = Instant::now();
+    let summary = served
+        .client
+        .clone()
+        .record(tokio_stream::iter(vec![report("Oslo"); 12]))
+        .await
+        .expect("they wait");
+    assert_eq!((summary.get_ref().reports, weather.messages()), (12, 12));
+    // Two at once, and one each half second.
+    assert_eq!(begun.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_would_wait_for_too_long_ends() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let rule = Rule::new("messages", Quota::gcra(1, MINUTE).burst(2)).by(constant("all"));
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let weather = Mild::default();
+    let served = piped(&weather, limits.wait_up_to(SECOND)).await;
+    let status = served
+        .client
+        .clone()
+        .record(tokio_stream::iter(vec![report("Oslo"); 5]))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (status.code(), weather.messages()),
+        (Code::ResourceExhausted, 2)
+    );
+}

@@ -1,0 +1,222 @@
+//! Limits on messages, over the wire.
+
+use std::time::Duration;
+
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tollgate::{
+    By, MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, RateLimitLayer, Rule,
+    key::{constant, header},
+};
+use tollgate_tests::{
+    slow::SlowStore,
+    weather::{
+        Mild, city, report,
+        v1::{City, Report, weather_server::WeatherServer},
+    },
+};
+use tonic::{Code, Request, Status, Streaming, transport::Server};
+use tonic_types::StatusExt;
+use tower::{Layer, ServiceExt};
+
+use crate::{
+    messages::by_hand::still,
+    messages::served::{HANGS, Served, listening, served},
+};
+
+fn few(limit: u64) -> Rule {
+    Rule::new("messages", Quota::fixed_window(limit, MINUTE))
+}
+
+fn limits(store: impl tollgate::Store, limit: u64) -> MessageLimitLayer {
+    MessageLimitLayer::new(store, [few(limit).by(constant("all"))]).expect("a valid rule")
+}
+
+fn reports(number: usize) -> impl tokio_stream::Stream<Item = Report> {
+    tokio_stream::iter(vec![report("Oslo"); number])
+}
+
+/// A stream of questions, one at a time.
+struct Asking {
+    cities: mpsc::Sender<City>,
+    answers: Streaming<Report>,
+}
+
+impl Asking {
+    async fn begin(served: &Served) -> Self {
+        let (cities, stream) = mpsc::channel(1);
+        let mut client = served.client.clone();
+        let answers = client.ask(ReceiverStream::new(stream)).await;
+        let answers = answers.expect("it begins").into_inner();
+        Self { cities, answers }
+    }
+
+    async fn ask(&mut self) -> Result<Option<Report>, Status> {
+        self.cities.send(city("Oslo")).await.expect("it is open");
+        timeout(HANGS, self.answers.message())
+            .await
+            .expect("an answer")
+    }
+}
+
+#[tokio::test]
+async fn a_stream_from_a_client_ends_at_the_limit() {
+    let weather = Mild::default();
+    let mut served = served(&weather, limits(still(), 3)).await;
+    let status = served.client.record(reports(10)).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(weather.messages(), 3);
+}
+
+#[tokio::test]
+async fn who_is_denied_before_a_response_has_begun_is_told_all_of_the_quota() {
+    let served = served(&Mild::default(), limits(still(), 3)).await;
+    let status = served.client.clone().record(reports(4)).await.unwrap_err();
+    assert_eq!(status.message(), "rate limit exceeded");
+    let wait = status.get_details_retry_info().expect("a wait").retry_delay;
+    assert_eq!(wait, Some(MINUTE));
+    let violations = status.get_details_quota_failure().expect("a quota");
+    assert_eq!(violations.violations[0].subject, "policy:messages");
+    for (name, value) in [
+        ("retry-after", "60"),
+        ("grpc-retry-pushback-ms", "60000"),
+        ("ratelimit", r#""messages";r=0;t=60"#),
+    ] {
+        assert_eq!(status.metadata().get(name).unwrap(), value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_stops_is_stopped() {
+    let weather = Mild::default();
+    let mut served = served(&weather, limits(still(), 1_000)).await;
+    let endless = tokio_stream::iter(std::iter::repeat_with(|| report("Oslo")));
+    let answer = timeout(HANGS, served.client.record(endless)).await;
+    let status = answer.expect("an answer").unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(weather.messages(), 1_000);
+}
+
+#[tokio::test]
+async fn a_client_that_denies_to_speak_grpc_is_counted_all_the_same() {
+    let weather = Mild::default();
+    let service = limits(still(), 3).layer(WeatherServer::new(weather.clone()));
+    // tonic answers this: it looks at the path alone.
+    let frame = [0; 5].repeat(9);
+    let request = http::Request::put("/weather.v1.Weather/Record")
+        .header("content-type", "text/plain")
+        .body(axum::body::Body::from(frame));
+    let response = service.oneshot(request.expect("a request")).await;
+    let Ok(response) = response;
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert_eq!(weather.messages(), 3);
+}
+
+#[tokio::test]
+async fn a_stream_within_the_limit_is_whole() {
+    let weather = Mild::default();
+    let mut served = served(&weather, limits(still(), 10)).await;
+    let summary = served.client.record(reports(10)).await.expect("it fits");
+    assert_eq!(summary.get_ref().reports, 10);
+}
+
+#[tokio::test]
+async fn a_response_that_has_begun_ends_with_the_status() {
+    let weather = Mild::default();
+    let served = served(&weather, limits(still(), 3)).await;
+    let mut asking = Asking::begin(&served).await;
+    for _ in 0..3 {
+        assert_eq!(asking.ask().await.unwrap(), Some(report("Oslo")));
+    }
+    let status = asking.ask().await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let wait = status.get_details_retry_info().expect("a wait").retry_delay;
+    assert_eq!(wait, Some(MINUTE));
+    // The drafts forbid the fields in trailers.
+    assert!(status.metadata().get("ratelimit").is_none());
+    assert_eq!(weather.messages(), 3);
+}
+
+#[tokio::test]
+async fn two_streams_of_a_client_share_a_budget() {
+    let served = served(&Mild::default(), limits(still(), 3)).await;
+    let mut one = Asking::begin(&served).await;
+    let mut two = Asking::begin(&served).await;
+    one.ask().await.expect("the first");
+    two.ask().await.expect("the second");
+    one.ask().await.expect("the third");
+    for mut asking in [one, two] {
+        let status = asking.ask().await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+    }
+}
+
+#[tokio::test]
+async fn a_unary_call_is_a_message() {
+    let weather = Mild::default();
+    let mut served = served(&weather, limits(still(), 1)).await;
+    served.client.current(city("Oslo")).await.expect("one fits");
+    let status = served.client.current(city("Oslo")).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(weather.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_ends_streams_as_unavailable_where_a_rule_denies_then() {
+    for store in [
+        SlowStore::at_once(still()),
+        SlowStore::after(Duration::ZERO, still()),
+    ] {
+        let rule = few(100)
+            .on_store_error(OnStoreError::Deny)
+            .by(constant("all"));
+        let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
+        let mut served = served(&Mild::default(), limits).await;
+        let mut asking = Asking::begin(&served).await;
+        asking.ask().await.expect("the store is up");
+        store.fail(true);
+        let status = asking.ask().await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        let status = served.client.record(reports(2)).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_its_key_is_refused_at_once() {
+    let rule = few(3)
+        .by(header("x-api-key"))
+        .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));
+    let limits = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
+    let weather = Mild::default();
+    let mut served = served(&weather, limits).await;
+    let status = served.client.record(reports(1)).await.unwrap_err();
+    assert_eq!((status.code(), weather.calls()), (Code::Unauthenticated, 0));
+    let mut request = Request::new(reports(1));
+    request
+        .metadata_mut()
+        .insert("x-api-key", "k1".parse().unwrap());
+    served.client.record(request).await.expect("it has a key");
+}
+
+#[tokio::test]
+async fn one_service_may_be_limited_by_itself_and_calls_outside_of_it() {
+    let calls = Rule::new("calls", Quota::fixed_window(2, MINUTE)).by(constant("all"));
+    let weather = Mild::default();
+    let service = limits(still(), 3).layer(WeatherServer::new(weather.clone()));
+    let router = Server::builder()
+        .layer(RateLimitLayer::new(still(), [calls]).expect("a valid rule"))
+        .add_service(service);
+    let mut served = listening(|incoming| router.serve_with_incoming(incoming)).await;
+    served.client.record(reports(2)).await.expect("two fit");
+    let status = served.client.record(reports(2)).await.unwrap_err();
+    assert_eq!(
+        (status.code(), weather.messages()),
+        (Code::ResourceExhausted, 3)
+    );
+    let status = served.client.current(city("Oslo")).await.unwrap_err();
+    assert_eq!(
+        (status.code(), weather.calls()),
+        (Code::ResourceExhausted, 2)
+    );
+}
