@@ -35,6 +35,8 @@ impl PartKind {
     pub const LOOK_UP: Self = Self(11);
     /// The path of the request.
     pub const PATH: Self = Self(12);
+    /// The host and port of the request.
+    pub const AUTHORITY: Self = Self(13);
 
     /// A kind of your own. `id` is any number of yours; it never meets a kind of this crate.
     ///

@@ -16,6 +16,7 @@
 //! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with) | what a middleware in front has verified |
 //! | [`method()`], [`path()`] | the method, the path; for gRPC the path is the method |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
+//! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up; for outgoing requests, the server |
 //! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds |
 //! | [`look_up(\|head\| async ..)`](look_up()) | what a future finds |
 //! | [`constant("all")`](constant()) | everybody together, or a mark inside of a tuple |
@@ -116,6 +117,7 @@
 //! A mistake that can be seen without a request (a CIDR that is none, a header without trusted proxies) is found by
 //! [`KeyExtractor::validate`] when the rule is built.
 
+mod authority;
 mod client_ip;
 mod constant;
 mod cookie;
@@ -138,6 +140,7 @@ mod tuple;
 mod value;
 
 pub use self::{
+    authority::{Authority, authority},
     client_ip::{ClientIp, client_ip},
     constant::{Constant, constant},
     cookie::{Cookie, cookie},
