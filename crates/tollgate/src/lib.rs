@@ -154,6 +154,8 @@
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
 //! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `client` | `client::PaceLayer`, a layer for outgoing requests that obeys what servers say |
+//! | `tonic` | `client::PaceLayer::over_channel`, with `client` |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //!
@@ -167,6 +169,9 @@
 mod admission;
 mod admit;
 mod body;
+#[cfg(feature = "client")]
+#[cfg_attr(docsrs, doc(cfg(feature = "client")))]
+pub mod client;
 pub mod condition;
 mod config;
 mod deny;

@@ -139,6 +139,8 @@ mod query;
 mod tuple;
 mod value;
 
+#[cfg(feature = "client")]
+pub(crate) use self::authority::authority_of;
 pub use self::{
     authority::{Authority, authority},
     client_ip::{ClientIp, client_ip},
