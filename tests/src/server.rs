@@ -56,6 +56,12 @@ impl Server {
         }
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// GET on a connection of its own.
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[]).await
