@@ -16,7 +16,7 @@ step "tests and documentation tests"
 cargo test --workspace --all-features
 
 step "each feature alone"
-for feature in axum metrics tokio tracing; do
+for feature in axum client metrics tokio tonic tracing; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
@@ -27,6 +27,7 @@ RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
 step "examples"
 cargo build --workspace --examples --all-features
 cargo run --quiet --example worker
+cargo run --quiet --example polite_client
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

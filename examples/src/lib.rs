@@ -2,5 +2,6 @@
 
 #![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
 
+pub mod polite;
 pub mod serve;
 pub mod shop;
