@@ -4,7 +4,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::{Buf, Bytes};
@@ -57,6 +57,8 @@ struct KeptBody<B> {
     whole: bool,
     ended: bool,
     newest: u32,
+    /// Who reads the newest sending and waits for more of it.
+    reader: Option<Waker>,
 }
 
 #[derive(Clone)]
@@ -92,6 +94,7 @@ impl<B: Body> ReplayBody<B> {
             limit,
             whole: true,
             newest: 0,
+            reader: None,
         }));
         let replay = Replay { body };
         (replay.sending(0), Some(replay))
@@ -103,14 +106,18 @@ impl<B> Replay<B> {
     ///
     /// A sending before this one ends with an error where it is still read.
     pub(super) fn again(&self) -> Option<ReplayBody<B>> {
-        let number = {
+        let (number, overtaken) = {
             let mut body = lock(&self.body);
             if !body.whole {
                 return None;
             }
             body.newest += 1;
-            body.newest
+            (body.newest, body.reader.take())
         };
+        // A connection that still waits for the rest would wait for ever: it comes here no more.
+        if let Some(reader) = overtaken {
+            reader.wake();
+        }
         Some(self.sending(number))
     }
 
@@ -167,7 +174,11 @@ where
         if body.ended {
             return Poll::Ready(None);
         }
-        let frame = match ready!(body.rest.as_mut().poll_frame(cx)) {
+        let Poll::Ready(next) = body.rest.as_mut().poll_frame(cx) else {
+            body.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        let frame = match next {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
                 // What failed once has no rest to send.
@@ -419,6 +430,24 @@ mod tests {
         assert!(read(&mut first)[0].contains("sent again"));
         assert!(!first.is_end_stream());
         assert_eq!(read(&mut again), ["a", "b", "end"]);
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_more_is_woken_when_it_is_overtaken() {
+        struct Woken(std::sync::atomic::AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let woken = Arc::new(Woken(false.into()));
+        let (first, replay) = ReplayBody::kept(body(&["wait", "a"]), 100);
+        let mut first = pin!(first);
+        let waker = Waker::from(Arc::clone(&woken));
+        let polled = first.as_mut().poll_frame(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let _again = replay.unwrap().again().unwrap();
+        assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst));
     }
 
     #[test]
