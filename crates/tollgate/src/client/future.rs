@@ -10,7 +10,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tokio::time::timeout_at;
+use tokio::time::{sleep_until, timeout_at};
 use tower::BoxError;
 use tower_service::Service;
 
@@ -19,7 +19,7 @@ use crate::client::{
     config::Config,
     replay_body::{Replay, ReplayBody},
     retry::Retries,
-    scope::{Pass, wait_until},
+    scope::Pass,
 };
 
 /// The response to a request that was sent in its turn. Made by [`Pace`](crate::client::Pace).
@@ -91,7 +91,7 @@ where
     while replay.is_whole()
         && let Some(at) = retries.next(&config, &said, deadline)
     {
-        wait_until(at).await;
+        sleep_until(at).await;
         // From here on, whatever stands in the way of another try leaves the caller with the answer there is.
         let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|answer| answer.is_ok()));
         if timeout_at(deadline, is_ready).await != Ok(true) {

@@ -157,6 +157,7 @@
 //! Requests wait with tokio's timer: they panic outside of a runtime that has it enabled.
 
 mod advice;
+mod budgets;
 mod config;
 mod error;
 mod future;

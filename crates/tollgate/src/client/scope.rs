@@ -1,64 +1,28 @@
 //! One scope of a server: what it has left, and who waits for it.
 
 use std::{
-    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit},
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, timeout_at},
 };
 
-use crate::client::advice::Told;
-
-/// How many budgets of a server are kept for a scope.
-const MOST_BUDGETS: usize = 8;
-
-/// How long an empty budget that may be whole again waits for the answer to the one request that tries it.
-const TRIAL: Duration = Duration::from_secs(1);
-
-/// A server has counted a request by then, also where its answer takes longer: a long poll, say.
-const COUNTED: Duration = Duration::from_secs(5);
+use crate::client::{
+    advice::Told,
+    budgets::{Budgets, Sent},
+};
 
 /// Requests with common limits: to one server, unless told otherwise.
 #[derive(Debug)]
 pub(super) struct Scope {
-    state: Mutex<State>,
+    budgets: Mutex<Budgets>,
     /// Who holds it is the one that waits for the server; the others wait for this, in the order of arrival.
     line: Semaphore,
     /// The first in line may go sooner than it thought.
     changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// When those were sent that are not answered, by their numbers.
-    in_flight: BTreeMap<u64, Instant>,
-    /// All that were ever sent: the number of the next.
-    sent: u64,
-    budgets: SmallVec<[Budget; 2]>,
-}
-
-/// What is known of one budget of the server.
-#[derive(Debug)]
-struct Budget {
-    name: Name,
-    /// At least this many requests pass.
-    left: u64,
-    /// When more may.
-    until: Instant,
-    /// The first request that has tried whether there are more.
-    tried_by: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    /// What `Retry-After` says.
-    Hold,
-    Told(u64),
 }
 
 /// A place in flight. Dropping it gives it back.
@@ -66,9 +30,7 @@ enum Name {
 #[must_use]
 pub(super) struct Pass<'a> {
     scope: &'a Scope,
-    number: u64,
-    /// How many the server may not have counted when this one was sent.
-    beside: u64,
+    sent: Sent,
 }
 
 /// The head of the line of a scope.
@@ -85,7 +47,7 @@ pub(super) struct Closed(pub(super) Instant);
 impl Scope {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::default(),
+            budgets: Mutex::default(),
             line: Semaphore::new(1),
             changed: Notify::new(),
         }
@@ -93,30 +55,8 @@ impl Scope {
 
     /// Takes a place in flight and one of each budget, or nothing.
     pub(super) fn take(&self) -> Result<Pass<'_>, Closed> {
-        let now = Instant::now();
-        let mut state = self.lock();
-        if let Some(until) = state.closed_until(now) {
-            return Err(Closed(until));
-        }
-        let number = state.sent;
-        for budget in &mut state.budgets {
-            match budget.left.checked_sub(1) {
-                Some(left) => budget.left = left,
-                // Its time is over. Nobody knows by how much it has grown, so one request goes and asks.
-                None => {
-                    budget.until = now + TRIAL;
-                    budget.tried_by.get_or_insert(number);
-                }
-            }
-        }
-        let beside = state.uncounted(now);
-        state.in_flight.insert(number, now);
-        state.sent += 1;
-        Ok(Pass {
-            scope: self,
-            number,
-            beside,
-        })
+        let sent = self.lock().take(Instant::now()).map_err(Closed)?;
+        Ok(Pass { scope: self, sent })
     }
 
     /// The same, unless others wait in line.
@@ -157,9 +97,9 @@ impl Scope {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Budgets> {
         // Nothing panics under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.budgets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,110 +122,14 @@ impl Pass<'_> {
     /// The server has answered: what it says of its budgets, and for how long it wants no request at all.
     pub(super) fn answered(self, budgets: &[Told], hold: Option<Duration>) {
         let now = Instant::now();
-        let mut state = self.scope.lock();
-        state.in_flight.remove(&self.number);
-        let in_flight = state.uncounted(now);
-        // The server may have counted these after this one: all that were on their way when it was sent, and since.
-        let uncounted = self.beside + (state.sent - self.number - 1);
-        // What the server does not speak of any more once its time is over is not there any more.
-        state.budgets.retain(|known| {
-            let tried = known.tried_by.is_some_and(|first| first <= self.number);
-            let over = known.left > 0 && known.until <= now;
-            !(tried || over)
-                || budgets
-                    .iter()
-                    .any(|told| known.name == Name::Told(told.name))
-        });
-        for told in budgets {
-            let certain = told.left.saturating_sub(uncounted);
-            let likely = told.left.saturating_sub(in_flight);
-            let left = state.left(Name::Told(told.name));
-            state.set(Budget {
-                name: Name::Told(told.name),
-                // What was counted down since the last answer is exact where nobody else uses the budget.
-                left: left.map_or(certain, |left| left.clamp(certain, likely)),
-                until: now + told.reset,
-                tried_by: None,
-            });
-        }
-        if let Some(hold) = hold {
-            let before = state.until(Name::Hold);
-            state.set(Budget {
-                name: Name::Hold,
-                left: 0,
-                until: before.map_or(now + hold, |before| before.max(now + hold)),
-                tried_by: None,
-            });
-        }
-        drop(state);
+        self.scope.lock().answered(&self.sent, budgets, hold, now);
         self.scope.changed.notify_one();
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        self.scope.lock().in_flight.remove(&self.number);
-    }
-}
-
-impl State {
-    /// How many are on their way that the server may not have counted yet.
-    fn uncounted(&self, now: Instant) -> u64 {
-        let newest_first = self.in_flight.values().rev();
-        newest_first
-            .take_while(|sent| now.duration_since(**sent) < COUNTED)
-            .count() as u64
-    }
-
-    fn closed_until(&self, now: Instant) -> Option<Instant> {
-        self.budgets
-            .iter()
-            .filter(|budget| budget.left == 0 && budget.until > now)
-            .map(|budget| budget.until)
-            .max()
-    }
-
-    fn find(&self, name: Name) -> Option<&Budget> {
-        self.budgets.iter().find(|budget| budget.name == name)
-    }
-
-    fn left(&self, name: Name) -> Option<u64> {
-        self.find(name).map(|budget| budget.left)
-    }
-
-    fn until(&self, name: Name) -> Option<Instant> {
-        self.find(name).map(|budget| budget.until)
-    }
-
-    /// Replaces a budget, or adds it in place of the one that stops nobody for the longest.
-    fn set(&mut self, budget: Budget) {
-        if let Some(known) = self
-            .budgets
-            .iter_mut()
-            .find(|known| known.name == budget.name)
-        {
-            *known = budget;
-            return;
-        }
-        if self.budgets.len() >= MOST_BUDGETS {
-            let least = self
-                .budgets
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, known)| (known.left == 0, known.until))
-                .map(|(place, _)| place);
-            if let Some(place) = least {
-                self.budgets.swap_remove(place);
-            }
-        }
-        self.budgets.push(budget);
-    }
-}
-
-/// Waits until `instant`, if that is not past.
-pub(super) async fn wait_until(instant: Instant) {
-    if instant > Instant::now() {
-        sleep_until(instant).await;
+        self.scope.lock().ended(&self.sent);
     }
 }
 
@@ -296,6 +140,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+    use crate::client::budgets::{COUNTED, MOST, TRIAL};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -492,7 +337,7 @@ mod tests {
         assert_eq!(scope.line.available_permits(), 1);
         tokio::time::advance(5 * SECOND).await;
         drop(scope.take().unwrap());
-        assert!(scope.lock().in_flight.is_empty());
+        assert_eq!(scope.lock().in_flight(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -507,6 +352,6 @@ mod tests {
             scope.take().unwrap().answered(&[told], Some(SECOND));
             tokio::time::advance(SECOND).await;
         }
-        assert!(scope.lock().budgets.len() <= MOST_BUDGETS);
+        assert!(scope.lock().len() <= MOST);
     }
 }
