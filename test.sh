@@ -48,7 +48,7 @@ step "tests and documentation tests"
 cargo test --workspace --all-features
 
 step "each feature alone"
-for feature in axum metrics tokio tonic tracing; do
+for feature in axum client metrics tokio tonic tracing; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
@@ -60,6 +60,7 @@ step "examples"
 cargo build --workspace --examples --all-features
 cargo run --quiet --example worker
 cargo run --quiet --example tonic
+cargo run --quiet --example polite_client
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

@@ -18,6 +18,7 @@
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
+//! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up; for outgoing requests, the server |
 //! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds |
 //! | [`look_up(\|head\| async ..)`](look_up()) | what a future finds |
 //! | [`constant("all")`](constant()) | everybody together, or a mark inside of a tuple |
@@ -119,6 +120,7 @@
 //! A mistake that can be seen without a request (a CIDR that is none, a header without trusted proxies) is found by
 //! [`KeyExtractor::validate`] when the rule is built.
 
+mod authority;
 mod client_ip;
 mod constant;
 mod cookie;
@@ -142,8 +144,11 @@ mod query;
 mod tuple;
 mod value;
 
+#[cfg(feature = "client")]
+pub(crate) use self::authority::authority_of;
 pub(crate) use self::grpc::service_and_method;
 pub use self::{
+    authority::{Authority, authority},
     client_ip::{ClientIp, client_ip},
     constant::{Constant, constant},
     cookie::{Cookie, cookie},

@@ -3,8 +3,8 @@
 use tollgate::{
     Key, PartKind,
     key::{
-        KeyExtractor, NoKey, client_ip, constant, extension, extension_with, header, key_fn,
-        method, path,
+        KeyExtractor, NoKey, authority, client_ip, constant, extension, extension_with, header,
+        key_fn, method, path,
     },
 };
 
@@ -80,6 +80,18 @@ fn method_and_path_are_taken_as_they_are() {
         Ok(parts([(PartKind::METHOD, "GET")]))
     );
     assert_eq!(key(&path(), &head), Ok(parts([(PartKind::PATH, "/a/b")])));
+}
+
+#[test]
+fn the_authority_is_the_uris_or_the_host_headers() {
+    let expected = parts([(PartKind::AUTHORITY, "api.example:8080")]);
+    let head = with_uri("http://API.example:8080/a");
+    assert_eq!(key(&authority(), &head), Ok(expected.clone()));
+    let head = with_lines("host", &["api.example:8080"]);
+    assert_eq!(key(&authority(), &head), Ok(expected));
+    let two = with_lines("host", &["a.example", "b.example"]);
+    assert_eq!(key(&authority(), &two), Err(NoKey::Ambiguous));
+    assert_eq!(key(&authority(), &empty()), Err(NoKey::Absent));
 }
 
 #[test]

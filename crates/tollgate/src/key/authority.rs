@@ -1,0 +1,114 @@
+//! The host and port of a request as the key.
+
+use std::borrow::Cow;
+
+use http::{header, request::Parts};
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::key::{
+    extractor::{Extracted, KeyExtractor, NoKey},
+    value::sole,
+};
+
+/// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. For clients, a budget
+/// for each server; for servers, one for each virtual host.
+///
+/// Case does not matter, nor a port that the URI's scheme has anyway; user and password do not count. A `Host` header that
+/// is there more than once is [`NoKey::Ambiguous`]. The key has one part of [`PartKind::AUTHORITY`].
+///
+/// A client may write any host. On a server, answer hosts that are not yours before the limit.
+#[must_use]
+pub fn authority() -> Authority {
+    Authority(())
+}
+
+/// The extractor that [`authority()`] makes.
+#[derive(Clone, Debug)]
+pub struct Authority(());
+
+impl KeyExtractor for Authority {
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        match authority_of(head) {
+            Ok(authority) => {
+                key.push(PartKind::AUTHORITY, authority.as_bytes());
+                Extracted::Key
+            }
+            Err(why) => Extracted::Nothing(why),
+        }
+    }
+}
+
+/// The host and port that a request is for, in lower case.
+pub(crate) fn authority_of(head: &Parts) -> Result<Cow<'_, str>, NoKey> {
+    let authority = match head.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => sole(head.headers.get_all(header::HOST).iter())?
+            .to_str()
+            .map_err(|_| NoKey::Absent)?
+            .trim(),
+    };
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let default_port = match head.uri.scheme_str() {
+        Some("http") => ":80",
+        Some("https") => ":443",
+        _ => "",
+    };
+    let host = host.strip_suffix(default_port).unwrap_or(host);
+    if host.is_empty() {
+        return Err(NoKey::Absent);
+    }
+    Ok(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn of(uri: &str, hosts: &[&str]) -> Result<String, NoKey> {
+        let mut request = Request::get(uri);
+        for host in hosts {
+            request = request.header(header::HOST, *host);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        authority_of(&head).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn it_is_that_of_the_uri_or_else_the_host_header() {
+        for (uri, hosts, expected) in [
+            ("http://api.example:8080/x", &[][..], "api.example:8080"),
+            ("http://api.example/x", &["other.example"], "api.example"),
+            ("/x", &["api.example:8080"], "api.example:8080"),
+            ("/x", &["API.Example"], "api.example"),
+        ] {
+            assert_eq!(of(uri, hosts).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn one_server_is_one_key_however_it_is_written() {
+        for (uri, expected) in [
+            ("http://API.example:80/", "api.example"),
+            ("https://api.example:443/", "api.example"),
+            ("https://api.example:80/", "api.example:80"),
+            ("https://user:pass@api.example/", "api.example"),
+            ("http://[2001:DB8::1]:80/", "[2001:db8::1]"),
+            ("http://[2001:db8::80]/", "[2001:db8::80]"),
+        ] {
+            assert_eq!(of(uri, &[]).as_deref(), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn without_a_host_or_with_two_there_is_no_key() {
+        assert_eq!(of("/x", &[]), Err(NoKey::Absent));
+        assert_eq!(of("/x", &[""]), Err(NoKey::Absent));
+        assert_eq!(of("/x", &["a.example", "b.example"]), Err(NoKey::Ambiguous));
+    }
+}

@@ -1,0 +1,39 @@
+//! A client that sends 30 requests as fast as it may, to a service that takes five a second: `cargo run --example
+//! polite_client`.
+//!
+//! Nobody has told the client about the limit. It reads it in the answers, and is never denied.
+
+#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+
+use std::{error::Error, net::SocketAddr};
+
+use axum::body::Body;
+use http::Request;
+use tokio::{net::TcpListener, time::Instant};
+use tollgate_examples::polite::{limited, polite};
+use tower::ServiceExt;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let uri = format!("http://{}/", listener.local_addr()?);
+    let service = limited()?.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+
+    let client = polite();
+    let start = Instant::now();
+    for number in 1..=30 {
+        let before = Instant::now();
+        let request = Request::get(&uri).body(Body::empty())?;
+        let answer = client.clone().oneshot(request).await?;
+        let left = answer.headers().get("ratelimit");
+        println!(
+            "request {number:2} took {:4} ms: {}, {}",
+            before.elapsed().as_millis(),
+            answer.status(),
+            left.map_or("nothing said", |left| left.to_str().unwrap_or("?")),
+        );
+    }
+    println!("30 requests in {:.1?}, none denied", start.elapsed());
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The contract of Tower.
+
+use axum::body::Body;
+use http::{Request, Response};
+use tokio::task::JoinSet;
+use tollgate::client::{PaceLayer, ReplayBody};
+use tollgate_tests::probe::{Leaf, Probe};
+use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit};
+
+use crate::provider::{Bytes, Provider, answer, get};
+
+/// The service once it is ready.
+async fn readied<S>(service: &mut S) -> &mut S
+where
+    S: Service<Request<Bytes>, Error = BoxError>,
+{
+    service.ready().await.unwrap()
+}
+
+/// Answers all with 503 that come first, by way of `wrap`, to many requests at once.
+async fn all_are_answered<S>(wrap: impl Fn(Probe<Provider>) -> S)
+where
+    S: Service<Request<ReplayBody<Bytes>>, Response = Response<()>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let refused = (0..6).map(|_| answer(503, &[("retry-after", "1")]));
+    let provider = Provider::new(refused);
+    let mut client = PaceLayer::new().layer(wrap(Probe::new(provider.clone())));
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let ready = readied(&mut client).await;
+        tasks.spawn(ready.call(get()));
+    }
+    for response in tasks.join_all().await {
+        assert_eq!(response.unwrap().status(), 200);
+    }
+    assert_eq!(provider.calls(), 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_instance_that_was_ready_is_called_and_made_ready_for_each_retry() {
+    all_are_answered(Probe::new).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_stands_over_a_buffer() {
+    all_are_answered(|probe| Probe::new(Buffer::new(probe, 2))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_stands_over_a_concurrency_limit() {
+    let leaf = Leaf::default();
+    let inner = Probe::new(ConcurrencyLimit::new(Probe::new(leaf.clone()), 1));
+    let mut client = PaceLayer::new().layer(inner);
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let ready = readied(&mut client).await;
+        tasks.spawn(ready.call(get()));
+    }
+    for response in tasks.join_all().await {
+        assert_eq!(response.unwrap().status(), 200);
+    }
+    assert_eq!(leaf.calls(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_under_a_concurrency_limit_is_free_for_retries() {
+    let refused = (0..4).map(|_| answer(503, &[("retry-after", "1")]));
+    let provider = Provider::new(refused);
+    let inner = Probe::new(ConcurrencyLimit::new(Probe::new(provider.clone()), 1));
+    let client = PaceLayer::new().layer(inner);
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        tasks.spawn(client.clone().oneshot(get()));
+    }
+    for response in tasks.join_all().await {
+        assert_eq!(response.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_that_is_dropped_gives_up_its_place_inside() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
+    let inner = ConcurrencyLimit::new(provider.clone(), 1);
+    let mut client = PaceLayer::new().layer(inner);
+    readied(&mut client).await.call(get()).await.unwrap();
+    drop(readied(&mut client).await.call(get()));
+    readied(&mut client).await.call(get()).await.unwrap();
+    assert_eq!(provider.calls(), 2);
+}
+
+#[test]
+fn its_types_can_be_sent_and_shared() {
+    fn both<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    both::<PaceLayer>();
+    both::<tollgate::client::Pace<Provider>>();
+    both::<ReplayBody<Bytes>>();
+    sent::<tollgate::client::ResponseFuture<Body>>();
+}

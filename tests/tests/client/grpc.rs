@@ -1,0 +1,191 @@
+//! A real client of tonic over the layer.
+
+use std::{
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_stream::wrappers::TcpListenerStream;
+use tollgate::client::{OverChannel, Pace, PaceError, PaceErrorKind, PaceLayer};
+use tollgate_tests::weather::{
+    Mild, city,
+    v1::{weather_client::WeatherClient, weather_server::WeatherServer},
+};
+use tonic::{
+    Code, Status,
+    metadata::AsciiMetadataValue,
+    transport::{Channel, Server},
+};
+
+/// A server that refuses the first calls with a status, on a port of its own.
+struct Refusing {
+    channel: Channel,
+    asked: Arc<AtomicU64>,
+    served: Mild,
+    task: JoinHandle<()>,
+}
+
+impl Refusing {
+    async fn start(times: i64, status: Status) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (served, asked) = (Mild::default(), Arc::new(AtomicU64::new(0)));
+        let (left, counted) = (Arc::new(AtomicI64::new(times)), Arc::clone(&asked));
+        let service = WeatherServer::with_interceptor(served.clone(), move |request| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            if left.fetch_sub(1, Ordering::SeqCst) > 0 {
+                return Err(status.clone());
+            }
+            Ok(request)
+        });
+        let serve = Server::builder()
+            .add_service(service)
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        let task = tokio::spawn(async move { serve.await.expect("it serves") });
+        let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+        Self {
+            channel: channel.connect().await.unwrap(),
+            asked,
+            served,
+            task,
+        }
+    }
+
+    fn client(&self, layer: &PaceLayer) -> WeatherClient<Pace<OverChannel<Channel>>> {
+        WeatherClient::new(layer.over_channel(self.channel.clone()))
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Refusing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn repeatable() -> PaceLayer {
+    PaceLayer::new().idempotent(|head| head.uri.path() == "/weather.v1.Weather/Current")
+}
+
+fn with_pushback(code: Code, millis: &'static str) -> Status {
+    let mut status = Status::new(code, "later");
+    let value = AsciiMetadataValue::from_static(millis);
+    status
+        .metadata_mut()
+        .insert("grpc-retry-pushback-ms", value);
+    status
+}
+
+/// A `RESOURCE_EXHAUSTED` with a `RetryInfo` of 20 ms.
+fn with_retry_info() -> Status {
+    let field = |tag: u8, bytes: &[u8]| [&[tag, bytes.len() as u8][..], bytes].concat();
+    let delay = [&[0x10][..], &[0x80, 0xda, 0xc4, 0x09]].concat();
+    let any = [
+        field(0x0a, b"type.googleapis.com/google.rpc.RetryInfo"),
+        field(0x12, &field(0x0a, &delay)),
+    ]
+    .concat();
+    let status = [vec![0x08, 8], field(0x1a, &any)].concat();
+    Status::with_details(Code::ResourceExhausted, "later", status.into())
+}
+
+#[tokio::test]
+async fn a_call_that_was_refused_with_a_wait_is_made_again() {
+    for status in [
+        with_retry_info(),
+        with_pushback(Code::ResourceExhausted, "20"),
+        with_pushback(Code::Unavailable, "20"),
+        Status::unavailable("later"),
+    ] {
+        let server = Refusing::start(2, status).await;
+        let report = server.client(&repeatable()).current(city("Ulm")).await;
+        assert_eq!(report.unwrap().get_ref().city, "Ulm");
+        assert_eq!((server.asked(), server.served.calls()), (3, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_exhausted_without_a_wait_is_the_callers() {
+    let server = Refusing::start(1, Status::resource_exhausted("no")).await;
+    let error = server
+        .client(&repeatable())
+        .current(city("Ulm"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    assert_eq!(server.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_forbids_another_try_is_obeyed() {
+    for forbids in ["-1", "soon"] {
+        let server = Refusing::start(1, with_pushback(Code::Unavailable, forbids)).await;
+        let error = server
+            .client(&repeatable())
+            .current(city("Ulm"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable);
+        assert_eq!(server.asked(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_called_idempotent_is_made_once() {
+    let server = Refusing::start(1, with_retry_info()).await;
+    let mut client = server.client(&PaceLayer::new());
+    assert!(client.current(city("Ulm")).await.is_err());
+    assert_eq!(server.asked(), 1);
+    // The next one waits for its turn.
+    client.current(city("Ulm")).await.unwrap();
+    // The key as metadata is the same word.
+    let server = Refusing::start(1, with_retry_info()).await;
+    let mut request = tonic::Request::new(city("Ulm"));
+    let key = AsciiMetadataValue::from_static("k-1");
+    request.metadata_mut().insert("idempotency-key", key);
+    server
+        .client(&PaceLayer::new())
+        .current(request)
+        .await
+        .unwrap();
+    assert_eq!(server.asked(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_would_wait_too_long_fails_with_its_reason_as_the_source() {
+    let server = Refusing::start(1, with_pushback(Code::Unavailable, "3600000")).await;
+    let mut client = server.client(&repeatable());
+    assert_eq!(
+        client.current(city("Ulm")).await.unwrap_err().code(),
+        Code::Unavailable
+    );
+    let status = client.current(city("Ulm")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unknown);
+    let reason = status
+        .source()
+        .and_then(|source| source.downcast_ref::<PaceError>());
+    assert_eq!(reason.map(PaceError::kind), Some(PaceErrorKind::Held));
+    assert_eq!(server.asked(), 1);
+}
+
+#[tokio::test]
+async fn streams_pass_as_they_are() {
+    let server = Refusing::start(0, Status::unavailable("never")).await;
+    let mut client = server.client(&PaceLayer::new());
+    let reports = (0..100).map(|_| tollgate_tests::weather::report("Ulm"));
+    let summary = client.record(tokio_stream::iter(reports)).await.unwrap();
+    assert_eq!(summary.get_ref().reports, 100);
+    let mut watched = client.watch(city("Ulm")).await.unwrap().into_inner();
+    let mut seen = 0;
+    while watched.message().await.unwrap().is_some() {
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+}
