@@ -8,7 +8,7 @@
 use std::{error::Error, net::SocketAddr};
 
 use axum::body::Body;
-use http::Request;
+use http::{Request, StatusCode};
 use tokio::{net::TcpListener, time::Instant};
 use tollgate_examples::polite::{limited, polite};
 use tower::ServiceExt;
@@ -22,10 +22,12 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     let client = polite();
     let start = Instant::now();
+    let mut denied = 0;
     for number in 1..=30 {
         let before = Instant::now();
         let request = Request::get(&uri).body(Body::empty())?;
         let answer = client.clone().oneshot(request).await?;
+        denied += u32::from(answer.status() == StatusCode::TOO_MANY_REQUESTS);
         let left = answer.headers().get("ratelimit");
         println!(
             "request {number:2} took {:4} ms: {}, {}",
@@ -34,6 +36,6 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             left.map_or("nothing said", |left| left.to_str().unwrap_or("?")),
         );
     }
-    println!("30 requests in {:.1?}, none denied", start.elapsed());
+    println!("30 requests in {:.1?}, {denied} denied", start.elapsed());
     Ok(())
 }

@@ -140,6 +140,14 @@
 //! (with the feature `tonic` it keeps the service's name), a [condition] for one method. Calls are
 //! denied [in gRPC](rejection#grpc) without being told so, and REST and gRPC on one port may share a budget.
 //!
+//! One call may be a stream that lasts for days: [`MessageLimitLayer`] counts its messages. The [guide](guide::grpc) has a
+//! page on all this.
+//!
+//! # For clients
+//!
+//! With the feature `client` there is the other side: a layer for outgoing requests that paces itself by what servers say
+//! of their limits, waits out `Retry-After`, `RetryInfo` and pushback, and sends again what may be sent again.
+//!
 //! # In the handler
 //!
 //! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions. It has the verdict of each rule, and a
