@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate::{
     Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND, Step,
+    Store,
 };
 
 /// A quota that no bench uses up: one unit each microsecond, four thousand million at once.
@@ -35,9 +36,18 @@ impl Checker {
     ///
     /// A quota that cannot be used.
     pub fn new(quota: Quota, rules: usize) -> Result<Self, RuleError> {
+        Self::on(MemoryStore::new(), quota, rules)
+    }
+
+    /// The same on another store.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used.
+    pub fn on(store: impl Store, quota: Quota, rules: usize) -> Result<Self, RuleError> {
         let rules = (0..rules).map(|i| Rule::new(format!("rule-{i}"), quota));
         Ok(Self {
-            limiter: Limiter::new(MemoryStore::new(), rules)?,
+            limiter: Limiter::new(store, rules)?,
         })
     }
 

@@ -1,9 +1,10 @@
 //! What tollgate costs.
 //!
-//! [`workload`] says who asks, [`check`] and [`layer`] what is asked, and [`scenario`] puts them together for the benches
+//! [`workload`] says who asks, [`check`] and [`layer`] what is asked (of memory, or of a [`fallible`] store), and [`scenario`] puts them together for the benches
 //! and for a profiler. How to run them is in `benches/README.md`.
 
 pub mod check;
+pub mod fallible;
 pub mod layer;
 pub mod scenario;
 pub mod workload;

@@ -7,6 +7,7 @@ use tower_layer::Layer;
 
 use crate::{
     check::{Checker, LASTING, TIGHT, WIDE},
+    fallible::FallibleStore,
     layer::{Bare, grpc_call, layer, request, send},
     workload::{Namer, each, hot, uniform, zipf},
 };
@@ -44,6 +45,11 @@ impl fmt::Debug for Scenario {
 pub const ALL: &[Scenario] = &[
     scenario("hot-allowed", || checks(WIDE, hot(), 8)),
     scenario("hot-denied", || checks(TIGHT, hot(), 8)),
+    scenario("fallible-allowed", || fallible(WIDE, hot(), 8)),
+    scenario("fallible-denied", || fallible(TIGHT, hot(), 8)),
+    scenario("fallible-uniform", || {
+        fallible(LASTING, uniform(100_000), 100_000)
+    }),
     scenario("two-rules", two_rules),
     scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
     scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
@@ -61,17 +67,26 @@ const fn scenario(name: &'static str, make: Make) -> Scenario {
 }
 
 fn checks(quota: Quota, clients: Vec<u32>, count: u32) -> Result<Step, RuleError> {
-    let checker = Checker::new(quota, 1)?;
+    Ok(asking(Checker::new(quota, 1)?, clients, count))
+}
+
+/// The same of a store that could fail.
+fn fallible(quota: Quota, clients: Vec<u32>, count: u32) -> Result<Step, RuleError> {
+    let checker = Checker::on(FallibleStore::default(), quota, 1)?;
+    Ok(asking(checker, clients, count))
+}
+
+fn asking(checker: Checker, clients: Vec<u32>, count: u32) -> Step {
     let mut namer = Namer::new();
     for client in each(count) {
         black_box(checker.one(namer.name(client)));
     }
     let mut clients = clients.into_iter().cycle();
-    Ok(Box::new(move || {
+    Box::new(move || {
         if let Some(client) = clients.next() {
             black_box(checker.one(namer.name(client)));
         }
-    }))
+    })
 }
 
 fn two_rules() -> Result<Step, RuleError> {

@@ -5,15 +5,19 @@ use std::{num::NonZeroU32, sync::Arc};
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::Retry,
+    algorithm::{Retry, Taken},
     decision::{Decision, Outcome, Source},
     error::RuleError,
+    instances::Instances,
+    last_seen::LastSeen,
     memory::MemoryStore,
     quota::Quota,
     rule::{OnStoreError, Rule},
     rule_set::RuleSet,
-    store::{BoundStore, Check, Checks, Settlement, Store},
+    store::{BoundStore, Check, Checks, Holding, Settlement, Store},
+    sync::{AtomicU64, Mutex, Ordering, lock},
     ticket::holdings,
+    time::Clock,
 };
 
 /// The most bytes of a rule's states while its store fails.
@@ -22,7 +26,18 @@ pub(crate) const BYTES: usize = 16 << 20;
 /// The rules' answers to a store failure, with the local shares and caps in bounded memory.
 #[derive(Debug)]
 pub(crate) struct Fallback {
-    pub(crate) bound: Arc<dyn BoundStore>,
+    store: MemoryStore,
+    shares: Mutex<Shares>,
+    last_seen: LastSeen,
+    /// By rule, the units that passed while the store failed.
+    admitted_alone: Box<[AtomicU64]>,
+}
+
+/// The shares and caps, and for how many instances they are cut.
+#[derive(Debug)]
+struct Shares {
+    instances: Instances,
+    bound: Arc<dyn BoundStore>,
 }
 
 impl Fallback {
@@ -31,23 +46,81 @@ impl Fallback {
     /// # Errors
     ///
     /// A quota whose share cannot be counted.
-    pub(crate) fn new(rules: &RuleSet, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let local = rules.given().iter().map(|rule| local_rule(rule, instances));
-        let store = MemoryStore::builder().bytes_per_rule(BYTES).build();
+    pub(crate) fn new(
+        rules: &Arc<RuleSet>,
+        instances: NonZeroU32,
+        clock: Clock,
+    ) -> Result<Self, RuleError> {
+        let local = rules
+            .given()
+            .iter()
+            .map(|rule| local_rule(rule, instances, None));
+        let store = MemoryStore::builder()
+            .bytes_per_rule(BYTES)
+            .clock(clock)
+            .build();
+        let bound = store.bind(Arc::new(RuleSet::new(local)?))?;
+        let instances = Instances::new(instances);
         Ok(Self {
-            bound: store.bind(Arc::new(RuleSet::new(local)?))?,
+            shares: Mutex::new(Shares { instances, bound }),
+            store,
+            last_seen: LastSeen::new(rules),
+            admitted_alone: rules.rules().iter().map(|_| AtomicU64::new(0)).collect(),
         })
+    }
+
+    /// The clock of what is counted here.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.store.clock()
+    }
+
+    /// The least number of instances, as it was given.
+    pub(crate) fn least_instances(&self) -> NonZeroU32 {
+        lock(&self.shares).instances.least()
+    }
+
+    /// The units of the rule at this place that passed while the store failed.
+    pub(crate) fn admitted_alone(&self, rule: usize) -> u64 {
+        self.admitted_alone
+            .get(rule)
+            .map_or(0, |units| units.load(Ordering::Relaxed))
+    }
+
+    /// The shares and caps in memory.
+    pub(crate) fn local(&self) -> Arc<dyn BoundStore> {
+        Arc::clone(&lock(&self.shares).bound)
     }
 
     /// What is counted here of a key starts anew.
     pub(crate) fn reset(&self, check: &Check) {
+        self.last_seen.forget(check);
         // It is in memory, and answers at once.
-        let _ = self.bound.reset(check.rule(), check.key()).ready();
+        let _ = self.local().reset(check.rule(), check.key()).ready();
+    }
+
+    /// The shares for as many instances as `bound` knows of, cut anew if their number has changed.
+    fn shares(&self, bound: &dyn BoundStore) -> (Arc<dyn BoundStore>, NonZeroU32) {
+        let (known, now) = (bound.instances(), self.clock().now());
+        let mut shares = lock(&self.shares);
+        if shares.instances.observe(known, now) {
+            let instances = shares.instances.counted();
+            let before = shares.bound.rules().rules().iter();
+            let local = bound.rules().given().iter().zip(before);
+            let local = local.map(|(rule, before)| local_rule(rule, instances, Some(before)));
+            // State is found by the rules' names. What cannot be bound counts on as it was.
+            if let Ok(anew) = RuleSet::new(local).and_then(|rules| self.store.bind(Arc::new(rules)))
+            {
+                shares.bound = anew;
+            }
+        }
+        (Arc::clone(&shares.bound), shares.instances.counted())
     }
 
     /// Decides what the store could not, by each rule's answer to a store failure: all local shares in one step.
     ///
     /// A rule that denied by counting wins. If the whole is denied, what the store or a lease had taken is cancelled.
+    ///
+    /// What the store did decide is remembered, for the share to begin with when the store fails.
     #[inline]
     pub(crate) fn resolve(
         &self,
@@ -55,6 +128,8 @@ impl Fallback {
         checks: &[Check],
         decision: Decision,
     ) -> Decision {
+        self.last_seen
+            .note(checks, decision.verdicts(), self.clock());
         if decision.outcome() == Outcome::Failed
             || decision
                 .verdicts()
@@ -108,7 +183,7 @@ impl Fallback {
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.outcome() == Outcome::Deny {
             not_asked_if_failed(&mut decision, enforced);
-        } else if let Some(answer) = self.ask_locally(&local) {
+        } else if let Some(answer) = self.ask_locally(bound, &local) {
             for (place, verdict) in places.iter().zip(answer.verdicts()) {
                 let check = &checks[*place];
                 let asked = local.iter().filter(|other| same_state(other, check));
@@ -128,32 +203,83 @@ impl Fallback {
             }
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
-        if !decision.is_allowed() && !taken.is_empty() {
+        if decision.is_allowed() {
+            self.count_alone(checks, &decision);
+        } else if !taken.is_empty() {
             bound.settle(&taken, Settlement::Cancel);
         }
         decision
     }
 
-    fn ask_locally(&self, checks: &[Check]) -> Option<Decision> {
+    fn ask_locally(&self, bound: &dyn BoundStore, checks: &[Check]) -> Option<Decision> {
         if checks.is_empty() {
             return None;
         }
-        self.bound.acquire(checks).ready()
+        let (shares, instances) = self.shares(bound);
+        let now = self.clock().now();
+        for check in checks {
+            // Only of rules that count against a share is anything remembered.
+            self.last_seen.claim(check, now, |used| {
+                begin_with(&*shares, check, used.div_ceil(instances.get().into()));
+            });
+        }
+        shares.acquire(checks).ready()
+    }
+
+    fn count_alone(&self, checks: &[Check], decision: &Decision) {
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            if verdict.source() == Source::Fallback
+                && verdict.outcome() == Outcome::Allow
+                && let Some(units) = self.admitted_alone.get(verdict.rule())
+            {
+                units.fetch_add(check.cost(), Ordering::Relaxed);
+            }
+        }
     }
 }
 
-/// What a rule counts against in this process while its store fails.
-fn local_rule(rule: &Rule, instances: NonZeroU32) -> Rule {
-    let share = |quota: &Quota| match rule.store_error_answer() {
-        OnStoreError::LocalShare => quota.share(instances.get()),
+/// Takes what the share of `check` lacks to `used` units, as far as they are there. What an earlier failure has taken
+/// more is not given back.
+fn begin_with(shares: &dyn BoundStore, check: &Check, used: u64) {
+    let looked = shares.peek(&[check.with_cost(0)]).ready();
+    let Some(verdict) = looked.as_ref().and_then(|looked| looked.verdicts().first()) else {
+        return;
+    };
+    let Some(rule) = shares.rules().rules().get(verdict.rule()) else {
+        return;
+    };
+    if !verdict.has_numbers() {
+        return;
+    }
+    let limit = rule.quota_of(verdict.plan()).limit();
+    let lacks = used.saturating_sub(limit.saturating_sub(verdict.remaining()));
+    if lacks > 0 {
+        // A charge does not look at when units were taken.
+        let taken = Taken { at: 0, fresh_at: 0 };
+        let check = *check;
+        shares.settle(&[Holding { check, taken }], Settlement::Charge(lacks));
+    }
+}
+
+/// What a rule counts against in this process while its store fails. A quota whose share cannot be counted keeps the one
+/// it had `before`.
+fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule {
+    let share = |plan: usize| match rule.store_error_answer() {
+        OnStoreError::LocalShare => {
+            let share = rule.quota_of(plan).share(instances.get());
+            match before {
+                Some(before) if share.validate().is_err() => *before.quota_of(plan),
+                _ => share,
+            }
+        }
         OnStoreError::Cap(cap) => cap,
         // Never asked.
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
-    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(rule.quota())).cost(0);
+    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0)).cost(0);
     for plan in 1..rule.quotas() {
         let name = rule.plan_name(plan).unwrap_or_default();
-        local = local.plan(name, share(rule.quota_of(plan)));
+        local = local.plan(name, share(plan));
     }
     local
 }

@@ -105,6 +105,7 @@
 //!   [`Verdict::unanswered`] with [`Outcome::Failed`]; the limiter then asks the rule's
 //!   [`on_store_error`](Rule::on_store_error). An answer that did not come is never asked for again: it may have been
 //!   counted.
+//! - **`instances` says what it last knew**, also while the store cannot be reached: local shares are cut by it.
 //! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Holding`] took.
 //! - **Futures borrow nothing.** Copy the checks into the future. Dropping it undoes nothing.
 //! - **The algorithms are given.** [`algorithm::Algorithm`] is the state machine: `assess`, then `take` or `repair`. A store
@@ -197,7 +198,9 @@ pub mod conformance;
 mod decision;
 mod error;
 mod fallback;
+mod instances;
 mod key;
+mod last_seen;
 mod limiter;
 #[cfg(feature = "tokio")]
 mod lines;

@@ -11,6 +11,7 @@ use crate::{
     rule_set::RuleSet,
     store::{BoundStore, Check, Checks, Pending, Step, Store},
     ticket::Ticket,
+    time::Clock,
 };
 
 /// Rules on a store. What a worker, a queue consumer or a layer asks.
@@ -51,8 +52,8 @@ struct Shared {
 impl Limiter {
     /// Ties rules to a store.
     ///
-    /// The local share of a rule while the store fails is the whole quota; where several instances of the service run,
-    /// say how many with [`with_instances`](Self::with_instances).
+    /// The local share of a rule while the store fails is the whole quota, unless the store knows how many instances share
+    /// it. Where several instances of the service run, say how many with [`with_instances`](Self::with_instances).
     ///
     /// # Errors
     ///
@@ -69,7 +70,7 @@ impl Limiter {
     }
 
     /// The same with the least number of instances that run of this service: while the store fails, each counts
-    /// against its share of a quota.
+    /// against its share of a quota. Where the store [knows](BoundStore::instances) of more, there are more.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl Limiter {
         rules: RuleSet,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        Self::on(store.bind(Arc::new(rules))?, instances)
+        Self::on(store.bind(Arc::new(rules))?, instances, Clock::system())
     }
 
     /// The same rules on the same state, with another least number of instances that share the store.
@@ -102,12 +103,30 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        Self::on(Arc::clone(&self.shared.bound), instances)
+        let clock = self.shared.fallback.as_ref().map(Fallback::clock);
+        let clock = clock.cloned().unwrap_or_default();
+        Self::on(Arc::clone(&self.shared.bound), instances, clock)
     }
 
-    fn on(bound: Arc<dyn BoundStore>, instances: NonZeroU32) -> Result<Self, RuleError> {
+    /// The same rules on the same state, with another clock for what is counted in this process while the store fails:
+    /// for tests. It is the system's unless told otherwise. A store that cannot fail has no use for it.
+    ///
+    /// # Errors
+    ///
+    /// A quota whose share cannot be counted.
+    pub fn with_local_clock(&self, clock: impl Into<Clock>) -> Result<Self, RuleError> {
+        let fallback = self.shared.fallback.as_ref();
+        let instances = fallback.map_or(NonZeroU32::MIN, Fallback::least_instances);
+        Self::on(Arc::clone(&self.shared.bound), instances, clock.into())
+    }
+
+    fn on(
+        bound: Arc<dyn BoundStore>,
+        instances: NonZeroU32,
+        clock: Clock,
+    ) -> Result<Self, RuleError> {
         let fallback = if bound.can_fail() {
-            Some(Fallback::new(bound.rules(), instances)?)
+            Some(Fallback::new(bound.rules(), instances, clock)?)
         } else {
             None
         };
@@ -143,14 +162,19 @@ impl Limiter {
     ///
     /// There is no rule of this name.
     pub fn check(&self, rule: &str, key: &Key) -> Result<Check, UnknownName> {
-        let rules = self.rules();
-        let given = rules.given();
-        let place = given
+        let place = self.place(rule)?;
+        let cost = self.rules().given()[place].fixed_cost();
+        // A rule set has fewer than 65 536 rules.
+        Ok(self.check_at(place as u16, key.as_ref(), cost))
+    }
+
+    /// The place of the rule with this name in the rule set.
+    fn place(&self, rule: &str) -> Result<usize, UnknownName> {
+        let given = self.rules().given();
+        given
             .iter()
             .position(|known| known.name() == rule)
-            .ok_or_else(|| UnknownName::new("rule", rule, given.iter().map(Rule::name)))?;
-        // A rule set has fewer than 65 536 rules.
-        Ok(self.check_at(place as u16, key.as_ref(), given[place].fixed_cost()))
+            .ok_or_else(|| UnknownName::new("rule", rule, given.iter().map(Rule::name)))
     }
 
     /// A check of the rule with this name under one of its plans.
@@ -337,6 +361,18 @@ impl Limiter {
         Ok(self.shared.bound.reset(check.rule(), check.key()))
     }
 
+    /// The units of the rule with this name that this limiter and its clones have let through while the store failed: by
+    /// a share or a cap, or because the rule says to let pass then. The store does not learn of them. It only grows.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name.
+    pub fn admitted_alone(&self, rule: &str) -> Result<u64, UnknownName> {
+        let place = self.place(rule)?;
+        let fallback = self.shared.fallback.as_ref();
+        Ok(fallback.map_or(0, |fallback| fallback.admitted_alone(place)))
+    }
+
     #[cfg(feature = "tokio")]
     pub(crate) fn lines(&self) -> &crate::lines::Lines {
         &self.shared.lines
@@ -445,8 +481,7 @@ mod tests {
             .fallback
             .as_ref()
             .expect("the store can fail")
-            .bound
-            .clone();
+            .local();
         let mut evicted = 0;
         for n in 1..=600_000_u64 {
             let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

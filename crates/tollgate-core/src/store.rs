@@ -275,6 +275,13 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
     /// Forgets what `key` has used of the rule at place `rule`.
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>>;
 
+    /// How many instances are known to share this store now; 0 if that is not known.
+    ///
+    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts.
+    fn instances(&self) -> u32 {
+        0
+    }
+
     /// What is kept of the rule at place `rule`, where it is known without I/O.
     fn usage(&self, rule: u16) -> Option<Usage> {
         let _ = rule;

@@ -295,6 +295,44 @@ async fn failures_of_the_store_are_counted_by_what_came_of_them() {
 }
 
 #[tokio::test]
+async fn what_passed_while_the_store_failed_is_counted_by_answer_and_in_units() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let store = SlowStore::at_once(still().0);
+    let rule = |name, answer| {
+        let rule = per_minute(name, 10).on_store_error(answer);
+        all(rule).cost_by(|_| 4)
+    };
+    let rules = [
+        ("share", OnStoreError::LocalShare),
+        ("cap", OnStoreError::Cap(Quota::fixed_window(3, MINUTE))),
+        ("open", OnStoreError::Allow),
+        ("closed", OnStoreError::Deny),
+    ];
+    for fails in [false, true] {
+        store.fail(fails);
+        for (name, answer) in rules {
+            ask(&app(store.clone(), [rule(name, answer)]), 3).await;
+        }
+    }
+    let counted = Counted::of(&snapshotter);
+    for (rule, answer, times, units) in [
+        ("share", "allowed", 2, 8),
+        ("share", "denied", 1, 8),
+        // Four units are above the cap and not above the quota.
+        ("cap", "refused", 3, 0),
+        ("open", "passed", 3, 12),
+        ("closed", "refused", 3, 0),
+    ] {
+        let name = format!("tollgate_fallback_decisions_total{{rule={rule},answer={answer}}}");
+        assert_eq!(counted.count(&name), times, "{name}");
+        let name = format!("tollgate_units_admitted_alone_total{{rule={rule}}}");
+        assert_eq!(counted.count(&name), units, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_handlers_ask_is_counted_too() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();

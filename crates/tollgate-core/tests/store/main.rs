@@ -1,11 +1,14 @@
 //! Stores under threads, floods and failures, and the line in front of them.
 
+mod alone;
 mod failures;
 mod flood;
 mod grants;
 mod line;
 mod model;
+mod outage;
 mod plans;
+mod switched;
 mod threads;
 mod tickets;
 mod waiting;

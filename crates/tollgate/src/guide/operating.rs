@@ -18,6 +18,8 @@
 //! | `tollgate_evicted_live_total` | counter | `rule` | **alert on any increase**: the bound is too small, or a flood is under way |
 //! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
 //! | `tollgate_store_failures_total` | counter | `rule` | **alert on any increase**: checks that the store could not decide, whatever was answered then |
+//! | `tollgate_fallback_decisions_total` | counter | `rule`, `answer` | what the rules answered in place of their store |
+//! | `tollgate_units_admitted_alone_total` | counter | `rule` | units let through while the store failed, of which it never learns: what an outage has cost |
 //! | `tollgate_preflights_total` | counter | | preflights that passed uncounted; a sudden rise |
 //!
 //! The values of `decision`:
@@ -32,6 +34,9 @@
 //! | `degraded` | passed because the store failed |
 //! | `error_denied` | was denied because the store failed |
 //! | `shadow_allowed`, `shadow_denied` | a shadow or a mark would have let through, or not |
+//!
+//! The values of `answer`: `allowed` and `denied` by a local share or a cap; `passed` because the rule lets everything pass
+//! then; `refused` because it denies then, or because the cost is above the share and not above the quota.
 //!
 //! Labels are rule names and these words, so their number is fixed by the code. No label holds a key or an address.
 //!
@@ -65,6 +70,64 @@
 //! response's extensions, for an access log in a layer outside.
 //! Log the client by [`ClientIp::resolve`](crate::key::ClientIp::resolve), so that the log and the limit mean the same
 //! address.
+//!
+//! # When the store fails
+//!
+//! What each rule does then is chosen by [`on_store_error`](crate::guide::choosing#when-the-store-fails). A store in memory
+//! never fails. Of one that can:
+//!
+//! - `tollgate_store_failures_total` says that it fails, `tollgate_fallback_decisions_total` what came of that.
+//! - A [local share](crate::OnStoreError::LocalShare) begins with its part of the last state that this instance saw of a key,
+//!   and is cut for as many instances as the store knew of, at least for [as many](crate::RateLimitLayer::instances) as you
+//!   said. Say so: an instance that starts during the outage knows of nobody else.
+//! - When the store answers again it counts on from its own state. What passed meanwhile is neither taken from it nor given
+//!   back: `tollgate_units_admitted_alone_total`, and [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) in code.
+//!
+//! A handler sees it in its [`Admission`](crate::Admission), after [`attach`](crate::RateLimitLayer::attach). An access log
+//! in a layer outside finds the decision on the response of a denied request; for one that passed, the handler puts it there:
+//!
+//! ```
+//! use http::{Request, Response};
+//! use tollgate::{
+//!     Admission, By, Decision, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, Source, key::constant,
+//! };
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! /// For the access log: who has decided.
+//! fn decided_by(decision: &Decision) -> &'static str {
+//!     let alone = |source| source == Source::Fallback;
+//!     if decision.is_degraded() {
+//!         "nobody: the store failed"
+//!     } else if decision.verdicts().iter().any(|verdict| alone(verdict.source())) {
+//!         "this instance alone: the store failed"
+//!     } else {
+//!         "the store"
+//!     }
+//! }
+//!
+//! async fn handle(request: Request<()>) -> Result<Response<String>, std::convert::Infallible> {
+//!     let mut response = Response::new(String::from("hello"));
+//!     if let Some(admission) = request.extensions().get::<Admission>() {
+//!         // Where `is_degraded`, it could save effort as well.
+//!         response.extensions_mut().insert(admission.decision().clone());
+//!     }
+//!     Ok(response)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rule = Rule::new("all", Quota::gcra(1, MINUTE)).by(constant("all"));
+//! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?.attach();
+//! let service = ServiceBuilder::new().layer(limits).service_fn(handle);
+//! for status in [200, 429] {
+//!     let response = service.clone().oneshot(Request::new(())).await?;
+//!     assert_eq!(response.status(), status);
+//!     let decision = response.extensions().get::<Decision>().expect("allowed or denied, it is there");
+//!     assert_eq!(decided_by(decision), "the store");
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Memory and evictions
 //!

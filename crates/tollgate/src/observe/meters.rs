@@ -40,6 +40,7 @@ struct Handles {
     no_key: Counter,
     misconfigured: Counter,
     store_failures: Counter,
+    alone: Alone,
     shadow_allowed: Counter,
     shadow_denied: Counter,
     differs_allowed: Counter,
@@ -51,6 +52,15 @@ struct Handles {
     tracked_keys: Gauge,
     tracked_bytes: Gauge,
     evicted_live: Counter,
+}
+
+/// What a rule answered in place of its store.
+struct Alone {
+    allowed: Counter,
+    denied: Counter,
+    passed: Counter,
+    refused: Counter,
+    units: Counter,
 }
 
 impl std::fmt::Debug for Handles {
@@ -69,6 +79,8 @@ const TRACKED_KEYS: &str = "tollgate_tracked_keys";
 const TRACKED_BYTES: &str = "tollgate_tracked_bytes";
 const EVICTED_LIVE: &str = "tollgate_evicted_live_total";
 const STORE_FAILURES: &str = "tollgate_store_failures_total";
+const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
+const ADMITTED_ALONE: &str = "tollgate_units_admitted_alone_total";
 const MISCONFIGURED: &str = "tollgate_misconfigured_total";
 const PREFLIGHTS: &str = "tollgate_preflights_total";
 
@@ -106,6 +118,16 @@ fn describe() {
             "Checks that the store could not decide, whatever the rule's answer to that was."
         );
         metrics::describe_counter!(
+            FALLBACK_DECISIONS,
+            Unit::Count,
+            "Checks that a rule answered in place of its store, by answer."
+        );
+        metrics::describe_counter!(
+            ADMITTED_ALONE,
+            Unit::Count,
+            "Units let through while the store failed, of which it does not learn."
+        );
+        metrics::describe_counter!(
             MISCONFIGURED,
             Unit::Count,
             "Requests whose key could not be found the way the service is set up."
@@ -135,6 +157,7 @@ impl Handles {
             units_allowed: units("allowed"),
             units_denied: units("denied"),
             store_failures: counter!(STORE_FAILURES, "rule" => name.clone()),
+            alone: Alone::new(name),
             misconfigured: counter!(MISCONFIGURED, "rule" => name.clone()),
             near_limit: counter!(NEAR_LIMIT, "rule" => name.clone()),
             retry_after: histogram!(RETRY_AFTER, "rule" => name.clone()),
@@ -191,6 +214,34 @@ impl Handles {
     }
 }
 
+impl Alone {
+    fn new(name: &Arc<str>) -> Self {
+        let answers = |answer: &'static str| counter!(FALLBACK_DECISIONS, "rule" => name.clone(), "answer" => answer);
+        Self {
+            allowed: answers("allowed"),
+            denied: answers("denied"),
+            passed: answers("passed"),
+            refused: answers("refused"),
+            units: counter!(ADMITTED_ALONE, "rule" => name.clone()),
+        }
+    }
+
+    /// An enforced rule's verdict on `cost` units, given while the store failed.
+    fn answered(&self, verdict: &Verdict, cost: u64, allowed: bool) {
+        let answer = match verdict.outcome() {
+            Outcome::Allow if verdict.is_degraded() => &self.passed,
+            Outcome::Allow => &self.allowed,
+            Outcome::Deny if verdict.has_numbers() => &self.denied,
+            Outcome::Deny => &self.refused,
+            _ => return,
+        };
+        answer.increment(1);
+        if allowed && verdict.outcome() == Outcome::Allow {
+            self.units.increment(cost);
+        }
+    }
+}
+
 impl Meters {
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
@@ -234,6 +285,10 @@ impl Meters {
                 let cost = checks.get(place).map_or(0, Check::cost);
                 let limit = rule.limits.get(verdict.plan()).copied().unwrap_or(0);
                 handles.enforced(verdict, cost, decision.is_allowed(), limit);
+                if verdict.source() == Source::Fallback {
+                    let allowed = decision.is_allowed();
+                    handles.alone.answered(verdict, cost, allowed);
+                }
             } else {
                 handles.reported(verdict, decision.is_allowed());
             }

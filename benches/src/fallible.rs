@@ -1,0 +1,47 @@
+//! A store that could fail and does not: what a limiter adds to the answers of a remote store.
+
+use std::sync::Arc;
+
+use tollgate::{
+    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, RuleError, RuleSet,
+    Settlement, Step, Store, StoreError,
+};
+
+/// A memory store that says of itself that it can fail.
+#[derive(Clone, Debug, Default)]
+pub struct FallibleStore(MemoryStore);
+
+#[derive(Debug)]
+struct Bound(Arc<dyn BoundStore>);
+
+impl Store for FallibleStore {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+        Ok(Arc::new(Bound(self.0.bind(rules)?)))
+    }
+}
+
+impl BoundStore for Bound {
+    fn rules(&self) -> &Arc<RuleSet> {
+        self.0.rules()
+    }
+
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.0.fingerprint(rule, key)
+    }
+
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        self.0.acquire(checks)
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        self.0.peek(checks)
+    }
+
+    fn settle(&self, holdings: &[Holding], how: Settlement) {
+        self.0.settle(holdings, how);
+    }
+
+    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
+        self.0.reset(rule, key)
+    }
+}

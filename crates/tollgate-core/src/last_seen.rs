@@ -1,0 +1,220 @@
+//! The last states that a store has told of, for local shares to begin with.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use crate::{
+    decision::Verdict,
+    quota::{AlgorithmKind, Quota},
+    rule::{OnStoreError, Rule},
+    rule_set::RuleSet,
+    store::Check,
+    sync::{AtomicU64, Mutex, Ordering, lock},
+    time::{Clock, Tick, micros},
+};
+
+const SHARDS: usize = 64;
+const SLOTS: usize = 1_024;
+/// Units from here on have no place in a slot. Shares of such quotas begin fresh.
+const TOO_MANY: u64 = 1 << 48;
+/// Ticks are kept in grains of 2^4 = 16 µs.
+const GRAIN: u32 = 4;
+
+/// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What was used of up to 65 536 states when their store last answered, in 2 MiB.
+///
+/// It forgets: a state has one slot, and whoever writes last has it. What is found is of the very rule and key.
+pub(crate) struct LastSeen {
+    rules: Arc<RuleSet>,
+    /// Whether the rule at this place counts against a local share.
+    shares: Box<[bool]>,
+    shards: Box<[Shard]>,
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Held by who hands out. Who writes takes no lock.
+    claims: Mutex<()>,
+    /// Allocated when something is first written.
+    slots: OnceLock<Box<[Slot]>>,
+}
+
+/// An entry that is written and read without a lock.
+///
+/// The words of the fingerprint are kept mixed with the rest, so that words of two writers who meet are of no key: what
+/// was torn is not found.
+#[derive(Default)]
+#[repr(align(32))]
+struct Slot([AtomicU64; 4]);
+
+/// What was used of a state, and until when.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Below 2^48 units. 0 where there is nothing.
+    used: u64,
+    /// When the state is fresh, by the local clock.
+    until: Tick,
+    plan: u16,
+}
+
+impl LastSeen {
+    pub(crate) fn new(rules: &Arc<RuleSet>) -> Self {
+        let shares: Box<[_]> = rules.rules().iter().map(begins_with_last).collect();
+        let shards = if shares.contains(&true) { SHARDS } else { 0 };
+        Self {
+            rules: Arc::clone(rules),
+            shares,
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+        }
+    }
+
+    /// Takes note of what a store has answered.
+    #[inline]
+    pub(crate) fn note(&self, checks: &[Check], verdicts: &[Verdict], clock: &Clock) {
+        let mut now = None;
+        for (check, verdict) in checks.iter().zip(verdicts) {
+            let rule = usize::from(check.rule());
+            if self.shares.get(rule) != Some(&true)
+                || verdict.rule() != rule
+                || !verdict.has_numbers()
+            {
+                continue;
+            }
+            let quota = self.rules.rules()[rule].quota_of(usize::from(check.plan()));
+            if quota.is_unlimited() {
+                continue;
+            }
+            let now = *now.get_or_insert_with(|| clock.now());
+            let entry = Entry {
+                used: match verdict.reset_after_ticks() {
+                    0 => 0,
+                    _ => quota.limit().saturating_sub(verdict.remaining()),
+                },
+                until: now.saturating_add(verdict.reset_after_ticks()),
+                plan: check.plan(),
+            };
+            let (shard, slot) = place_of(check);
+            if let Some(shard) = self.shards.get(shard) {
+                shard.slots.get_or_init(slots)[slot].write(check, entry);
+            }
+        }
+    }
+
+    /// Hands the units that `check`'s state still holds at `now` to `begin`, unless they have been handed out since the
+    /// store last answered. Who asks for the same state meanwhile waits until `begin` has returned.
+    pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
+        let (shard, slot) = place_of(check);
+        let Some(shard) = self.shards.get(shard) else {
+            return;
+        };
+        let _claim = lock(&shard.claims);
+        let Some(slot) = shard.slots.get().map(|slots| &slots[slot]) else {
+            return;
+        };
+        let rule = self.rules.rules().get(usize::from(check.rule()));
+        let (Some(entry), Some(rule)) = (slot.read(check), rule) else {
+            return;
+        };
+        slot.clear();
+        let used = entry.used_at(now, rule.quota_of(usize::from(entry.plan)));
+        if used > 0 {
+            begin(used);
+        }
+    }
+
+    /// The state of `check` starts anew.
+    pub(crate) fn forget(&self, check: &Check) {
+        self.claim(check, Tick::MAX, |_| {});
+    }
+}
+
+fn begins_with_last(rule: &Rule) -> bool {
+    let mut limits = (0..rule.quotas())
+        .map(|plan| rule.quota_of(plan))
+        .filter(|quota| !quota.is_unlimited())
+        .map(Quota::limit);
+    rule.is_enforced()
+        && rule.store_error_answer() == OnStoreError::LocalShare
+        && limits.all(|limit| limit < TOO_MANY)
+}
+
+fn slots() -> Box<[Slot]> {
+    (0..SLOTS).map(|_| Slot::default()).collect()
+}
+
+/// In which shard and slot the state of a check is. Both are in range.
+#[inline]
+fn place_of(check: &Check) -> (usize, usize) {
+    let rule = u64::from(check.rule()).wrapping_mul(SPREAD);
+    let place = ((check.key().bits() as u64 ^ rule) >> 40) as usize;
+    (place % SHARDS, place / SHARDS % SLOTS)
+}
+
+impl Slot {
+    #[inline]
+    fn write(&self, check: &Check, entry: Entry) {
+        // The latest tick that has a place is in the year 2112.
+        let grains = entry.until.div_ceil(1 << GRAIN).min((1 << 48) - 1);
+        let until = grains << 16 | u64::from(entry.plan);
+        let used = entry.used << 16 | u64::from(check.rule());
+        let [low, high] = mixed(check, until, used);
+        let words = [low, high, until, used];
+        for (word, value) in self.0.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self, check: &Check) -> Option<Entry> {
+        let [low, high, until, used] = [0, 1, 2, 3].map(|n| self.0[n].load(Ordering::Relaxed));
+        let is_found = [low, high] == mixed(check, until, used) && used as u16 == check.rule();
+        is_found.then_some(Entry {
+            used: used >> 16,
+            until: (until >> 16) << GRAIN,
+            plan: until as u16,
+        })
+    }
+
+    fn clear(&self) {
+        for word in &self.0 {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The fingerprint, mixed with both words of an entry, so that it is none with one of them and another's other.
+#[inline]
+fn mixed(check: &Check, until: u64, used: u64) -> [u64; 2] {
+    let key = check.key().bits();
+    let spread = |word: u64| word.wrapping_mul(SPREAD);
+    [
+        key as u64 ^ until ^ spread(used),
+        (key >> 64) as u64 ^ used ^ spread(until),
+    ]
+}
+
+impl Entry {
+    /// The units that still weigh at `now`, rounded up: a bucket pays back evenly, a window at its end.
+    fn used_at(&self, now: Tick, quota: &Quota) -> u64 {
+        let ahead = self.until.saturating_sub(now);
+        match quota.algorithm() {
+            _ if ahead == 0 => 0,
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+                let owed = u128::from(ahead) * u128::from(quota.rate());
+                let units = owed.div_ceil(u128::from(micros(quota.period()).max(1)));
+                u64::try_from(units).map_or(self.used, |units| units.min(self.used))
+            }
+            _ => self.used,
+        }
+    }
+}
+
+/// Shows no fingerprint.
+impl fmt::Debug for LastSeen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LastSeen").finish_non_exhaustive()
+    }
+}

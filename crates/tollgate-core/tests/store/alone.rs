@@ -1,0 +1,374 @@
+//! What a limiter counts alone while its store fails: for how many instances, and from which state on.
+
+use std::{num::NonZeroU32, sync::Barrier, time::Duration};
+
+use tollgate_core::{
+    Decision, Key, Limiter, MINUTE, ManualClock, MemoryStore, OnStoreError, Quota, Rule, SECOND,
+    Source,
+};
+
+use crate::{LONG, check, every_algorithm, switched::Switched};
+
+/// The start of a minute.
+const START: u64 = 1_700_000_040_000_000;
+
+/// A store that can be switched off, and limiters on it with one clock for all.
+struct World {
+    clock: ManualClock,
+    store: Switched,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::new(START);
+        let store = Switched::new(MemoryStore::builder().clock(&clock).build());
+        Self { clock, store }
+    }
+
+    fn limiter(&self, rule: Rule) -> Limiter {
+        let limiter = Limiter::new(self.store.clone(), [rule]).expect("a valid rule");
+        limiter.with_local_clock(&self.clock).expect("valid shares")
+    }
+
+    fn quota(&self, quota: Quota) -> Limiter {
+        self.limiter(Rule::new("rule", quota))
+    }
+}
+
+fn ask(limiter: &Limiter, who: &str, cost: u64) -> Decision {
+    let answer = limiter.acquire(&[check(limiter, "rule", who, cost)]);
+    answer.ready().expect("it answers at once")
+}
+
+/// How many units pass, asked for one by one.
+fn passes(limiter: &Limiter, who: &str) -> u64 {
+    (0..1_000)
+        .take_while(|_| ask(limiter, who, 1).is_allowed())
+        .count() as u64
+}
+
+#[test]
+fn shares_are_cut_for_as_many_instances_as_the_store_knows() {
+    for quota in every_algorithm(60) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        world.store.switch(false);
+        world.store.know(4);
+        assert_eq!(passes(&limiter, "a"), 15, "{quota:?}");
+        // More of them: at once, and what was used stays used.
+        world.store.know(6);
+        assert_eq!(passes(&limiter, "a"), 0, "{quota:?}");
+        assert_eq!(passes(&limiter, "b"), 10, "{quota:?}");
+    }
+}
+
+#[test]
+fn shares_grow_after_half_a_minute_with_fewer_instances() {
+    for quota in every_algorithm(60) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        world.store.switch(false);
+        world.store.know(6);
+        assert_eq!(passes(&limiter, "a"), 10, "{quota:?}");
+        world.store.know(3);
+        for second in 0..30 {
+            assert_eq!(passes(&limiter, "a"), 0, "{quota:?} after {second} s");
+            world.clock.advance(SECOND);
+        }
+        assert_eq!(passes(&limiter, "a"), 10, "{quota:?}");
+    }
+}
+
+#[test]
+fn shares_are_never_cut_for_fewer_instances_than_were_given() {
+    let world = World::new();
+    let limiter = world.quota(Quota::sliding_log(12, LONG));
+    let four = NonZeroU32::new(4).expect("not zero");
+    let limiter = limiter.shared_by(four).expect("valid shares");
+    // Both ways of setting up keep what the other has set.
+    let limiter = limiter
+        .with_local_clock(&world.clock)
+        .expect("valid shares");
+    world.store.switch(false);
+    world.store.know(2);
+    assert_eq!(passes(&limiter, "a"), 3);
+    world.clock.advance(MINUTE);
+    assert_eq!(passes(&limiter, "b"), 3);
+}
+
+#[test]
+fn a_share_that_cannot_be_counted_for_so_many_stays_what_it_was() {
+    // A thousand thousand million in nine years: the rate divides by two and not by three.
+    let odd = Quota::gcra(1 << 40, Duration::from_micros(1 << 48)).burst(12);
+    assert!(odd.share(2).validate().is_ok() && odd.share(3).validate().is_err());
+    let world = World::new();
+    let two = NonZeroU32::new(2).expect("not zero");
+    let rules = [
+        Rule::new("odd", odd),
+        Rule::new("rule", Quota::sliding_log(12, LONG)),
+    ];
+    let limiter = Limiter::with_instances(world.store.clone(), rules, two).expect("valid rules");
+    let limiter = limiter
+        .with_local_clock(&world.clock)
+        .expect("valid shares");
+    world.store.switch(false);
+    world.store.know(3);
+    assert_eq!(passes(&limiter, "a"), 4);
+    let odd = |cost| {
+        let answer = limiter.acquire(&[check(&limiter, "odd", "a", cost)]);
+        answer.ready().expect("it answers at once").is_allowed()
+    };
+    assert!(odd(6) && !odd(1));
+}
+
+#[test]
+fn a_share_begins_with_its_part_of_what_was_used() {
+    for quota in every_algorithm(60) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        world.store.know(4);
+        assert!(ask(&limiter, "a", 41).is_allowed());
+        world.store.switch(false);
+        // 41 of 60 are 10.25 of 15, rounded up.
+        assert_eq!(passes(&limiter, "a"), 4, "{quota:?}");
+        assert_eq!(
+            passes(&limiter, "b"),
+            15,
+            "{quota:?}: a key that was not seen"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_the_store_denied_is_denied_by_its_share() {
+    for quota in every_algorithm(60) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        world.store.know(7);
+        assert_eq!(passes(&limiter, "a"), 60, "{quota:?}");
+        world.store.switch(false);
+        assert_eq!(passes(&limiter, "a"), 0, "{quota:?}");
+    }
+}
+
+#[test]
+fn what_was_used_of_a_bucket_is_paid_back_while_nobody_asks() {
+    let world = World::new();
+    let limiter = world.quota(Quota::gcra(60, MINUTE));
+    world.store.know(4);
+    assert!(ask(&limiter, "a", 60).is_allowed());
+    world.store.switch(false);
+    world.clock.advance(20 * SECOND);
+    // 40 are still owed: 10 of 15.
+    assert_eq!(passes(&limiter, "a"), 5);
+    assert!(ask(&limiter, "b", 15).is_allowed());
+    world.clock.advance(MINUTE);
+    assert_eq!(passes(&limiter, "a"), 15);
+}
+
+#[test]
+fn what_was_used_of_a_window_counts_until_it_ends() {
+    let world = World::new();
+    let limiter = world.quota(Quota::fixed_window(60, MINUTE));
+    world.store.know(4);
+    for who in ["a", "b"] {
+        assert!(ask(&limiter, who, 60).is_allowed());
+    }
+    world.store.switch(false);
+    world.clock.advance(59 * SECOND);
+    assert_eq!(passes(&limiter, "a"), 0);
+    world.clock.advance(SECOND);
+    assert_eq!(passes(&limiter, "a"), 15);
+    assert_eq!(passes(&limiter, "b"), 15);
+}
+
+#[test]
+fn the_last_answer_counts_also_where_it_frees_the_key() {
+    let world = World::new();
+    let limiter = world.quota(Quota::sliding_log(10, LONG));
+    assert!(ask(&limiter, "a", 10).is_allowed());
+    // Another instance has reset the key.
+    let key = Key::of(["a"]);
+    let other = world.quota(Quota::sliding_log(10, LONG));
+    let reset = other.reset("rule", &key).expect("there is one").ready();
+    reset.expect("at once").expect("it is on");
+    assert!(ask(&limiter, "a", 0).is_allowed());
+    world.store.switch(false);
+    assert_eq!(passes(&limiter, "a"), 10);
+}
+
+#[test]
+fn a_share_begins_once_in_an_outage_and_anew_in_the_next() {
+    for quota in every_algorithm(60) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        assert!(ask(&limiter, "a", 20).is_allowed());
+        world.store.switch(false);
+        assert!(ask(&limiter, "a", 1).is_allowed());
+        assert_eq!(ask(&limiter, "a", 1).verdicts()[0].remaining(), 38);
+        world.store.switch(true);
+        assert!(ask(&limiter, "a", 30).is_allowed());
+        world.store.switch(false);
+        assert_eq!(
+            ask(&limiter, "a", 0).verdicts()[0].remaining(),
+            10,
+            "{quota:?}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_fails_now_and_then_opens_no_new_share_each_time() {
+    for quota in every_algorithm(10) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        let mut alone = 0;
+        for n in 0..100 {
+            world.store.switch(n % 10 == 0);
+            let decision = ask(&limiter, "a", 1);
+            let by_share = decision.verdicts()[0].source() == Source::Fallback;
+            alone += u64::from(by_share && decision.is_allowed());
+        }
+        assert!(alone <= 10, "{quota:?}: {alone}");
+    }
+}
+
+#[test]
+fn nothing_is_credited_when_the_store_is_back() {
+    for quota in every_algorithm(60) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        assert!(ask(&limiter, "a", 20).is_allowed());
+        world.store.switch(false);
+        assert_eq!(passes(&limiter, "a"), 40, "{quota:?}");
+        world.store.switch(true);
+        assert_eq!(ask(&limiter, "a", 0).verdicts()[0].remaining(), 40);
+    }
+}
+
+#[test]
+fn a_reset_also_forgets_what_the_store_had_told() {
+    let world = World::new();
+    let limiter = world.quota(Quota::sliding_log(10, LONG));
+    assert!(ask(&limiter, "a", 10).is_allowed());
+    let reset = limiter
+        .reset("rule", &Key::of(["a"]))
+        .expect("there is one");
+    reset.ready().expect("at once").expect("it is on");
+    world.store.switch(false);
+    assert_eq!(passes(&limiter, "a"), 10);
+}
+
+#[test]
+fn what_was_used_under_one_plan_counts_under_another() {
+    let world = World::new();
+    let rule = Rule::new("rule", Quota::gcra(10, MINUTE)).plan("gold", Quota::gcra(100, MINUTE));
+    let limiter = world.limiter(rule);
+    let gold = limiter
+        .check_with_plan("rule", "gold", &Key::of(["a"]))
+        .expect("there is one");
+    let allowed = limiter.acquire(&[gold.with_cost(7)]).ready();
+    assert!(allowed.expect("at once").is_allowed());
+    world.store.switch(false);
+    assert_eq!(passes(&limiter, "a"), 3);
+}
+
+#[test]
+fn keys_and_rules_are_told_apart_also_where_more_come_than_are_remembered() {
+    let world = World::new();
+    let quota = Quota::sliding_log(2, LONG);
+    let rules = [Rule::new("rule", quota), Rule::new("other", quota)];
+    let limiter = Limiter::new(world.store.clone(), rules).expect("valid rules");
+    let names: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
+    for who in &names {
+        assert!(ask(&limiter, who, 2).is_allowed());
+    }
+    world.store.switch(false);
+    let other = |who| limiter.acquire(&[check(&limiter, "other", who, 2)]).ready();
+    let mut remembered = 0;
+    for who in &names {
+        assert!(other(who).expect("at once").is_allowed(), "the other rule");
+        remembered += u32::from(!ask(&limiter, who, 2).is_allowed());
+    }
+    assert!((45_000..=65_536).contains(&remembered), "{remembered}");
+    for n in 0..10_000 {
+        assert!(ask(&limiter, &format!("new {n}"), 2).is_allowed(), "{n}");
+    }
+}
+
+#[test]
+fn of_threads_that_meet_at_the_failure_none_passes_before_the_share_has_begun() {
+    for _ in 0..50 {
+        let world = World::new();
+        let limiter = world.quota(Quota::sliding_log(60, LONG));
+        world.store.know(2);
+        assert!(ask(&limiter, "a", 40).is_allowed());
+        world.store.switch(false);
+        let together = Barrier::new(8);
+        let passed: u64 = std::thread::scope(|scope| {
+            let threads = [(); 8].map(|()| {
+                scope.spawn(|| {
+                    together.wait();
+                    passes(&limiter, "a")
+                })
+            });
+            threads
+                .map(|thread| thread.join().expect("it does not panic"))
+                .iter()
+                .sum()
+        });
+        assert_eq!(passed, 10);
+    }
+}
+
+#[test]
+fn units_that_pass_without_the_store_are_counted_by_rule() {
+    let world = World::new();
+    let quota = Quota::sliding_log(9, LONG);
+    let rules = [
+        Rule::new("share", quota),
+        Rule::new("cap", quota).on_store_error(OnStoreError::Cap(Quota::sliding_log(4, LONG))),
+        Rule::new("open", quota).on_store_error(OnStoreError::Allow),
+        Rule::new("degraded", quota).on_store_error(OnStoreError::Degraded),
+        Rule::new("closed", quota).on_store_error(OnStoreError::Deny),
+    ];
+    let names = ["share", "cap", "open", "degraded", "closed"];
+    let limiter = Limiter::new(world.store.clone(), rules).expect("valid rules");
+    let three_times = || {
+        for rule in names {
+            for _ in 0..3 {
+                let answer = limiter.acquire(&[check(&limiter, rule, "a", 3)]).ready();
+                answer.expect("it answers at once");
+            }
+        }
+    };
+    let counted = || names.map(|rule| limiter.admitted_alone(rule).expect("there is one"));
+    three_times();
+    assert_eq!(counted(), [0; 5]);
+    world.store.switch(false);
+    three_times();
+    // The share begins full: its nine were used.
+    assert_eq!(counted(), [0, 3, 9, 9, 0]);
+    // What one rule lets pass and another denies is not let through.
+    let both = ["open", "closed"].map(|rule| check(&limiter, rule, "a", 3));
+    assert!(
+        !limiter
+            .acquire(&both)
+            .ready()
+            .expect("at once")
+            .is_allowed()
+    );
+    assert_eq!(counted(), [0, 3, 9, 9, 0]);
+    let fresh = limiter.acquire(&[check(&limiter, "share", "b", 5)]).ready();
+    assert!(fresh.expect("at once").is_allowed());
+    assert_eq!(counted()[0], 5);
+    assert!(limiter.admitted_alone("nobody").is_err());
+}
+
+#[test]
+fn a_store_in_memory_admits_nothing_alone() {
+    let rules = [Rule::new("rule", Quota::gcra(1, MINUTE))];
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("a valid rule");
+    assert!(ask(&limiter, "a", 1).is_allowed());
+    assert_eq!(limiter.admitted_alone("rule"), Ok(0));
+}
