@@ -1,0 +1,1 @@
+//! Limits that many processes share: a store on Redis or Valkey.
