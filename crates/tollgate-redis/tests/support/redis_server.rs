@@ -40,7 +40,9 @@ impl RedisServer {
                 return server;
             }
         }
-        panic!("redis-server {args:?} did not start: it ended {PORTS} times without an answer to PING");
+        panic!(
+            "redis-server {args:?} did not start: it ended {PORTS} times without an answer to PING"
+        );
     }
 
     pub(crate) fn port(&self) -> u16 {
