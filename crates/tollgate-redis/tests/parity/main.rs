@@ -8,6 +8,7 @@ mod support;
 
 mod expected;
 mod history;
+mod lowered;
 mod quotas;
 mod regressions;
 mod server;
