@@ -251,7 +251,8 @@ impl Quota {
     }
 
     /// The number of sub-buckets; 0 where there are none.
-    pub(crate) const fn bucket_count(&self) -> u32 {
+    #[must_use]
+    pub const fn bucket_count(&self) -> u32 {
         self.buckets
     }
 

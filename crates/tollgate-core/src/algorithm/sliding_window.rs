@@ -94,6 +94,12 @@ struct View {
 }
 
 impl SlidingWindow {
+    /// The microseconds in which the overlap with the previous window is counted: 1, unless `limit · W` leaves 53 bits.
+    #[must_use]
+    pub const fn grain(&self) -> u64 {
+        self.grain
+    }
+
     #[inline]
     fn view(&self, state: &SlidingWindowState, now: Tick) -> View {
         let window = now / self.period;

@@ -1,0 +1,134 @@
+-- Token bucket, GCRA and leaky bucket: the theoretical arrival time, as in `Arrival` of the core.
+--
+-- Quota: n, burst, d, where a unit takes n/d µs in lowest terms. A span of time is a mixed number: whole µs, and a rest
+-- over d. State: the arrival time, and its rest (12 bytes). Every product is below 2^53, because the quota was
+-- validated, but for those of `muldiv`.
+
+if refunding then
+  return function(raw, n, burst, d, now, cost, at, fresh_at)
+    if #raw ~= 33 then return -3 end
+    local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
+    if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
+    if n0 ~= n or burst0 ~= burst or d0 ~= d then return -1 end
+    if cost > burst then cost = burst end
+    local part = cost * (n % d)
+    local units_rest = part % d
+    local units = cost * ((n - n % d) / d) + (part - units_rest) / d
+    -- They reach to `at` + their time, within the µs that `fresh_at` was rounded up from.
+    local till, till_rest = at + units, units_rest
+    if till >= fresh_at then till, till_rest = fresh_at, 0 end
+    if d > 1 then
+      if till < fresh_at - 1 or (till == fresh_at - 1 and till_rest < 1) then
+        till, till_rest = fresh_at - 1, 1
+      end
+    else
+      till, till_rest = fresh_at, 0
+    end
+    -- What they still weigh, and never more than they are.
+    local back, back_rest = till - now, till_rest
+    if back < 0 then back, back_rest = 0, 0 end
+    if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
+    local ahead = tat - now
+    if ahead < 0 then ahead, rest = 0, 0 end
+    ahead, rest = ahead - back, rest - back_rest
+    if rest < 0 then ahead, rest = ahead - 1, rest + d end
+    if ahead < 0 then ahead, rest = 0, 0 end
+    return -1, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), rest > 0 and ahead + 1 or ahead
+  end
+end
+
+return function(raw, n, burst, d, now, cost)
+  -- The interval and the tolerance as mixed numbers.
+  local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
+  if d > 1 then
+    unit_rest = n % d
+    unit = (n - unit_rest) / d
+    local part = burst * unit_rest
+    most_rest = part % d
+    most = burst * unit + (part - most_rest) / d
+  end
+
+  -- What is ahead of now.
+  local ahead, rest, foreign = 0, 0, false
+  if raw then
+    if #raw ~= 33 then return -3, 0, 0 end
+    local alg, n0, burst0, d0, tat, part = unpack('<BddI4dI4', raw)
+    if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
+    if tat >= now then ahead, rest = tat - now, part end
+    if n0 ~= n or burst0 ~= burst or d0 ~= d then
+      if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
+      foreign = true
+      -- Used units stay used: units + part/n0 of them, at most the burst of the quota that wrote them.
+      part = burst0 * (n0 % d0)
+      local most0_rest = part % d0
+      local most0 = burst0 * ((n0 - n0 % d0) / d0) + (part - most0_rest) / d0
+      if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest = most0, most0_rest end
+      local units
+      units, part = muldiv(ahead, d0, n0)
+      part = part + rest
+      units, part = units + (part - part % n0) / n0, part % n0
+      if units >= burst then
+        ahead, rest = most, most_rest
+      else
+        local more, left = muldiv(part, n, n0)
+        if left > 0 then more = more + 1 end
+        part = units * unit_rest
+        ahead, rest = units * unit + (part - part % d) / d, part % d
+        rest = rest + more % d
+        ahead = ahead + (more - more % d) / d
+        if rest >= d then ahead, rest = ahead + 1, rest - d end
+      end
+    end
+  end
+
+  -- Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
+  local repair = foreign
+  if ahead > most or (ahead == most and rest > most_rest) then ahead, rest, repair = most, most_rest, true end
+
+  local retry = -1
+  if cost > burst then
+    retry = -2
+  elseif cost > 0 then
+    local whole, over = ahead + cost * unit, rest
+    if d > 1 then
+      local part = cost * unit_rest
+      over = over + part % d
+      whole = whole + (part - part % d) / d
+      if over >= d then whole, over = whole + 1, over - d end
+    end
+    if whole < most or (whole == most and over <= most_rest) then
+      ahead, rest, repair = whole, over, true
+    else
+      retry = whole - most
+      if over > most_rest then retry = retry + 1 end
+    end
+  end
+
+  -- How many whole units lie in what is left: ⌊(left + left_rest / d) · d / n⌋.
+  local left, left_rest = most - ahead, most_rest - rest
+  if left_rest < 0 then left, left_rest = left - 1, left_rest + d end
+  local have = left * d + left_rest
+  local remaining = (have - have % n) / n
+  if have >= 2^53 then
+    -- The guess is off by one at most; the comparison is exact.
+    remaining = have / n
+    remaining = remaining - remaining % 1
+    if remaining > burst then remaining = burst end
+    local part = remaining * unit_rest
+    local whole, over = remaining * unit + (part - part % d) / d, part % d
+    if whole > left or (whole == left and over > left_rest) then
+      remaining = remaining - 1
+    elseif remaining < burst then
+      whole, over = whole + unit, over + unit_rest
+      if over >= d then whole, over = whole + 1, over - d end
+      if whole < left or (whole == left and over <= left_rest) then remaining = remaining + 1 end
+    end
+  end
+
+  local reset = ahead
+  if rest > 0 then reset = reset + 1 end
+  if cost > 0 and repair then
+    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, foreign
+  end
+  return retry, remaining, reset
+end

@@ -1,0 +1,70 @@
+-- tollgate: decides requests about rate limits, each all or nothing.
+--
+-- One call carries one or several requests, one after the other; each is decided and isolated on its own, in order and
+-- at one time. A request is one or several checks: first all are decided, then all that has to be is written. Nothing is
+-- written on a denial but repairs of states that lie in the future.
+--
+-- KEYS     one per rule and subject; a check says which. Requests of one call may share keys.
+--
+-- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
+--          to add to each time to live, for clocks that differ.
+-- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
+--          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget
+--          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
+--          B   1 if the next check is of the same request, 0 if it is the last
+--          H   the key: KEYS[H]
+--          d   units
+--          H   the rule's number, the same for all its checks in a request
+--          H   for a shadow, the number of the rule that it replaces; 65535: none
+--          B d d I4  the quota: algorithm, its first number, its limit, its third number
+--              17 token bucket, GCRA, leaky bucket: n, burst, d, where a unit takes n/d µs in lowest terms
+--              18 fixed window: period in µs, limit, 0
+--              19 sliding window of two counters: period in µs, limit, grain in µs
+--              20 sliding log: period in µs, limit, 0
+--              21 sliding window in sub-buckets: width of one in µs, limit, how many
+--          then for 0 and 1: the same 21 bytes for each other plan of the rule whose limit is not smaller;
+--          for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh.
+--          2, 3 and 4 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
+--
+-- Returns integers: the time in µs, then three for each check:
+--          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; else the µs
+--          after which the units would fit
+--          units left: after the take if the request takes, as they are if not
+--          µs until the state equals a fresh one
+--
+-- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
+-- what its algorithm counts. It lives until it equals a fresh one. A quota that finds the state of another converts it.
+--
+-- Ten units a second, ten at once, one unit, by the server's clock (redis-cli reads \x.. in a line of its input):
+--   EVALSHA <sha> 1 k "" "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\xff\xff\x11\x00\x00\x00\x00\x00\x6a\xf8\x40\x00\x00\x00\x00\x00\x00\x24\x40\x01\x00\x00\x00"
+--   1) (integer) 1763740800123456  2) (integer) -1  3) (integer) 9  4) (integer) 100000
+--
+-- No shebang, and nothing that Lua 5.1 and 5.4 do not share: servers before Redis 7 and Dragonfly run it. Each call
+-- makes the functions it needs anew, so an algorithm is loaded when a check asks for it, and they are few.
+
+local codec = struct or string
+local pack, unpack, sub, format = codec.pack, codec.unpack, string.sub, string.format
+local call, try = redis.call, redis.pcall
+
+-- ⌊a · b / d⌋ and the remainder, exact where the product leaves 53 bits: a, b < 2^53, d < 2^50.
+local function muldiv(a, b, d)
+  local part = a % d
+  local whole = (a - part) / d
+  local bit = 1
+  while bit * 2 <= b do bit = bit * 2 end
+  local quotient, rest = 0, 0
+  while bit >= 1 do
+    quotient, rest = quotient * 2, rest * 2
+    if b >= bit then b, quotient, rest = b - bit, quotient + whole, rest + part end
+    if rest >= d then quotient, rest = quotient + 1, rest - d end
+    if rest >= d then quotient, rest = quotient + 1, rest - d end
+    bit = bit / 2
+  end
+  return quotient, rest
+end
+
+-- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
+-- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
+-- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw.
+--
+-- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.

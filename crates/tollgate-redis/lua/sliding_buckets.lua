@@ -1,0 +1,125 @@
+-- Sliding window in sub-buckets, as in `SlidingBuckets` of the core.
+--
+-- Quota: width of a sub-bucket in µs, limit, number of sub-buckets. State: the units of all sub-buckets (8 bytes), then
+-- 12 bytes for each that holds units, the oldest first: its number and its units. The last one is the newest; it stays
+-- when a refund empties it. Sub-buckets that are over are cut off when units are taken, so that a decision looks at few.
+
+if refunding then
+  return function(raw, width, limit, buckets, now, cost, _, fresh_at)
+    if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
+    local alg, width0, limit0, buckets0, used = unpack('<BddI4d', raw)
+    if alg ~= 21 or not (used >= 0 and used <= 2^53) then return -3 end
+    if width0 ~= width or limit0 ~= limit or buckets0 ~= buckets then return -1 end
+    local wanted = (fresh_at - fresh_at % width) / width - buckets - 1
+    if wanted < 0 then wanted = 0 end
+    for place = #raw - 11, 30, -12 do
+      local number, units = unpack('<dI4', raw, place)
+      if number == wanted and units > 0 then
+        if cost > units then cost = units end
+        raw = pack('<BddI4d', 21, width, limit, buckets, used - cost)
+          .. sub(raw, 30, place - 1) .. pack('<dI4', number, units - cost) .. sub(raw, place + 12)
+        for newest = #raw - 11, 30, -12 do
+          number, units = unpack('<dI4', raw, newest)
+          if units > 0 then return -1, raw, (number + buckets + 1) * width - now end
+        end
+        return -1, raw, 0
+      end
+      if number < wanted then break end
+    end
+    return -1
+  end
+end
+
+return function(raw, width, limit, buckets, now, cost)
+  local current = (now - now % width) / width
+  -- Units of all sub-buckets from `first` on in `ring`; the newest of them.
+  local ring, first, all, newest, newest_units, foreign = '', 1, 0, 0, 0, false
+  if raw then
+    if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3, 0, 0 end
+    local alg, width0, limit0, buckets0
+    alg, width0, limit0, buckets0, all = unpack('<BddI4d', raw)
+    if alg ~= 21 or not (all >= 0 and all <= 2^53) then return -3, 0, 0 end
+    ring, first = raw, 30
+    newest, newest_units = unpack('<dI4', ring, #ring - 11)
+    if not (newest >= 0 and newest <= 2^53) then return -3, 0, 0 end
+    foreign = width0 ~= width or limit0 ~= limit or buckets0 ~= buckets
+    if width0 ~= width or buckets0 ~= buckets then
+      if not (width0 >= 1 and width0 <= 2^53) then return -3, 0, 0 end
+      -- Other sub-buckets: what counts now counts in the new window as if it had just been taken.
+      local number = (now - now % width0) / width0
+      while first < #ring do
+        local oldest, units = unpack('<dI4', ring, first)
+        if oldest >= number - buckets0 then break end
+        first, all = first + 12, all - units
+      end
+      ring, first, newest, newest_units = '', 1, 0, 0
+      if all > 0 then
+        if all >= 2^32 then all = 2^32 - 1 end
+        ring, newest, newest_units = pack('<dI4', current, all), current, all
+      end
+    end
+  end
+
+  -- A state of the future counts as it is, so that time that goes back never refills.
+  local number = current < newest and newest or current
+  local counting, used = first, all
+  while counting < #ring do
+    local oldest, units = unpack('<dI4', ring, counting)
+    if oldest >= number - buckets then break end
+    counting, used = counting + 12, used - units
+  end
+  local left = limit - used
+  if left < 0 then left = 0 end
+  if cost > 0 and cost <= left then
+    local entries
+    if ring ~= '' and newest == number then
+      entries = sub(ring, counting, -13) .. pack('<dI4', number, newest_units + cost)
+    else
+      entries = sub(ring, counting) .. pack('<dI4', number, cost)
+    end
+    local reset = (number + buckets + 1) * width - now
+    return -1, left - cost, reset, pack('<BddI4d', 21, width, limit, buckets, used + cost) .. entries, reset, foreign
+  end
+
+  -- A state far ahead is repaired by a denial: no further ahead than the next sub-bucket, and each keeps its age.
+  local shift = 0
+  if cost > 0 then
+    local least = current + 1 < buckets and buckets or current + 1
+    if newest > least then shift = newest - least end
+  end
+  local reset = 0
+  for place = #ring - 11, counting, -12 do
+    local used_in, units = unpack('<dI4', ring, place)
+    if units > 0 then
+      reset = (used_in - shift + buckets + 1) * width - now
+      break
+    end
+  end
+  if reset < 0 then reset = 0 end
+  if cost == 0 then return -1, left, reset end
+
+  local retry = -2
+  if cost <= limit then
+    local must_go, place = used + cost - limit, counting
+    while place < #ring do
+      local oldest, units = unpack('<dI4', ring, place)
+      if units >= must_go then
+        retry = (oldest - shift + buckets + 1) * width - now
+        break
+      end
+      must_go, place = must_go - units, place + 12
+    end
+  end
+  if shift > 0 then
+    local entries = ''
+    for place = first, #ring - 11, 12 do
+      local oldest, units = unpack('<dI4', ring, place)
+      entries = entries .. pack('<dI4', oldest - shift, units)
+    end
+    ring, first = entries, 1
+  elseif not foreign then
+    return retry, left, reset
+  end
+  if ring == '' then return retry, left, reset, '', 0, foreign end
+  return retry, left, reset, pack('<BddI4d', 21, width, limit, buckets, all) .. sub(ring, first), reset, foreign
+end

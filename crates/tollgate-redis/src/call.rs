@@ -1,0 +1,306 @@
+//! Calls of the script: keys and arguments.
+//!
+//! A call is filled with one request, or with all that wait. Each is decided on its own.
+//!
+//! ```
+//! use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
+//! use tollgate_redis::call::Call;
+//! use tollgate_redis::encode::Encoder;
+//! use tollgate_redis::keyspace::{Keyspace, Partition};
+//!
+//! let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
+//! let encoder = Encoder::new(&rules, Keyspace::new("tg", Partition::Key)?)?;
+//! let mut call = Call::new();
+//! let asked = call.acquire(&encoder, &[Check::new(0, Fingerprint::from_bits(7), 1)]);
+//! assert!(asked.is_some());
+//! assert_eq!(call.keys().next(), Some(&b"tg:{AAAAAAAAAAAAAAAAAAAAAH}:api:a"[..]));
+//! // The time is the server's, and there is one check.
+//! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [0, 38]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! By a clock of the caller's own, with states that are kept for five seconds longer:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate_redis::call::Call;
+//!
+//! let call = Call::at(1_700_000_000_000_000, Duration::from_secs(5));
+//! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [16]);
+//! ```
+
+use std::{fmt, time::Duration};
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, Fingerprint, Holding, MAX_UNITS, Settlement, Tick};
+
+use crate::encode::{Encoder, IDENTITY, RuleLine, double};
+
+/// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
+const LAST: Tick = 1 << 52;
+
+/// The place of a check that the script is not asked about. There are not as many checks in a call.
+const NOBODY: u16 = u16::MAX;
+
+/// What the script does with a check.
+#[derive(Clone, Copy)]
+enum What {
+    Take = 0,
+    Ask = 1,
+    GiveBack = 2,
+    TakeMore = 3,
+    Forget = 4,
+}
+
+/// A call of the script: its keys and arguments. One call may carry many requests.
+#[derive(Clone)]
+pub struct Call {
+    keys: Packed,
+    args: Packed,
+}
+
+/// Byte strings, one behind the other.
+#[derive(Clone, Default)]
+struct Packed {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Packed {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.ends.iter().enumerate().map(|(place, end)| {
+            let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+            &self.bytes[start..*end]
+        })
+    }
+}
+
+/// Where the answers to a request are in the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
+    places: SmallVec<[u16; 4]>,
+}
+
+impl Asked {
+    /// Whether the script was asked at all: not if no rule of the request has a limit.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.places.iter().all(|place| *place == NOBODY)
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
+        self.places
+            .iter()
+            .map(|place| (*place != NOBODY).then_some(usize::from(*place)))
+    }
+}
+
+impl Call {
+    /// A call by the server's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::by(&[])
+    }
+
+    /// A call by the caller's clock, for servers that refuse to tell a script the time. States are kept for `margin`
+    /// longer than by that clock, because the server forgets by its own.
+    #[must_use]
+    pub fn at(now: Tick, margin: Duration) -> Self {
+        let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
+        Self::by(&[double(now.min(LAST)), double(margin.min(LAST))].concat())
+    }
+
+    fn by(time: &[u8]) -> Self {
+        let mut args = Packed::default();
+        args.bytes.extend(time);
+        args.end();
+        Self {
+            keys: Packed::default(),
+            args,
+        }
+    }
+
+    /// The keys, in order.
+    #[must_use]
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.keys.iter()
+    }
+
+    /// The arguments, in order.
+    #[must_use]
+    pub fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.args.iter()
+    }
+
+    /// The checks that were added.
+    #[must_use]
+    pub fn checks(&self) -> usize {
+        self.args.len() - 1
+    }
+
+    /// Whether nothing was added: then there is nothing to call.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.checks() == 0
+    }
+
+    /// Adds a request that takes its units if all fit.
+    ///
+    /// `None` where it does not fit into the call any more, which carries 65 535 checks; then nothing was added.
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
+        self.request(rules, checks, What::Take)
+    }
+
+    /// Adds a request that takes nothing.
+    ///
+    /// `None` as for [`acquire`](Self::acquire).
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
+        self.request(rules, checks, What::Ask)
+    }
+
+    /// Adds the settlement of units that were taken. False where it does not fit any more.
+    pub fn settle(&mut self, rules: &Encoder, holding: &Holding, how: Settlement) -> bool {
+        let check = &holding.check;
+        let (what, units) = match how {
+            Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
+            Settlement::Cancel => (What::GiveBack, check.cost()),
+            Settlement::Charge(units) => (What::TakeMore, units),
+            _ => return true,
+        };
+        let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
+            return true;
+        };
+        if !self.has_room(1) {
+            return false;
+        }
+        let key = self.key(rules, line, check.key(), self.keys.len());
+        self.check(what, line, &check.with_cost(units), key, &plan[..IDENTITY]);
+        if matches!(what, What::GiveBack) {
+            self.args.bytes.extend(double(holding.taken.at.min(LAST)));
+            // Later than any state of a quota: LAST and the time from empty to full.
+            let fresh_at = holding.taken.fresh_at.min(LAST << 1);
+            self.args.bytes.extend(double(fresh_at));
+        }
+        self.args.end();
+        true
+    }
+
+    /// Adds that a state is forgotten. False where it does not fit any more.
+    pub fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
+        let check = Check::new(rule, key, 0);
+        let Some((line, quota)) = rules.any_line(rule) else {
+            return true;
+        };
+        if !self.has_room(1) {
+            return false;
+        }
+        let key = self.key(rules, line, key, self.keys.len());
+        self.check(What::Forget, line, &check, key, &quota[..IDENTITY]);
+        self.args.end();
+        true
+    }
+
+    fn has_room(&self, checks: usize) -> bool {
+        self.checks() + checks < usize::from(NOBODY)
+    }
+
+    fn request(&mut self, rules: &Encoder, checks: &[Check], what: What) -> Option<Asked> {
+        if !self.has_room(checks.len()) {
+            return None;
+        }
+        let first_key = self.keys.len();
+        let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
+        // Where the flag of the last check is that says whether another follows.
+        let mut more = None;
+        for (index, check) in checks.iter().enumerate() {
+            let Some((line, plan)) = rules.line(check) else {
+                places.push(NOBODY);
+                continue;
+            };
+            // Checks on one state are one check. A mark has a limit of its own, and a rule of its own.
+            let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
+            let leader = (0..index).find(|other| places[*other] != NOBODY && same(&checks[*other]));
+            if let Some(leader) = leader {
+                places.push(places[leader]);
+                continue;
+            }
+            let cost = checks[index..].iter().filter(|other| same(other));
+            let cost = cost
+                .filter(|other| rules.line(other).is_some())
+                .fold(0, |sum: u64, other| sum.saturating_add(other.cost()));
+            if let Some(more) = more {
+                self.args.bytes[more] = 1;
+            }
+            more = Some(self.args.bytes.len() + 2);
+            // Below 65 535, as there was room.
+            places.push(self.checks() as u16);
+            let key = self.key(rules, line, check.key(), first_key);
+            self.check(what, line, &check.with_cost(cost), key, plan);
+            self.args.end();
+        }
+        Some(Asked { places })
+    }
+
+    /// The number of a key, counted from 1: that of one from `from` on if it is there.
+    fn key(&mut self, rules: &Encoder, line: &RuleLine, key: Fingerprint, from: usize) -> u16 {
+        let start = self.keys.bytes.len();
+        rules
+            .keyspace
+            .write(&mut self.keys.bytes, &line.name, line.family, key);
+        let (there, new) = self.keys.bytes.split_at(start);
+        for place in from..self.keys.ends.len() {
+            let begins = place
+                .checked_sub(1)
+                .map_or(0, |before| self.keys.ends[before]);
+            if there[begins..self.keys.ends[place]] == *new {
+                self.keys.bytes.truncate(start);
+                return number(place);
+            }
+        }
+        self.keys.end();
+        number(self.keys.ends.len() - 1)
+    }
+
+    fn check(&mut self, what: What, line: &RuleLine, check: &Check, key: u16, quota: &[u8]) {
+        let bytes = &mut self.args.bytes;
+        bytes.extend([what as u8, line.role, 0]);
+        bytes.extend(key.to_le_bytes());
+        // What is above never fits either.
+        bytes.extend(double(check.cost().min(MAX_UNITS + 1)));
+        bytes.extend(check.rule().to_le_bytes());
+        bytes.extend(line.instead.to_le_bytes());
+        bytes.extend(quota);
+    }
+}
+
+/// The number by which the script finds a key: there are not more keys than checks, which are below 65 535.
+fn number(place: usize) -> u16 {
+    place as u16 + 1
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Shows how much there is: a key ties log lines to a person.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("keys", &self.keys.len())
+            .field("checks", &self.checks())
+            .finish_non_exhaustive()
+    }
+}

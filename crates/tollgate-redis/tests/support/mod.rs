@@ -1,0 +1,7 @@
+//! What the tests of the store share.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+pub(crate) mod numbers;
+pub(crate) mod redis_server;
+pub(crate) mod resp;
