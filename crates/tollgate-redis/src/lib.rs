@@ -6,3 +6,8 @@
 )]
 
 mod address;
+mod connection;
+
+#[cfg(test)]
+#[path = "../tests/connection/mod.rs"]
+mod connection_tests;
