@@ -6,7 +6,7 @@
 //! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
 //! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
 //!
-//! `redis+sentinel://` means the same, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of
+//! With `rediss://` and `rediss-sentinel://` every connection is encrypted (feature `tls`). `redis+sentinel://` means the same, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of
 //! their own. What has a meaning in a URL is percent-encoded in a user name or a password: `/` is `%2F`, `@` is `%40`.
 
 mod error;
@@ -22,6 +22,7 @@ pub(crate) struct Address {
     target: Target,
     login: Login,
     database: u32,
+    encrypted: bool,
 }
 
 /// Who has to be asked.
@@ -78,6 +79,11 @@ impl Address {
 
     pub(crate) fn database(&self) -> u32 {
         self.database
+    }
+
+    /// Whether connections are encrypted, to servers as well as to sentinels.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encrypted
     }
 }
 
@@ -207,7 +213,18 @@ mod tests {
         assert!(refused("redis-sentinel://one,two").contains("name of the master"));
         assert!(refused("redis-sentinel://one,,two/m").contains("host"));
         assert!(refused("redis-cluster://host").contains("Cluster"));
-        assert!(refused("rediss://host").contains("TLS"));
+    }
+
+    #[test]
+    fn a_second_s_stands_for_encryption() {
+        let encrypted = |url: &str| Address::parse(url).map(|address| address.is_encrypted());
+        assert_eq!(encrypted("redis://host"), Ok(false));
+        if cfg!(feature = "tls") {
+            assert_eq!(encrypted("rediss://host"), Ok(true));
+            assert_eq!(encrypted("rediss-sentinel://host/master"), Ok(true));
+        } else {
+            assert!(refused("rediss://host").contains("feature `tls`"));
+        }
     }
 
     #[test]
@@ -227,7 +244,7 @@ mod tests {
             "redis-sentinel://user:sesame@one,two",
             "redis-sentinel://one/m?sentinel_password=sesame%zz",
             "redis-cluster://:sesame@host",
-            "rediss://:sesame@host",
+            "rediss://:sesame@host:x",
             "unix://:sesame@run/x",
             "htt://:sesame@host",
             ":sesame@host",

@@ -9,7 +9,7 @@ pub(crate) struct AddressError {
 }
 
 impl AddressError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
         }

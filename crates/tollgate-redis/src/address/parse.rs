@@ -13,26 +13,37 @@ pub(super) fn address(url: &str) -> Result<Address> {
     let (scheme, rest) = url
         .split_once("://")
         .ok_or_else(|| AddressError::new("there is no scheme; write it as redis://host:6379/0"))?;
-    match scheme {
-        "redis" => server(Parts::of(rest)?),
+    let encrypted = scheme.starts_with("rediss");
+    if encrypted && !cfg!(feature = "tls") {
+        return Err(AddressError::new(
+            "encrypted connections need the feature `tls` of tollgate-redis",
+        ));
+    }
+    let address = match scheme {
+        "redis" | "rediss" => server(Parts::of(rest)?),
         "unix" | "redis+unix" => socket(Parts::of(rest)?),
-        "redis-sentinel" | "redis+sentinel" => sentinel(Parts::of(rest)?),
-        "rediss" | "rediss-sentinel" | "rediss+sentinel" => Err(AddressError::new(
-            "TLS is not supported yet; use redis:// to a server or a local proxy in a trusted network",
-        )),
+        "redis-sentinel" | "redis+sentinel" | "rediss-sentinel" | "rediss+sentinel" => {
+            sentinel(Parts::of(rest)?)
+        }
         "redis-cluster" | "rediss-cluster" | "redis+cluster" | "rediss+cluster" => {
             Err(AddressError::new(
                 "Redis Cluster is not supported yet; name one server with redis:// or sentinels with redis-sentinel://",
             ))
         }
         // Letters alone are no password that somebody put into the wrong place.
-        other if other.bytes().all(|byte| byte.is_ascii_lowercase()) => Err(AddressError::new(
-            format!("the scheme {other:?} is not one of redis, unix, redis-sentinel"),
-        )),
+        other if other.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+            Err(AddressError::new(format!(
+                "the scheme {other:?} is not one of redis, rediss, unix, redis-sentinel, rediss-sentinel"
+            )))
+        }
         _ => Err(AddressError::new(
-            "the scheme is not one of redis, unix, redis-sentinel",
+            "the scheme is not one of redis, rediss, unix, redis-sentinel, rediss-sentinel",
         )),
-    }
+    }?;
+    Ok(Address {
+        encrypted,
+        ..address
+    })
 }
 
 /// `login@hosts/path?query`, not yet decoded.
@@ -99,6 +110,7 @@ fn server(parts: Parts<'_>) -> Result<Address> {
         target: Target::Server(place(parts.hosts, SERVER_PORT)?),
         database: database(parts.path.strip_prefix('/').unwrap_or_default())?,
         login: parts.login,
+        encrypted: false,
     })
 }
 
@@ -116,6 +128,7 @@ fn socket(mut parts: Parts<'_>) -> Result<Address> {
         )),
         database,
         login: parts.login,
+        encrypted: false,
     })
 }
 
@@ -145,6 +158,7 @@ fn sentinel(mut parts: Parts<'_>) -> Result<Address> {
         }),
         database: database(number)?,
         login: parts.login,
+        encrypted: false,
     })
 }
 

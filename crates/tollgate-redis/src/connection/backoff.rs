@@ -76,8 +76,8 @@ mod tests {
             let until = from + Duration::from_millis(50);
             let together = pauses
                 .iter()
-                .filter(|pause| (from..until).contains(pause))
-                .count();
+                .filter(|&&pause| from <= pause && pause < until);
+            let together = together.count();
             assert!(together < 100, "{together} in {from:?}");
         }
     }

@@ -132,11 +132,7 @@ impl Waiting {
         let _ = self.answer.send(answer);
     }
 
-    pub(super) fn fail(
-        self,
-        kind: CallErrorKind,
-        message: impl Into<std::borrow::Cow<'static, str>>,
-    ) {
+    pub(super) fn fail(self, kind: CallErrorKind, message: &'static str) {
         self.answer(Err(CallError::new(kind, message)));
     }
 

@@ -37,7 +37,11 @@ impl<S: Transport> Dialogue<S> {
             push_argument(&mut out, argument.as_bytes());
         }
         // A server that is full says so and hangs up without reading: what it said counts, not that it did not read.
-        let written = self.stream.write_all(&out).await;
+        let written = async {
+            self.stream.write_all(&out).await?;
+            self.stream.flush().await
+        };
+        let written = written.await;
         loop {
             match decode(&self.input) {
                 Ok(Some((reply, length))) => {

@@ -1,6 +1,6 @@
 //! What became of a call that got no answer, and what is read from the errors of a server.
 
-use std::{borrow::Cow, error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc};
 
 use tollgate_core::{StoreError, StoreErrorKind};
 
@@ -28,7 +28,33 @@ pub(crate) enum CallErrorKind {
     Misconfigured,
 }
 
-type Message = Cow<'static, str>;
+/// A text that costs nothing to hand to one more call: in an outage every call fails for the same reason.
+#[derive(Clone, Debug)]
+pub(super) enum Message {
+    Fixed(&'static str),
+    Shared(Arc<str>),
+}
+
+impl From<&'static str> for Message {
+    fn from(text: &'static str) -> Self {
+        Self::Fixed(text)
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fixed(text) => text,
+            Self::Shared(text) => text,
+        })
+    }
+}
 
 impl CallError {
     pub(super) fn new(kind: CallErrorKind, message: impl Into<Message>) -> Self {
@@ -64,7 +90,7 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        self.message.fmt(f)
     }
 }
 
@@ -80,7 +106,7 @@ impl From<CallError> for StoreError {
             CallErrorKind::Unknown => StoreErrorKind::Timeout,
             CallErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
         };
-        Self::new(kind, error.message.clone()).with_source(error)
+        Self::new(kind, error.to_string()).with_source(error)
     }
 }
 

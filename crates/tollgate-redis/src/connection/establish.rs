@@ -1,5 +1,7 @@
 //! From a place to a connection that is logged in.
 
+use std::io;
+
 use redis::Value;
 
 use crate::{
@@ -7,19 +9,26 @@ use crate::{
     connection::{
         dialogue::Dialogue,
         error::ConnectError,
-        stream::{Stream, Transport},
+        security::Security,
+        stream::{Stream, Transport, tcp},
     },
 };
 
-/// Connects and logs in.
+/// Connects, encrypted if there is a `security`, and logs in.
 pub(super) async fn establish(
     place: &Place,
     login: &Login,
     database: u32,
+    security: Option<&Security>,
 ) -> Result<Dialogue<Stream>, ConnectError> {
-    let stream = Stream::open(place)
-        .await
-        .map_err(|error| ConnectError::unavailable(format!("{place}: {error}")))?;
+    let failed = |error: io::Error| ConnectError::unavailable(error.to_string());
+    let stream = match (security, place) {
+        (Some(security), Place::Tcp(host, port)) => {
+            let stream = tcp(host, *port).await.map_err(failed)?;
+            security.encrypt(stream, host).await?
+        }
+        _ => Stream::open(place).await.map_err(failed)?,
+    };
     let mut dialogue = Dialogue::new(stream);
     log_in(&mut dialogue, login).await?;
     if database != 0 {

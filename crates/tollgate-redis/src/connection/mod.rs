@@ -10,7 +10,7 @@
 //! ```text
 //! node ── supervisor ── prober ── wire ── queue ── call ── script, command, error
 //!                    │                  └─ breaker ── event, options
-//!                    └─ sentinel ── establish ── dialogue ── stream, resp
+//!                    └─ sentinel ── establish ── dialogue ── security ── stream, resp
 //! ```
 
 mod backoff;
@@ -27,6 +27,7 @@ mod prober;
 mod queue;
 mod resp;
 pub(crate) mod script;
+pub(crate) mod security;
 mod sentinel;
 mod stream;
 mod supervisor;

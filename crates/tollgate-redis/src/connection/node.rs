@@ -1,12 +1,12 @@
 //! One server.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
-    address::Address,
+    address::{Address, AddressError},
     connection::{
         breaker::{Breaker, BreakerState},
         call::{Call, Waiting},
@@ -39,13 +39,27 @@ enum Line {
     Missing(CallError),
 }
 
+/// The longest deadline of a call.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 impl Node {
     /// Starts to connect.
+    ///
+    /// # Errors
+    ///
+    /// An address that asks for encryption, and options that do not say how.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
-    pub(crate) fn start(address: Address, options: NodeOptions) -> Self {
+    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, AddressError> {
+        if address.is_encrypted() && !options.security.is_there() {
+            return Err(AddressError::new(
+                "an encrypted connection needs to know whom to trust; give it a configuration of rustls",
+            ));
+        }
+        // So that no sum of times leaves what an instant can hold.
+        options.deadline = options.deadline.min(LONGEST);
         let missing = ConnectError::unavailable("it is being connected").to_call_error();
         let breaker = Breaker::new(
             options.breaker.clone(),
@@ -58,7 +72,7 @@ impl Node {
             options,
         });
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
-        Self { shared, supervisor }
+        Ok(Self { shared, supervisor })
     }
 
     /// Runs a script. Nothing is waited for but the answer: where there is no connection, the breaker is open, or too many

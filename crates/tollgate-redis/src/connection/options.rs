@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::connection::{breaker::BreakerSettings, event::EventSink};
+use crate::connection::{breaker::BreakerSettings, event::EventSink, security::Security};
 
 /// How a node behaves. The defaults are for a server in the same network.
 #[derive(Clone)]
@@ -28,6 +28,8 @@ pub(crate) struct NodeOptions {
     pub(crate) probe_key: Vec<u8>,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerSettings,
+    /// How connections are encrypted, where the address asks for it.
+    pub(crate) security: Security,
     /// Who is told what happens.
     pub(crate) events: EventSink,
     /// Where the chance in pauses begins.
@@ -47,6 +49,7 @@ impl Default for NodeOptions {
             sentinel_interval: Duration::from_secs(5),
             probe_key: b"tollgate:probe".to_vec(),
             breaker: BreakerSettings::default(),
+            security: Security::default(),
             events: EventSink::default(),
             seed: fastrand::u64(..),
         }

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{
     address::{Place, Sentinels},
-    connection::{error::ConnectError, establish::establish},
+    connection::{error::ConnectError, establish::establish, security::Security},
 };
 
 /// The sentinels of a master, the one that answered last first.
@@ -16,15 +16,21 @@ pub(super) struct Resolver {
     sentinels: Sentinels,
     order: Vec<usize>,
     patience: Duration,
+    security: Option<Security>,
 }
 
 impl Resolver {
     /// Each sentinel is given `patience` to answer.
-    pub(super) fn new(sentinels: Sentinels, patience: Duration) -> Self {
+    pub(super) fn new(
+        sentinels: Sentinels,
+        patience: Duration,
+        security: Option<Security>,
+    ) -> Self {
         Self {
             order: (0..sentinels.places().len()).collect(),
             sentinels,
             patience,
+            security,
         }
     }
 
@@ -50,7 +56,8 @@ impl Resolver {
     }
 
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
-        let mut dialogue = establish(place, self.sentinels.login(), 0).await?;
+        let mut dialogue =
+            establish(place, self.sentinels.login(), 0, self.security.as_ref()).await?;
         let name = self.sentinels.master();
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
         match dialogue.ask(&question).await? {

@@ -15,6 +15,9 @@ use tokio::{
     net::TcpStream,
 };
 
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
+
 use crate::address::Place;
 
 /// What a [`Wire`](crate::connection::wire::Wire) needs of a stream.
@@ -29,22 +32,27 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
+    /// A connection that is not encrypted.
     pub(super) async fn open(place: &Place) -> io::Result<Self> {
         match place {
+            Place::Tcp(host, port) => tcp(host, *port).await.map(Self::Tcp),
             #[cfg(unix)]
             Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
             #[cfg(not(unix))]
             Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
-            Place::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                tune(&stream)?;
-                Ok(Self::Tcp(stream))
-            }
         }
     }
+}
+
+pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    tune(&stream)?;
+    Ok(stream)
 }
 
 /// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
@@ -71,6 +79,8 @@ impl Transport for Stream {
             Self::Tcp(stream) => drop(stream.set_zero_linger()),
             #[cfg(unix)]
             Self::Unix(_) => {}
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => drop(stream.get_ref().0.set_zero_linger()),
         }
     }
 }
@@ -85,6 +95,8 @@ impl AsyncRead for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -99,6 +111,8 @@ impl AsyncWrite for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -107,6 +121,8 @@ impl AsyncWrite for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -115,6 +131,8 @@ impl AsyncWrite for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -30,7 +30,12 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     let mut resolver = match address.target() {
         Target::Server(_) => None,
         Target::Sentinel(sentinels) => {
-            Some(Resolver::new(sentinels.clone(), options.connect_timeout))
+            let security = address.is_encrypted().then(|| options.security.clone());
+            Some(Resolver::new(
+                sentinels.clone(),
+                options.connect_timeout,
+                security,
+            ))
         }
     };
     loop {
@@ -58,9 +63,11 @@ async fn connect(
     shared: &Shared,
 ) -> Result<(Stream, Place), ConnectError> {
     let patience = shared.options().connect_timeout;
+    let security = address.is_encrypted().then_some(&shared.options().security);
     let in_time = |place: Place, verify| async move {
         let ready = async {
-            let mut dialogue = establish(&place, address.login(), address.database()).await?;
+            let (login, database) = (address.login(), address.database());
+            let mut dialogue = establish(&place, login, database, security).await?;
             if verify && !is_master(&mut dialogue).await? {
                 return Err(ConnectError::unavailable("it is not the master"));
             }

@@ -10,7 +10,7 @@ mod tests;
 use std::{
     fmt,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -18,7 +18,7 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use tokio::{
-    io::ReadBuf,
+    io::AsyncReadExt,
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -53,6 +53,9 @@ pub(super) struct Wire<S> {
     heard: Instant,
     was_of_use: bool,
 }
+
+/// How many bytes there is room for at each read.
+const READ: usize = 8192;
 
 /// What the timer is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,13 +115,13 @@ impl<S: Transport> Wire<S> {
     /// Reads until there is nothing to read.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
         loop {
-            let mut space = [0; 8192];
-            let mut buf = ReadBuf::new(&mut space);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
+            self.input.reserve(READ);
+            // Nothing is lost when this future is dropped: it reads at once or not at all.
+            match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(Lost::Io(Arc::new(error))),
-                Poll::Ready(Ok(())) if buf.filled().is_empty() => return Err(Lost::Closed),
-                Poll::Ready(Ok(())) => self.input.extend_from_slice(buf.filled()),
+                Poll::Ready(Ok(0)) => return Err(Lost::Closed),
+                Poll::Ready(Ok(_)) => {}
             }
             self.heard = Instant::now();
             self.receive()?;
@@ -163,7 +166,7 @@ impl<S: Transport> Wire<S> {
                 let was_owed = self.ledger.is_owed();
                 self.ledger.fill(&mut self.out);
                 if self.out.is_empty() {
-                    return Ok(());
+                    return self.flush(cx);
                 }
                 if !was_owed {
                     self.heard = Instant::now();
@@ -178,6 +181,14 @@ impl<S: Transport> Wire<S> {
                     self.ledger.written(length);
                 }
             }
+        }
+    }
+
+    /// What is encrypted may be written and not have left. A socket has nothing to flush.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(Lost::Io(Arc::new(error))),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
         }
     }
 

@@ -52,7 +52,7 @@ impl Bench {
         options.breaker.step = Duration::from_millis(50);
         change(&mut options);
         Self {
-            node: Node::start(Address::parse(url).unwrap(), options),
+            node: Node::start(Address::parse(url).unwrap(), options).unwrap(),
             events,
             script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
         }

@@ -9,6 +9,8 @@ mod redis_server;
 
 mod bench;
 mod breaker;
+#[cfg(feature = "tls")]
+mod encrypted;
 mod login;
 mod network;
 mod refusals;
