@@ -12,7 +12,7 @@ pub(crate) struct CallError {
 }
 
 /// What became of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CallErrorKind {
     /// There is no connection, or the server cannot serve at present. It did not run.
     Unavailable,

@@ -41,7 +41,8 @@ pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOption
                     breaker.probed(false);
                     continue;
                 }
-                breaker.probed(call.await.is_ok());
+                // An error that does not weigh is about the probe's key or its rights: the server works.
+                breaker.probed(call.await.map_or_else(|error| !error.weighs(), |_| true));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::{
     select,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -41,7 +41,9 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     loop {
         match connect(&address, resolver.as_mut(), &shared).await {
             Ok((stream, place)) => {
-                if serve(stream, &place, resolver.as_mut(), &shared).await {
+                let began = Instant::now();
+                let was_of_use = serve(stream, &place, resolver.as_mut(), &shared).await;
+                if was_of_use || began.elapsed() > options.longest_pause {
                     backoff.reset();
                 }
             }

@@ -5,6 +5,8 @@ mod lost;
 mod sent;
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod tests;
 
 use std::{

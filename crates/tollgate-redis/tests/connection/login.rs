@@ -100,6 +100,27 @@ async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
 }
 
 #[tokio::test]
+async fn a_probe_that_may_not_write_its_key_keeps_nobody_from_the_server() {
+    let mut server = RedisServer::start(&[]).await;
+    let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~limits:*", "+@all"];
+    server.ask(&user).await;
+    let bench = Bench::start(&url(&server, "rl:pass"));
+    bench.recovers("limits:k").await;
+    server.kill();
+    eventually("the breaker opens", || async {
+        (bench.node.breaker() == BreakerState::Open).then_some(())
+    })
+    .await;
+    server.restart().await;
+    server.ask(&user).await;
+    eventually("the breaker is closed", || async {
+        let _ = bench.take("limits:k").await;
+        (bench.node.breaker() == BreakerState::Closed).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_without_protocol_3_is_spoken_to_in_protocol_2() {
     let args = ["--rename-command", "HELLO", "", "--requirepass", "pass"];
     let server = RedisServer::start(&args).await;
