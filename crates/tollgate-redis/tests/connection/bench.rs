@@ -138,6 +138,16 @@ pub(super) async fn count_of(server: &RedisServer, key: &str) -> u64 {
     }
 }
 
+/// How often the server ran a command, by its own count.
+pub(super) async fn calls_of(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.ask(&["INFO", "commandstats"]).await;
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next())
+        .map_or(0, |number| number.parse().unwrap())
+}
+
 /// Asks for a condition again and again until it holds.
 pub(super) async fn eventually<T: Debug, F: Future<Output = Option<T>>>(
     what: &str,

@@ -77,7 +77,7 @@ async fn a_server_that_became_a_replica_is_left_and_used_again_when_it_is_a_mast
 }
 
 #[tokio::test]
-async fn a_server_that_has_too_few_replicas_or_cannot_save_is_unavailable() {
+async fn a_server_that_has_too_few_replicas_is_unavailable() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start(&server.url());
     bench.recovers("k").await;

@@ -1,18 +1,9 @@
 //! Scripts that the server does not know, and calls that travel together.
 
 use crate::connection_tests::{
-    bench::{Bench, count_of},
+    bench::{Bench, calls_of, count_of},
     redis_server::RedisServer,
 };
-
-async fn calls_of(server: &RedisServer, command: &str) -> u64 {
-    let stats = server.ask(&["INFO", "commandstats"]).await;
-    let line = stats
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|line| line.split(',').next())
-        .map_or(0, |number| number.parse().unwrap())
-}
 
 #[tokio::test]
 async fn a_flushed_script_is_brought_again_and_every_take_counts_once() {

@@ -44,7 +44,7 @@ fn settings() -> BreakerSettings {
     }
 }
 
-/// What happened to a closed breaker, and what follows by the sentences of the documentation.
+/// What happened, and what follows from it by the sentences of the documentation.
 #[derive(Clone, Debug, Default)]
 struct Model {
     /// Calls since it was closed: when, and whether it was answered.
@@ -53,11 +53,11 @@ struct Model {
     opened: u32,
     probes: u32,
     ramp: u64,
-    state: Model0,
+    state: Told,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Model0 {
+enum Told {
     #[default]
     Closed,
     Open,
@@ -69,12 +69,12 @@ impl Model {
         self.opened += 1;
         self.probes = 0;
         self.calls.clear();
-        self.state = Model0::Open;
+        self.state = Told::Open;
     }
 
     fn call(&mut self, now: u64, answered: bool) {
         match self.state {
-            Model0::Closed => {
+            Told::Closed => {
                 if now >= self.window + 1_000 {
                     self.window = now;
                 }
@@ -91,7 +91,7 @@ impl Model {
                     self.open();
                 }
             }
-            Model0::Ramp(_) if !answered => self.open(),
+            Told::Ramp(_) if !answered => self.open(),
             _ => {}
         }
     }
@@ -101,23 +101,23 @@ impl Model {
             Step::Answered => self.call(now, true),
             Step::Failed => self.call(now, false),
             Step::Disconnected => match self.state {
-                Model0::Open if self.probes > 0 => self.open(),
+                Told::Open if self.probes > 0 => self.open(),
                 _ => self.call(now, false),
             },
-            Step::ProbeAnswered if self.state == Model0::Open => {
+            Step::ProbeAnswered if self.state == Told::Open => {
                 self.probes += 1;
                 if self.probes == 2 {
-                    self.state = Model0::Ramp(10);
+                    self.state = Told::Ramp(10);
                     self.ramp = now + 100;
                 }
             }
-            Step::ProbeFailed if self.state == Model0::Open => self.open(),
+            Step::ProbeFailed if self.state == Told::Open => self.open(),
             Step::Pass | Step::PassLong => match self.state {
-                Model0::Ramp(10) if now >= self.ramp => {
-                    self.state = Model0::Ramp(50);
+                Told::Ramp(10) if now >= self.ramp => {
+                    self.state = Told::Ramp(50);
                     self.ramp = now + 100;
                 }
-                Model0::Ramp(_) if now >= self.ramp => {
+                Told::Ramp(_) if now >= self.ramp => {
                     *self = Self {
                         window: now,
                         ..Self::default()
@@ -131,10 +131,10 @@ impl Model {
 
     fn state(&self) -> BreakerState {
         match self.state {
-            Model0::Closed => BreakerState::Closed,
-            Model0::Open if self.probes > 0 => BreakerState::Probing,
-            Model0::Open => BreakerState::Open,
-            Model0::Ramp(percent) => BreakerState::Ramping { percent },
+            Told::Closed => BreakerState::Closed,
+            Told::Open if self.probes > 0 => BreakerState::Probing,
+            Told::Open => BreakerState::Open,
+            Told::Ramp(percent) => BreakerState::Ramping { percent },
         }
     }
 }
