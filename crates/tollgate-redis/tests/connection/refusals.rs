@@ -94,6 +94,27 @@ async fn a_server_that_has_too_few_replicas_is_unavailable() {
 }
 
 #[tokio::test]
+async fn a_server_that_cannot_save_is_unavailable_until_it_can() {
+    let server = RedisServer::start(&[]).await;
+    let bench = Bench::start(&server.url());
+    bench.recovers("k").await;
+    server.ask(&["CONFIG", "SET", "save", "3600 1"]).await;
+    // A folder of this name cannot be replaced by a file.
+    let dump = server.dir().join("dump.rdb");
+    std::fs::create_dir(&dump).unwrap();
+    server.ask(&["BGSAVE"]).await;
+    let error = eventually("a call is refused", || async {
+        let error = bench.take("k").await.err()?;
+        error.to_string().starts_with("MISCONF").then_some(error)
+    })
+    .await;
+    assert_eq!(error.kind(), CallErrorKind::Unavailable);
+    std::fs::remove_dir(&dump).unwrap();
+    server.ask(&["BGSAVE"]).await;
+    bench.is_well().await;
+}
+
+#[tokio::test]
 async fn a_server_that_is_busy_with_a_script_is_left_alone_until_the_script_ends() {
     let server = RedisServer::start(&["--busy-reply-threshold", "50"]).await;
     let bench = Bench::start(&server.url());
