@@ -6,8 +6,9 @@
 //! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
 //! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
 //!
-//! With `rediss://` and `rediss-sentinel://` every connection is encrypted (feature `tls`). `redis+sentinel://` means the same, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of
-//! their own. What has a meaning in a URL is percent-encoded in a user name or a password: `/` is `%2F`, `@` is `%40`.
+//! With `rediss://` and `rediss-sentinel://` every connection is encrypted (feature `tls`). `redis+sentinel://` means the same
+//! as `redis-sentinel://`, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of their own. What
+//! has a meaning in a URL is percent-encoded in a user name or a password: `/` is `%2F`, `@` is `%40`.
 
 mod error;
 mod parse;
