@@ -153,6 +153,10 @@ pub enum StoreErrorKind {
     Timeout,
     /// The store could not be reached; the command did not run.
     Unavailable,
+    /// As many commands wait for the store as may wait; the command did not run.
+    Overloaded,
+    /// The store refuses the command, and will until somebody changes something.
+    Misconfigured,
     /// The store answered something else than expected.
     Protocol,
 }
@@ -185,7 +189,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind,
-            StoreErrorKind::Timeout | StoreErrorKind::Unavailable
+            StoreErrorKind::Timeout | StoreErrorKind::Unavailable | StoreErrorKind::Overloaded
         )
     }
 }

@@ -1,8 +1,15 @@
 //! Limits that many processes share: a store on Redis or Valkey.
 
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the store that stands on the connection follows")
+)]
+
+mod address;
 // Public for the tests that hold the script to the core; no part of what this crate promises.
 #[doc(hidden)]
 pub mod call;
+mod connection;
 #[doc(hidden)]
 pub mod encode;
 #[doc(hidden)]
@@ -11,3 +18,7 @@ pub mod keyspace;
 pub mod reply;
 #[doc(hidden)]
 pub mod script;
+
+#[cfg(test)]
+#[path = "../tests/connection/mod.rs"]
+mod connection_tests;

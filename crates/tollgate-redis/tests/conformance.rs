@@ -21,7 +21,7 @@ use tollgate_redis::{
     script,
 };
 
-use crate::support::{redis_server::RedisServer, resp::Resp};
+use crate::support::{blocking_server::RedisServer, resp::Resp};
 
 #[derive(Debug)]
 struct Shared {

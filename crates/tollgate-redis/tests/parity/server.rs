@@ -3,7 +3,7 @@
 use tollgate_redis::{call::Call, script};
 
 use crate::support::{
-    redis_server::RedisServer,
+    blocking_server::RedisServer,
     resp::{Resp, Value},
 };
 

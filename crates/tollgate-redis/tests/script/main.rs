@@ -19,7 +19,7 @@ use tollgate_redis::{
 };
 
 use crate::support::{
-    redis_server::RedisServer,
+    blocking_server::RedisServer,
     resp::{Resp, Value},
 };
 

@@ -2,6 +2,6 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod blocking_server;
 pub(crate) mod numbers;
-pub(crate) mod redis_server;
 pub(crate) mod resp;

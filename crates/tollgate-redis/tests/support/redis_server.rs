@@ -1,127 +1,210 @@
-//! A `redis-server` of a test's own: a free port, a folder that goes with it, killed on drop.
+//! A `redis-server` of the test's own: on a free port of the loopback, in a folder of its own, killed on drop.
 
 use std::{
-    env, fs,
-    io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{self, Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-    thread,
+    io,
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
-/// A server is asked this often before it is given up: half a minute, on a machine that is busy.
-const POLLS: u32 = 6_000;
-const PAUSE: Duration = Duration::from_millis(5);
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
 
-/// Another process may take the free port before the server does: then another port is tried.
-const PORTS: u32 = 5;
+/// How long anything may take before a test gives up. It says nothing about how long it does take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-static STARTED: AtomicU32 = AtomicU32::new(0);
-
-/// A server that runs until this is dropped.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
-    child: Child,
     port: u16,
-    dir: PathBuf,
+    dir: TempDir,
+    args: Vec<String>,
+    child: Child,
 }
 
 impl RedisServer {
-    /// A server that writes nothing to disk. `args` go to the end of the command line, so that they win.
-    pub(crate) fn start(args: &[&str]) -> Self {
-        for _ in 0..PORTS {
+    /// Starts a server with these arguments of `redis-server`, and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// There is no `redis-server`, or it does not start.
+    pub(crate) async fn start(args: &[&str]) -> Self {
+        let dir = TempDir::new().expect("a folder for the server");
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        // Between the choice of a free port and its use another process may take it.
+        for _ in 0..8 {
             let port = free_port();
-            let dir = own_folder();
-            let child = spawn(port, &dir, args);
-            let mut server = Self { child, port, dir };
-            if server.answers() {
-                return server;
+            let mut child = spawn(port, dir.path(), &args);
+            if is_ready(port, &mut child).await {
+                return Self {
+                    port,
+                    dir,
+                    args,
+                    child,
+                };
             }
         }
-        panic!(
-            "redis-server {args:?} did not start: it ended {PORTS} times without an answer to PING"
+        let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+        panic!("redis-server {args:?} did not start:\n{log}");
+    }
+
+    /// As [`start`](Self::start), on a port that a client knows already.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub(crate) async fn start_on(port: u16, args: &[&str]) -> Self {
+        let dir = TempDir::new().expect("a folder for the server");
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let child = spawn(port, dir.path(), &args);
+        let mut server = Self {
+            port,
+            dir,
+            args,
+            child,
+        };
+        assert!(
+            is_ready(port, &mut server.child).await,
+            "port {port} is taken"
         );
+        server
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
-
-    /// The folder that the server runs in.
     pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
-    /// The process, for tests that stop it.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Polls until the server answers PING; false when it has ended.
-    fn answers(&mut self) -> bool {
-        for _ in 0..POLLS {
-            if ping(self.address()).is_ok_and(|pong| pong) {
-                return true;
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The raw answers to a command, as the protocol (version 2) writes them.
+    pub(crate) async fn ask(&self, command: &[&str]) -> String {
+        self.ask_all(&[command]).await
+    }
+
+    /// The raw answers to commands on one connection.
+    pub(crate) async fn ask_all(&self, commands: &[&[&str]]) -> String {
+        ask(self.port, commands)
+            .await
+            .unwrap_or_else(|error| panic!("{commands:?}: {error}"))
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it anew on the same port, after [`kill`](Self::kill).
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.child = spawn(self.port, self.dir.path(), &self.args);
+            if is_ready(self.port, &mut self.child).await {
+                return;
             }
-            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-                return false;
-            }
-            thread::park_timeout(PAUSE);
+            assert!(Instant::now() < until, "redis-server did not start again");
         }
-        panic!("redis-server on port {} does not answer PING", self.port);
+    }
+
+    /// Lets it stand still: sockets stay open, and nothing is answered.
+    pub(crate) fn stop(&self) {
+        signal("-STOP", self.pid());
+    }
+
+    pub(crate) fn resume(&self) {
+        signal("-CONT", self.pid());
     }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.dir);
+        self.kill();
     }
 }
 
-fn spawn(port: u16, dir: &Path, args: &[&str]) -> Child {
-    Command::new("redis-server")
-        .current_dir(dir)
+/// A port of the loopback that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
+}
+
+fn spawn(port: u16, dir: &Path, args: &[String]) -> Child {
+    let mut command = Command::new("redis-server");
+    // A first argument without dashes is a file of settings.
+    let (file, args) = match args.first() {
+        Some(first) if !first.starts_with("--") => args.split_at(1),
+        _ => args.split_at(0),
+    };
+    command
+        .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-        .args(["--loglevel", "warning", "--logfile", "redis.log"])
+        .args(["--save", "", "--appendonly", "no", "--logfile", "log"])
+        .arg("--dir")
+        .arg(dir)
         .args(args)
+        .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| {
-            panic!(
-                "redis-server could not be started ({error}): these tests need it on PATH; \
-                 on Debian or Ubuntu `apt-get install redis-server`, on macOS `brew install redis`"
-            )
-        })
+        .stderr(Stdio::null());
+    command.spawn().unwrap_or_else(|error| {
+        panic!(
+            "this test starts its own redis-server, which is not there ({error}): \
+             install it with `apt-get install -y redis-server`"
+        )
+    })
 }
 
-fn ping(address: SocketAddr) -> io::Result<bool> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    stream.write_all(b"PING\r\n")?;
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer)?;
-    Ok(&answer == b"+PONG\r\n")
+/// Waits until the server answers anything but that it is loading; `false` if it ended.
+async fn is_ready(port: u16, child: &mut Child) -> bool {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Ok(Some(_)) = child.try_wait() {
+            return false;
+        }
+        match ask(port, &[&["PING"]]).await {
+            Ok(answer) if !answer.is_empty() && !answer.starts_with("-LOADING") => return true,
+            _ => {}
+        }
+        assert!(Instant::now() < until, "redis-server does not answer");
+        sleep(Duration::from_millis(5)).await;
+    }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on loopback");
-    listener.local_addr().expect("it is bound").port()
+async fn ask(port: u16, commands: &[&[&str]]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let mut bytes = Vec::new();
+    for command in commands {
+        bytes.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
+        for argument in *command {
+            bytes.extend_from_slice(format!("${}\r\n{argument}\r\n", argument.len()).as_bytes());
+        }
+    }
+    stream.write_all(&bytes).await?;
+    // A server that has answered closes a connection on which no more can come.
+    stream.shutdown().await?;
+    let mut answers = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut answers)).await??;
+    Ok(String::from_utf8_lossy(&answers).into_owned())
 }
 
-fn own_folder() -> PathBuf {
-    let n = STARTED.fetch_add(1, Ordering::Relaxed);
-    let dir = env::temp_dir().join(format!("tollgate-redis-{}-{n}", process::id()));
-    fs::create_dir_all(&dir).expect("a folder in the temporary folder");
-    dir
+fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(status.is_ok_and(|status| status.success()), "kill {name}");
 }

@@ -1,0 +1,260 @@
+//! Where a Redis is, as its users write it.
+//!
+//! | form | means |
+//! | --- | --- |
+//! | `redis://[user[:password]@]host[:6379][/database]` | one server |
+//! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
+//! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
+//!
+//! With `rediss://` and `rediss-sentinel://` every connection is encrypted (feature `tls`). `redis+sentinel://` means the same
+//! as `redis-sentinel://`, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of their own. What
+//! has a meaning in a URL is percent-encoded in a user name or a password: `/` is `%2F`, `@` is `%40`.
+
+mod error;
+mod parse;
+
+use std::{fmt, path::PathBuf};
+
+pub(crate) use self::error::AddressError;
+
+/// A server, or sentinels that know which server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    target: Target,
+    login: Login,
+    database: u32,
+    encrypted: bool,
+}
+
+/// Who has to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One server.
+    Server(Place),
+    /// The master that sentinels know by this name.
+    Sentinel(Sentinels),
+}
+
+/// The sentinels of a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sentinels {
+    places: Vec<Place>,
+    master: String,
+    login: Login,
+}
+
+/// Where one server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A host, by name or number, and a port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+/// A user and a password, either of which may be absent.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    user: Option<String>,
+    password: Option<String>,
+}
+
+impl Address {
+    /// Reads an address in one of the forms above.
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and what would be right. No error repeats what may be a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, AddressError> {
+        parse::address(url)
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Who logs in at the server that decides.
+    pub(crate) fn login(&self) -> &Login {
+        &self.login
+    }
+
+    pub(crate) fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// Whether connections are encrypted, to servers as well as to sentinels.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encrypted
+    }
+}
+
+impl Sentinels {
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(crate) fn master(&self) -> &str {
+        &self.master
+    }
+
+    /// Who logs in at the sentinels.
+    pub(crate) fn login(&self) -> &Login {
+        &self.login
+    }
+}
+
+impl Login {
+    /// The user and the password, where there is a password. Before access lists everybody was `default`.
+    pub(crate) fn parts(&self) -> Option<(&str, &str)> {
+        let password = self.password.as_deref()?;
+        Some((self.user.as_deref().unwrap_or("default"), password))
+    }
+
+    /// Whether a user is named, which servers before Redis 6 do not know.
+    pub(crate) fn names_a_user(&self) -> bool {
+        self.user.is_some()
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| ".."))
+            .finish()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp(host.into(), port)
+    }
+
+    fn refused(url: &str) -> String {
+        Address::parse(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_server_is_a_host_with_what_is_usual() {
+        let address = Address::parse("redis://limits.example").unwrap();
+        assert_eq!(
+            address.target(),
+            &Target::Server(tcp("limits.example", 6379))
+        );
+        assert_eq!(address.database(), 0);
+        assert_eq!(address.login().parts(), None);
+    }
+
+    #[test]
+    fn everything_of_a_server_can_be_said() {
+        let address = Address::parse("redis://rl:p%40ss%2Fword@[::1]:6380/3").unwrap();
+        assert_eq!(address.target(), &Target::Server(tcp("::1", 6380)));
+        assert_eq!(address.database(), 3);
+        assert_eq!(address.login().parts(), Some(("rl", "p@ss/word")));
+    }
+
+    #[test]
+    fn a_password_without_a_user_is_the_default_users() {
+        let address = Address::parse("redis://:secret@host").unwrap();
+        assert_eq!(address.login().parts(), Some(("default", "secret")));
+        assert!(!address.login().names_a_user());
+    }
+
+    #[test]
+    fn a_socket_has_its_database_in_the_query() {
+        let address = Address::parse("unix:///run/redis/redis.sock?db=2").unwrap();
+        let socket = Place::Unix("/run/redis/redis.sock".into());
+        assert_eq!(address.target(), &Target::Server(socket));
+        assert_eq!(address.database(), 2);
+    }
+
+    #[test]
+    fn sentinels_are_a_list_with_the_name_of_a_master() {
+        let url = "redis-sentinel://rl:secret@one:26380,two/mymaster/4?sentinel_password=other";
+        let address = Address::parse(url).unwrap();
+        let Target::Sentinel(sentinels) = address.target() else {
+            panic!("{address:?}");
+        };
+        assert_eq!(sentinels.places(), [tcp("one", 26380), tcp("two", 26379)]);
+        assert_eq!(sentinels.master(), "mymaster");
+        assert_eq!(sentinels.login().parts(), Some(("default", "other")));
+        assert_eq!(address.login().parts(), Some(("rl", "secret")));
+        assert_eq!(address.database(), 4);
+        assert_eq!(
+            Address::parse(&url.replace("redis-", "redis+")).unwrap(),
+            address
+        );
+    }
+
+    #[test]
+    fn an_error_names_the_part_and_what_would_be_right() {
+        assert!(refused("localhost:6379").contains("redis://host:6379"));
+        assert!(refused("http://localhost").contains("\"http\""));
+        assert!(refused("redis://").contains("host"));
+        assert!(refused("redis://host:0").contains("1 to 65535"));
+        assert!(refused("redis://host/first").contains("\"first\""));
+        assert!(refused("redis://host/1/2").contains("database"));
+        assert!(refused("redis://host?retries=3").contains("\"retries\""));
+        assert!(refused("redis://one,two").contains("redis-sentinel://"));
+        assert!(refused("redis://[::1").contains(']'));
+        assert!(refused("unix://run/redis.sock").contains("unix:///"));
+        assert!(refused("redis-sentinel://one,two").contains("name of the master"));
+        assert!(refused("redis-sentinel://one,,two/m").contains("host"));
+        assert!(refused("redis-cluster://host").contains("Cluster"));
+    }
+
+    #[test]
+    fn a_second_s_stands_for_encryption() {
+        let encrypted = |url: &str| Address::parse(url).map(|address| address.is_encrypted());
+        assert_eq!(encrypted("redis://host"), Ok(false));
+        if cfg!(feature = "tls") {
+            assert_eq!(encrypted("rediss://host"), Ok(true));
+            assert_eq!(encrypted("rediss-sentinel://host/master"), Ok(true));
+        } else {
+            assert!(refused("rediss://host").contains("feature `tls`"));
+        }
+    }
+
+    #[test]
+    fn no_error_and_no_debug_output_shows_a_password() {
+        for url in [
+            "redis://:sesame",
+            "redis://user:sesame",
+            "redis://:sesame@host:port",
+            "redis://:sesame/x@host",
+            "redis://:x/sesame@host",
+            "redis://:x?sesame@host",
+            "redis://:x#sesame@host",
+            "redis://:sesame%zz@host",
+            "redis://:sesame%ff@host",
+            "redis://:sesame@host/db",
+            "redis://user:sesame@",
+            "redis-sentinel://user:sesame@one,two",
+            "redis-sentinel://one/m?sentinel_password=sesame%zz",
+            "redis-cluster://:sesame@host",
+            "rediss://:sesame@host:x",
+            "unix://:sesame@run/x",
+            "htt://:sesame@host",
+            ":sesame@host",
+        ] {
+            let error = Address::parse(url).unwrap_err();
+            assert!(!error.to_string().contains("sesame"), "{url}: {error}");
+            assert!(!format!("{error:?}").contains("sesame"), "{url}");
+        }
+        let address = Address::parse("redis-sentinel://u:sesame@h/m?sentinel_password=sesame");
+        assert!(!format!("{address:?}").contains("sesame"));
+    }
+}

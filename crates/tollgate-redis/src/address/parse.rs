@@ -1,0 +1,244 @@
+//! Reading an address.
+//!
+//! Written by hand because an error may not repeat what could be a password, and because a list of sentinels is no host.
+
+use crate::address::{Address, AddressError, Login, Place, Sentinels, Target};
+
+const SERVER_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+type Result<T> = std::result::Result<T, AddressError>;
+
+pub(super) fn address(url: &str) -> Result<Address> {
+    let (scheme, rest) = url
+        .split_once("://")
+        .ok_or_else(|| AddressError::new("there is no scheme; write it as redis://host:6379/0"))?;
+    let encrypted = scheme.starts_with("rediss");
+    if encrypted && !cfg!(feature = "tls") {
+        return Err(AddressError::new(
+            "encrypted connections need the feature `tls` of tollgate-redis",
+        ));
+    }
+    let address = match scheme {
+        "redis" | "rediss" => server(Parts::of(rest)?),
+        "unix" | "redis+unix" => socket(Parts::of(rest)?),
+        "redis-sentinel" | "redis+sentinel" | "rediss-sentinel" | "rediss+sentinel" => {
+            sentinel(Parts::of(rest)?)
+        }
+        "redis-cluster" | "rediss-cluster" | "redis+cluster" | "rediss+cluster" => {
+            Err(AddressError::new(
+                "Redis Cluster is not supported yet; name one server with redis:// or sentinels with redis-sentinel://",
+            ))
+        }
+        // Letters alone are no password that somebody put into the wrong place.
+        other if other.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+            Err(AddressError::new(format!(
+                "the scheme {other:?} is not one of redis, rediss, unix, redis-sentinel, rediss-sentinel"
+            )))
+        }
+        _ => Err(AddressError::new(
+            "the scheme is not one of redis, rediss, unix, redis-sentinel, rediss-sentinel",
+        )),
+    }?;
+    Ok(Address {
+        encrypted,
+        ..address
+    })
+}
+
+/// `login@hosts/path?query`, not yet decoded.
+struct Parts<'a> {
+    login: Login,
+    hosts: &'a str,
+    path: &'a str,
+    query: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(rest: &'a str) -> Result<Self> {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(end);
+        // Otherwise a piece of the password would be taken for a host, and shown.
+        if tail.contains(['@', '#']) {
+            return Err(AddressError::new(
+                "there is a `#`, or an `@` after the first `/` or `?`; \
+                 in a user name or a password write `/` as %2F, `?` as %3F, `#` as %23 and `@` as %40",
+            ));
+        }
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (self::login(login)?, hosts),
+            None => (Login::default(), authority),
+        };
+        let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+        let query = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .collect();
+        Ok(Self {
+            login,
+            hosts,
+            path,
+            query,
+        })
+    }
+
+    /// The value of `name`, which is then no longer among the rest.
+    fn take(&mut self, name: &str) -> Option<&'a str> {
+        let place = self.query.iter().position(|(key, _)| *key == name)?;
+        Some(self.query.remove(place).1)
+    }
+
+    fn nothing_left(&self, known: &str) -> Result<()> {
+        match self.query.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(AddressError::new(format!(
+                "the parameter {name:?} is not known; {known}"
+            ))),
+        }
+    }
+}
+
+fn server(parts: Parts<'_>) -> Result<Address> {
+    parts.nothing_left("there is none for redis://")?;
+    if parts.hosts.contains(',') {
+        return Err(AddressError::new(
+            "redis:// names one host; a list of sentinels is written redis-sentinel://host,host2/master",
+        ));
+    }
+    Ok(Address {
+        target: Target::Server(place(parts.hosts, SERVER_PORT)?),
+        database: database(parts.path.strip_prefix('/').unwrap_or_default())?,
+        login: parts.login,
+        encrypted: false,
+    })
+}
+
+fn socket(mut parts: Parts<'_>) -> Result<Address> {
+    let database = database(parts.take("db").unwrap_or_default())?;
+    parts.nothing_left("unix:// knows db")?;
+    if !parts.hosts.is_empty() || parts.path.len() < 2 {
+        return Err(AddressError::new(
+            "the path of the socket has to begin with `/`: unix:///path/to/socket",
+        ));
+    }
+    Ok(Address {
+        target: Target::Server(Place::Unix(
+            decode(parts.path, "path of the socket")?.into(),
+        )),
+        database,
+        login: parts.login,
+        encrypted: false,
+    })
+}
+
+fn sentinel(mut parts: Parts<'_>) -> Result<Address> {
+    let text = |value: Option<&str>, what| value.map(|value| decode(value, what)).transpose();
+    let login = Login {
+        user: text(parts.take("sentinel_username"), "sentinel_username")?,
+        password: text(parts.take("sentinel_password"), "sentinel_password")?,
+    };
+    parts.nothing_left("redis-sentinel:// knows sentinel_username and sentinel_password")?;
+    let path = parts.path.strip_prefix('/').unwrap_or_default();
+    let (master, number) = path.split_once('/').unwrap_or((path, ""));
+    if master.is_empty() {
+        return Err(AddressError::new(
+            "the name of the master is missing: redis-sentinel://host:26379,host2:26379/mymaster",
+        ));
+    }
+    Ok(Address {
+        target: Target::Sentinel(Sentinels {
+            places: parts
+                .hosts
+                .split(',')
+                .map(|host| place(host, SENTINEL_PORT))
+                .collect::<Result<_>>()?,
+            master: decode(master, "name of the master")?,
+            login,
+        }),
+        database: database(number)?,
+        login: parts.login,
+        encrypted: false,
+    })
+}
+
+fn login(text: &str) -> Result<Login> {
+    let (user, password) = match text.split_once(':') {
+        Some((user, password)) => (user, Some(decode(password, "password")?)),
+        None => (text, None),
+    };
+    Ok(Login {
+        user: match user {
+            "" => None,
+            user => Some(decode(user, "user name")?),
+        },
+        password,
+    })
+}
+
+/// A port is never repeated in an error: where the `@` is missing it is the password.
+fn place(text: &str, usual: u16) -> Result<Place> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']').ok_or_else(|| {
+                AddressError::new("an IPv6 address ends with `]`: redis://[::1]:6379")
+            })?;
+            (host, rest.strip_prefix(':').filter(|port| !port.is_empty()))
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(AddressError::new(
+            "a host is empty; write it as redis://host:6379, or redis://:password@host:6379",
+        ));
+    }
+    let port = match port {
+        None => usual,
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or_else(|| AddressError::new("a port is not a number from 1 to 65535"))?,
+    };
+    Ok(Place::Tcp(decode(host, "host")?, port))
+}
+
+fn database(text: &str) -> Result<u32> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        AddressError::new(format!(
+            "the database {text:?} is not a number; write it as redis://host/0"
+        ))
+    })
+}
+
+fn decode(text: &str, what: &str) -> Result<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |place: usize| {
+            tail.get(place)
+                .and_then(|&byte| char::from(byte).to_digit(16))
+        };
+        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+            return Err(AddressError::new(format!(
+                "the {what} has a `%` without two hexadecimal digits; a `%` itself is %25"
+            )));
+        };
+        // Two hexadecimal digits are less than 256.
+        bytes.push((high * 16 + low) as u8);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| AddressError::new(format!("the {what} is not UTF-8 once it is decoded")))
+}

@@ -1,0 +1,45 @@
+//! Writing commands.
+
+/// Appends `*count` of a command.
+pub(super) fn push_count(out: &mut Vec<u8>, count: usize) {
+    push_length(out, b'*', count);
+}
+
+/// Appends one argument of a command.
+pub(super) fn push_argument(out: &mut Vec<u8>, argument: &[u8]) {
+    push_length(out, b'$', argument.len());
+    out.extend_from_slice(argument);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_length(out: &mut Vec<u8>, mark: u8, length: usize) {
+    let mut digits = [0; 20];
+    let mut rest = length;
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        // A remainder of ten is one digit.
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.push(mark);
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_written_as_the_protocol_says() {
+        let mut out = Vec::new();
+        push_count(&mut out, 2);
+        push_argument(&mut out, b"PING");
+        push_argument(&mut out, b"0123456789");
+        assert_eq!(out, b"*2\r\n$4\r\nPING\r\n$10\r\n0123456789\r\n");
+    }
+}

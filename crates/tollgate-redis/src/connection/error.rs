@@ -1,0 +1,270 @@
+//! What became of a call that got no answer, and what is read from the errors of a server.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use tollgate_core::{StoreError, StoreErrorKind};
+
+/// A call without an answer. Whether it may have run is what matters.
+#[derive(Clone, Debug)]
+pub(crate) struct CallError {
+    kind: CallErrorKind,
+    message: Message,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CallErrorKind {
+    /// There is no connection, or the server cannot serve at present. It did not run.
+    Unavailable,
+    /// As many calls wait as may wait. It did not run.
+    Overloaded,
+    /// Its deadline passed while it waited to be sent. It did not run.
+    Expired,
+    /// It was sent, and no answer came in time or ever. It may have run.
+    Unknown,
+    /// Its keys are on the move between two servers. It did not run.
+    TryAgain,
+    /// The server refuses it, and will until somebody changes something.
+    Misconfigured,
+}
+
+/// A text that costs nothing to hand to one more call: in an outage every call fails for the same reason.
+#[derive(Clone, Debug)]
+pub(super) enum Message {
+    Fixed(&'static str),
+    Shared(Arc<str>),
+}
+
+impl From<&'static str> for Message {
+    fn from(text: &'static str) -> Self {
+        Self::Fixed(text)
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fixed(text) => text,
+            Self::Shared(text) => text,
+        })
+    }
+}
+
+impl CallError {
+    pub(super) fn new(kind: CallErrorKind, message: impl Into<Message>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// What the line of an error of the server means, without its leading `-`.
+    pub(super) fn of_server(line: &str) -> Self {
+        Self::new(kind_of(code_of(line)), line.to_owned())
+    }
+
+    /// What became of the call.
+    pub(crate) fn kind(&self) -> CallErrorKind {
+        self.kind
+    }
+
+    /// Whether the server may have run it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.kind == CallErrorKind::Unknown
+    }
+
+    /// Whether it says that this server is in trouble, which a mistake of ours does not.
+    pub(super) fn weighs(&self) -> bool {
+        !matches!(
+            self.kind,
+            CallErrorKind::TryAgain | CallErrorKind::Misconfigured | CallErrorKind::Overloaded
+        )
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message.fmt(f)
+    }
+}
+
+impl Error for CallError {}
+
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        let kind = match error.kind {
+            CallErrorKind::Unavailable | CallErrorKind::Expired | CallErrorKind::TryAgain => {
+                StoreErrorKind::Unavailable
+            }
+            CallErrorKind::Overloaded => StoreErrorKind::Overloaded,
+            CallErrorKind::Unknown => StoreErrorKind::Timeout,
+            CallErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
+    }
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectError {
+    kind: CallErrorKind,
+    message: Arc<str>,
+}
+
+impl ConnectError {
+    pub(super) fn unavailable(message: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind: CallErrorKind::Unavailable,
+            message: message.into(),
+        }
+    }
+
+    /// An error of the server on the way to a connection. Whoever may not log in is configured wrongly; everything else
+    /// may pass.
+    pub(super) fn of_server(doing: &str, line: &str) -> Self {
+        let kind = match code_of(line) {
+            "WRONGPASS" | "NOAUTH" | "NOPERM" | "ERR"
+                if !line.contains("max number of clients") =>
+            {
+                CallErrorKind::Misconfigured
+            }
+            _ => CallErrorKind::Unavailable,
+        };
+        Self {
+            kind,
+            message: format!("{doing}: {line}").into(),
+        }
+    }
+
+    /// The same, with where it happened.
+    pub(super) fn at(mut self, place: fmt::Arguments<'_>) -> Self {
+        self.message = format!("{place}: {}", self.message).into();
+        self
+    }
+
+    /// What to tell others.
+    pub(super) fn message(&self) -> &Arc<str> {
+        &self.message
+    }
+
+    /// The error of a call that found no connection for this reason.
+    pub(super) fn to_call_error(&self) -> CallError {
+        CallError::new(
+            self.kind,
+            format!("not connected to Redis: {}", self.message),
+        )
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The code of an error of a server: its first word.
+///
+/// Redis 6 and Dragonfly wrap what a command inside of a script answered:
+/// `ERR Error running script (call to f_..): @user_script:21: -READONLY You can't write ..`.
+pub(super) fn code_of(line: &str) -> &str {
+    let first = first_word(line);
+    if first != "ERR" || !line.contains("script") {
+        return first;
+    }
+    line.match_indices('-')
+        .map(|(place, _)| first_word(&line[place + 1..]))
+        .find(|word| is_known(word))
+        .unwrap_or(first)
+}
+
+fn first_word(text: &str) -> &str {
+    text.split([' ', '\r', '\n']).next().unwrap_or_default()
+}
+
+fn is_known(code: &str) -> bool {
+    code == "WRONGTYPE" || code == "NOPERM" || kind_of(code) != CallErrorKind::Misconfigured
+}
+
+fn kind_of(code: &str) -> CallErrorKind {
+    match code {
+        "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS"
+        | "NOSCRIPT" | "OOM" | "READONLY" | "UNBLOCKED" => CallErrorKind::Unavailable,
+        "TRYAGAIN" => CallErrorKind::TryAgain,
+        // Also NOAUTH, NOPERM, WRONGPASS, WRONGTYPE, CROSSSLOT, MOVED (a node of a cluster), and ERR.
+        _ => CallErrorKind::Misconfigured,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_inside_of_a_wrapped_error_is_recognised() {
+        let wrapped = "ERR Error running script (call to f_0a): @user_script:21: -READONLY You can't write against a \
+                       read only replica.";
+        assert_eq!(code_of(wrapped), "READONLY");
+        let dragonfly = "ERR Error running script (call to 0a): @user_script:1: -OOM Out of memory";
+        assert_eq!(
+            CallError::of_server(dragonfly).kind(),
+            CallErrorKind::Unavailable
+        );
+        let wrong_type =
+            "ERR Error running script (call to f_0a): @user_script:3: -WRONGTYPE Operation against";
+        assert_eq!(code_of(wrong_type), "WRONGTYPE");
+        assert_eq!(code_of("ERR unknown-READONLY command"), "ERR");
+        assert_eq!(code_of(""), "");
+    }
+
+    #[test]
+    fn what_the_server_cannot_do_now_did_not_run() {
+        for code in [
+            "LOADING",
+            "OOM",
+            "READONLY",
+            "BUSY",
+            "MISCONF",
+            "NOREPLICAS",
+            "MASTERDOWN",
+        ] {
+            let error = CallError::of_server(&format!("{code} Redis is ..."));
+            assert_eq!(error.kind(), CallErrorKind::Unavailable, "{code}");
+            assert!(!error.may_have_run() && error.weighs(), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_only_people_can_repair_is_misconfigured_and_weighs_nothing() {
+        for code in ["NOPERM", "NOAUTH", "WRONGTYPE", "CROSSSLOT", "ERR"] {
+            let error = CallError::of_server(&format!("{code} no"));
+            assert_eq!(error.kind(), CallErrorKind::Misconfigured, "{code}");
+            assert!(!error.weighs(), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_store_hears_whether_a_call_may_have_run() {
+        let kind = |kind| StoreError::from(CallError::new(kind, "so")).kind();
+        assert_eq!(kind(CallErrorKind::Unknown), StoreErrorKind::Timeout);
+        assert_eq!(kind(CallErrorKind::Expired), StoreErrorKind::Unavailable);
+        assert_eq!(kind(CallErrorKind::Overloaded), StoreErrorKind::Overloaded);
+        assert_eq!(
+            kind(CallErrorKind::Misconfigured),
+            StoreErrorKind::Misconfigured
+        );
+    }
+
+    #[test]
+    fn a_full_server_is_no_mistake_of_ours() {
+        let full = ConnectError::of_server("HELLO", "ERR max number of clients reached");
+        assert_eq!(full.to_call_error().kind(), CallErrorKind::Unavailable);
+        let wrong = ConnectError::of_server("HELLO", "WRONGPASS invalid username-password pair");
+        assert_eq!(wrong.to_call_error().kind(), CallErrorKind::Misconfigured);
+    }
+}

@@ -1,0 +1,84 @@
+//! From a place to a connection that is logged in.
+
+use std::io;
+
+use redis::Value;
+
+use crate::{
+    address::{Login, Place},
+    connection::{
+        dialogue::Dialogue,
+        error::ConnectError,
+        security::Security,
+        stream::{Stream, Transport, tcp},
+    },
+};
+
+/// Connects, encrypted if there is a `security`, and logs in.
+pub(super) async fn establish(
+    place: &Place,
+    login: &Login,
+    database: u32,
+    security: Option<&Security>,
+) -> Result<Dialogue<Stream>, ConnectError> {
+    let failed = |error: io::Error| ConnectError::unavailable(error.to_string());
+    let stream = match (security, place) {
+        (Some(security), Place::Tcp(host, port)) => {
+            let stream = tcp(host, *port).await.map_err(failed)?;
+            security.encrypt(stream, host).await?
+        }
+        _ => Stream::open(place).await.map_err(failed)?,
+    };
+    let mut dialogue = Dialogue::new(stream);
+    log_in(&mut dialogue, login).await?;
+    if database != 0 {
+        let number = database.to_string();
+        if let Err(line) = dialogue.ask(&["SELECT", &number]).await? {
+            return Err(ConnectError::of_server(&format!("SELECT {number}"), &line));
+        }
+    }
+    Ok(dialogue)
+}
+
+/// Protocol 3 where the server has it, for servers close connections more politely with it, otherwise 2.
+async fn log_in<S: Transport>(
+    dialogue: &mut Dialogue<S>,
+    login: &Login,
+) -> Result<(), ConnectError> {
+    let mut hello = vec!["HELLO", "3"];
+    if let Some((user, password)) = login.parts() {
+        hello.extend(["AUTH", user, password]);
+    }
+    let Err(line) = dialogue.ask(&hello).await? else {
+        return Ok(());
+    };
+    let unknown = line.starts_with("NOPROTO") || line.starts_with("ERR unknown command");
+    if !unknown {
+        return Err(ConnectError::of_server("HELLO", &line));
+    }
+    let Some((user, password)) = login.parts() else {
+        return Ok(());
+    };
+    let auth = if login.names_a_user() {
+        vec!["AUTH", user, password]
+    } else {
+        vec!["AUTH", password]
+    };
+    match dialogue.ask(&auth).await? {
+        Ok(_) => Ok(()),
+        Err(line) => Err(ConnectError::of_server("AUTH", &line)),
+    }
+}
+
+/// Whether the server says that it is a master. After a fail-over sentinels may name one that no longer is.
+pub(super) async fn is_master<S: Transport>(
+    dialogue: &mut Dialogue<S>,
+) -> Result<bool, ConnectError> {
+    match dialogue.ask(&["ROLE"]).await? {
+        Ok(Value::Array(role)) => {
+            Ok(matches!(role.first(), Some(Value::BulkString(role)) if role == b"master"))
+        }
+        Ok(_) => Err(ConnectError::unavailable("ROLE was answered with no list")),
+        Err(line) => Err(ConnectError::of_server("ROLE", &line)),
+    }
+}

@@ -1,0 +1,34 @@
+//! Connections that look after themselves.
+//!
+//! A [`Node`](node::Node) is one server. Its supervisor connects, tries again with growing pauses, and probes; requests only
+//! ever find a connection that is there, or are told at once that there is none. A [`Wire`](wire::Wire) is one connection
+//! while it lasts: what waits goes out in one write, one timer serves every call, and a call is sent at most once.
+//!
+//! The wire is written on the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
+//! no bound on what is unanswered, and wants a timer for each call: a stalled server would run whatever had been buffered.
+//!
+//! ```text
+//! node ── supervisor ── prober ── wire ── queue ── call ── script, command, error
+//!                    │                  └─ breaker ── event, options
+//!                    └─ sentinel ── establish ── dialogue ── security ── stream, resp
+//! ```
+
+mod backoff;
+pub(crate) mod breaker;
+pub(crate) mod call;
+mod command;
+mod dialogue;
+pub(crate) mod error;
+mod establish;
+pub(crate) mod event;
+pub(crate) mod node;
+pub(crate) mod options;
+mod prober;
+mod queue;
+mod resp;
+pub(crate) mod script;
+pub(crate) mod security;
+mod sentinel;
+mod stream;
+mod supervisor;
+mod wire;

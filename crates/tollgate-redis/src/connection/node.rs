@@ -1,0 +1,155 @@
+//! One server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::{task::AbortHandle, time::Instant};
+
+use crate::{
+    address::{Address, AddressError},
+    connection::{
+        breaker::{Breaker, BreakerState},
+        call::{Call, Waiting},
+        error::{CallError, CallErrorKind, ConnectError},
+        event::EventSink,
+        options::NodeOptions,
+        queue::Queue,
+        script::Script,
+        supervisor::supervise,
+    },
+};
+
+/// A server and the one connection to it, which a task of this node makes, minds, and makes anew.
+///
+/// It may be started before its server is there. Dropping it ends the task and closes the connection.
+pub(crate) struct Node {
+    shared: Arc<Shared>,
+    supervisor: AbortHandle,
+}
+
+/// What requests and the supervisor both see.
+pub(super) struct Shared {
+    line: ArcSwap<Line>,
+    breaker: Arc<Breaker>,
+    options: NodeOptions,
+}
+
+enum Line {
+    Connected(Arc<Queue>),
+    Missing(CallError),
+}
+
+/// The longest deadline of a call.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+impl Node {
+    /// Starts to connect.
+    ///
+    /// # Errors
+    ///
+    /// An address that asks for encryption, and options that do not say how.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its I/O and time drivers.
+    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, AddressError> {
+        if address.is_encrypted() && !options.security.is_there() {
+            return Err(AddressError::new(
+                "an encrypted connection needs to know whom to trust; give it a configuration of rustls",
+            ));
+        }
+        // So that no sum of times leaves what an instant can hold.
+        options.deadline = options.deadline.min(LONGEST);
+        let missing = ConnectError::unavailable("it is being connected").to_call_error();
+        let breaker = Breaker::new(
+            options.breaker.clone(),
+            options.seed,
+            options.events.clone(),
+        );
+        let shared = Arc::new(Shared {
+            line: ArcSwap::from_pointee(Line::Missing(missing)),
+            breaker: Arc::new(breaker),
+            options,
+        });
+        let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
+        Ok(Self { shared, supervisor })
+    }
+
+    /// Runs a script. Nothing is waited for but the answer: where there is no connection, the breaker is open, or too many
+    /// calls wait, the call has failed already.
+    pub(crate) fn call(
+        &self,
+        script: &Arc<Script>,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+    ) -> Call {
+        if !self.shared.breaker.admits() {
+            return Call::refused(CallError::new(
+                CallErrorKind::Unavailable,
+                "Redis is in trouble and is not asked at present",
+            ));
+        }
+        let line = self.shared.line.load();
+        let queue = match &**line {
+            Line::Connected(queue) => queue,
+            Line::Missing(error) => return Call::refused(error.clone()),
+        };
+        let deadline = Instant::now() + self.shared.options.deadline;
+        let (waiting, call) = Waiting::new(script, keys, args, deadline);
+        match queue.push(waiting) {
+            Ok(()) => call,
+            Err(error) => Call::refused(error),
+        }
+    }
+
+    /// Whether requests are kept from the server.
+    pub(crate) fn breaker(&self) -> BreakerState {
+        self.shared.breaker.state()
+    }
+
+    /// Calls that wait to be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        match &**self.shared.line.load() {
+            Line::Connected(queue) => queue.len(),
+            Line::Missing(_) => 0,
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("breaker", &self.breaker())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn options(&self) -> &NodeOptions {
+        &self.options
+    }
+
+    pub(super) fn breaker(&self) -> &Arc<Breaker> {
+        &self.breaker
+    }
+
+    pub(super) fn events(&self) -> &EventSink {
+        &self.options.events
+    }
+
+    pub(super) fn set_connected(&self, queue: Arc<Queue>) {
+        self.line.store(Arc::new(Line::Connected(queue)));
+    }
+
+    pub(super) fn set_missing(&self, why: &ConnectError) {
+        self.line
+            .store(Arc::new(Line::Missing(why.to_call_error())));
+    }
+}

@@ -1,0 +1,56 @@
+//! Finding out whether a server that was in trouble works again, without a request that waits for it.
+
+use std::sync::{Arc, LazyLock};
+
+use tokio::{
+    select,
+    time::{Instant, sleep_until},
+};
+
+use crate::connection::{
+    breaker::{Breaker, Plan},
+    call::Waiting,
+    options::NodeOptions,
+    queue::Queue,
+    script::Script,
+};
+
+/// Writes, for a replica and a server without memory answer everything else.
+static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
+    Arc::new(Script::new(
+        "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
+    ))
+});
+
+/// How long a probe's key lives, in milliseconds.
+const LIFE: &str = "5000";
+
+/// Probes on one connection, whenever the breaker plans one. Never ends.
+pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOptions) {
+    loop {
+        match breaker.plan() {
+            Plan::Nothing => breaker.changed().await,
+            Plan::Tick(at) => wait(breaker, at).await,
+            Plan::Probe(at) if at > Instant::now() => wait(breaker, at).await,
+            Plan::Probe(_) => {
+                let deadline = Instant::now() + options.deadline;
+                let args = ["1", LIFE];
+                let (waiting, call) = Waiting::new(&PROBE, &[&options.probe_key], &args, deadline);
+                if queue.push(waiting).is_err() {
+                    // Closed, or full of calls from before: either way it is no answer.
+                    breaker.probed(false);
+                    continue;
+                }
+                // An error that does not weigh is about the probe's key or its rights: the server works.
+                breaker.probed(call.await.map_or_else(|error| !error.weighs(), |_| true));
+            }
+        }
+    }
+}
+
+async fn wait(breaker: &Breaker, until: Instant) {
+    select! {
+        () = sleep_until(until) => {}
+        () = breaker.changed() => {}
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether and how connections are encrypted.
+
+use std::fmt;
+
+use tokio::net::TcpStream;
+
+use crate::connection::{error::ConnectError, stream::Stream};
+
+/// What an application says about encryption. Nothing by default.
+#[derive(Clone, Default)]
+pub(crate) struct Security {
+    #[cfg(feature = "tls")]
+    config: Option<std::sync::Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Security {
+    /// Encrypts as rustls is told to: whom to trust, by which cryptography, with which certificate of one's own.
+    #[cfg(feature = "tls")]
+    pub(crate) fn rustls(
+        config: impl Into<std::sync::Arc<tokio_rustls::rustls::ClientConfig>>,
+    ) -> Self {
+        Self {
+            config: Some(config.into()),
+        }
+    }
+
+    /// Whether it can encrypt.
+    pub(super) fn is_there(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.config.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    /// Encrypts a connection to `host`, whose certificate has to be for that name or number.
+    #[cfg(feature = "tls")]
+    pub(super) async fn encrypt(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> Result<Stream, ConnectError> {
+        use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+
+        let Some(config) = &self.config else {
+            return Err(ConnectError::unavailable("there is no TLS configuration"));
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            ConnectError::unavailable("the host is no name that a certificate could have")
+        })?;
+        let connector = TlsConnector::from(std::sync::Arc::clone(config));
+        match connector.connect(name, stream).await {
+            Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
+            Err(error) => Err(ConnectError::unavailable(format!("TLS: {error}"))),
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "as with the feature `tls`")]
+    pub(super) async fn encrypt(&self, _: TcpStream, _: &str) -> Result<Stream, ConnectError> {
+        Err(ConnectError::unavailable("TLS needs the feature `tls`"))
+    }
+}
+
+impl fmt::Debug for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_there() {
+            "Security(rustls)"
+        } else {
+            "Security(none)"
+        })
+    }
+}

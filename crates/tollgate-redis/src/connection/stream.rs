@@ -1,0 +1,138 @@
+//! Sockets to a server.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use socket2::{SockRef, TcpKeepalive};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
+
+use crate::address::Place;
+
+/// What a [`Wire`](crate::connection::wire::Wire) needs of a stream.
+pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Asks that what the peer has not yet read is thrown away when the stream is dropped, as far as that can be had.
+    fn forget_on_drop(&self) {}
+}
+
+/// A socket.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// A connection that is not encrypted.
+    pub(super) async fn open(place: &Place) -> io::Result<Self> {
+        match place {
+            Place::Tcp(host, port) => tcp(host, *port).await.map(Self::Tcp),
+            #[cfg(unix)]
+            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    tune(&stream)?;
+    Ok(stream)
+}
+
+/// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
+/// seconds rather than in the quarter of an hour that systems take.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let second = Duration::from_secs(1);
+    let keepalive = TcpKeepalive::new().with_time(5 * second);
+    #[cfg(not(any(target_os = "openbsd", target_os = "haiku")))]
+    let keepalive = keepalive.with_interval(second);
+    #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
+    let keepalive = keepalive.with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(3 * second))?;
+    Ok(())
+}
+
+impl Transport for Stream {
+    fn forget_on_drop(&self) {
+        match self {
+            // A socket that refuses is closed in the usual way.
+            Self::Tcp(stream) => drop(stream.set_zero_linger()),
+            #[cfg(unix)]
+            Self::Unix(_) => {}
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => drop(stream.get_ref().0.set_zero_linger()),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Calls that were written, in the order in which their answers come.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+use crate::connection::call::Waiting;
+
+/// Calls without an answer, and how much of them has left.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    calls: VecDeque<Entry>,
+    /// Bytes that were written to the socket since the connection began.
+    written: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// `None` once its deadline has passed. The answer will still come.
+    call: Option<Waiting>,
+    /// Where it begins and ends in the bytes of the connection.
+    begin: u64,
+    end: u64,
+}
+
+impl Sent {
+    /// A call that was added to a buffer of which nothing is written yet, and that now has `length` bytes.
+    pub(super) fn push(&mut self, call: Waiting, length: usize) {
+        let begin = self.calls.back().map_or(self.written, |last| last.end);
+        self.calls.push_back(Entry {
+            call: Some(call),
+            // The call before may have been answered and be gone from the list.
+            begin: begin.max(self.written),
+            end: self.written + length as u64,
+        });
+    }
+
+    pub(super) fn written(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The call that the next answer is for; `Some(None)` if nobody waits for it any more.
+    pub(super) fn answered(&mut self) -> Option<Option<Waiting>> {
+        self.calls.pop_front().map(|entry| entry.call)
+    }
+
+    pub(super) fn first_deadline(&self) -> Option<Instant> {
+        let deadlines = self.calls.iter().filter_map(|entry| entry.call.as_ref());
+        deadlines.map(Waiting::deadline).min()
+    }
+
+    /// Hands out the calls whose deadline has passed, and stops with `true` at one that has not left as a whole.
+    pub(super) fn expire(&mut self, now: Instant, mut fail: impl FnMut(Waiting)) -> bool {
+        for entry in &mut self.calls {
+            if let Some(call) = entry.call.take_if(|call| call.deadline() <= now) {
+                if entry.end > self.written {
+                    entry.call = Some(call);
+                    return true;
+                }
+                fail(call);
+            }
+        }
+        false
+    }
+
+    /// Hands out every call, with whether any of it was written.
+    pub(super) fn drain(&mut self, mut fail: impl FnMut(Waiting, bool)) {
+        for entry in self.calls.drain(..) {
+            if let Some(call) = entry.call {
+                fail(call, entry.begin < self.written);
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! A wire before a server that the test plays, on a paused clock.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    task::JoinHandle,
+    time::Instant,
+};
+
+use crate::connection::{
+    breaker::{Breaker, BreakerSettings, BreakerState},
+    call::{Call, Waiting},
+    error::{CallError, CallErrorKind},
+    event::EventSink,
+    options::NodeOptions,
+    queue::Queue,
+    script::Script,
+    stream::Transport,
+    wire::{Lost, Wire},
+};
+
+impl Transport for DuplexStream {}
+
+struct Bench {
+    server: DuplexStream,
+    queue: Arc<Queue>,
+    breaker: Arc<Breaker>,
+    wire: JoinHandle<Lost>,
+    script: Arc<Script>,
+    options: NodeOptions,
+}
+
+impl Bench {
+    fn new(options: NodeOptions, buffer: usize) -> Self {
+        let (client, server) = duplex(buffer);
+        let queue = Arc::new(Queue::new(options.waiting));
+        let breaker = Arc::new(Breaker::new(
+            BreakerSettings::default(),
+            1,
+            EventSink::default(),
+        ));
+        let wire = Wire::new(client, Arc::clone(&queue), Arc::clone(&breaker), &options);
+        Self {
+            server,
+            queue,
+            breaker,
+            wire: tokio::spawn(wire),
+            script: Arc::new(Script::new("return 1")),
+            options,
+        }
+    }
+
+    fn call(&self, key: &str) -> Call {
+        let deadline = Instant::now() + self.options.deadline;
+        let (waiting, call) = Waiting::new(&self.script, &[key], &[""; 0], deadline);
+        match self.queue.push(waiting) {
+            Ok(()) => call,
+            Err(error) => Call::refused(error),
+        }
+    }
+
+    /// What the server receives in one go.
+    async fn received(&mut self) -> String {
+        let mut bytes = vec![0; 65_536];
+        let length = self.server.read(&mut bytes).await.unwrap();
+        bytes.truncate(length);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    async fn answers(&mut self, text: &str) {
+        self.server.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Lets everything run that can run without time passing.
+    async fn settle(&self) {
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn by_default(buffer: usize) -> Bench {
+    Bench::new(NodeOptions::default(), buffer)
+}
+
+fn kind(answer: Result<Value, CallError>) -> CallErrorKind {
+    answer.unwrap_err().kind()
+}
+
+fn commands(text: &str) -> Vec<&str> {
+    text.split_inclusive("*")
+        .filter_map(|part| part.split("\r\n").nth(2))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_goes_out_in_one_write_and_each_call_gets_its_answer() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
+    let sent = bench.received().await;
+    assert_eq!(commands(&sent), ["EVALSHA"; 3]);
+    let sha = bench.script.sha().escape_ascii().to_string();
+    assert!(sent.starts_with(&format!(
+        "*4\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n$1\r\na\r\n*4\r\n"
+    )));
+    bench.answers(":1\r\n:2\r\n:3\r\n").await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), Value::Int(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_are_unanswered_than_may_be() {
+    let options = NodeOptions {
+        unanswered: 2,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let calls: Vec<_> = ["a", "b", "c", "d", "e"].map(|key| bench.call(key)).into();
+    assert_eq!(commands(&bench.received().await).len(), 2);
+    bench.settle().await;
+    assert_eq!(bench.queue.len(), 3);
+    bench.answers(":1\r\n").await;
+    assert_eq!(commands(&bench.received().await).len(), 1);
+    bench.answers(":1\r\n:1\r\n").await;
+    assert_eq!(commands(&bench.received().await).len(), 2);
+    bench.answers(":1\r\n:1\r\n").await;
+    for call in calls {
+        call.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_the_bound_of_the_queue_a_call_fails_at_once() {
+    let options = NodeOptions {
+        unanswered: 1,
+        waiting: 2,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let first = bench.call("a");
+    bench.received().await;
+    let _waiting = [bench.call("b"), bench.call("c")];
+    let before = Instant::now();
+    let over = bench.call("d").await;
+    assert_eq!(kind(over), CallErrorKind::Overloaded);
+    assert_eq!(Instant::now(), before);
+    bench.answers(":1\r\n").await;
+    first.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_before_it_is_sent_is_not_sent() {
+    let mut bench = by_default(65_536);
+    let kept = bench.call("kept");
+    drop(bench.call("dropped"));
+    let sent = bench.received().await;
+    assert!(sent.contains("kept") && !sent.contains("dropped"));
+    bench.answers(":1\r\n").await;
+    kept.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_deadline_and_a_late_answer_is_nobody_elses() {
+    let mut bench = by_default(65_536);
+    let began = Instant::now();
+    let late = bench.call("late");
+    bench.received().await;
+    let error = late.await.unwrap_err();
+    assert_eq!(error.kind(), CallErrorKind::Unknown);
+    assert!(error.may_have_run());
+    assert_eq!(began.elapsed(), bench.options.deadline);
+    let next = bench.call("next");
+    bench.received().await;
+    bench.answers(":1\r\n:2\r\n").await;
+    assert_eq!(next.await.unwrap(), Value::Int(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_never_sent_ends_at_its_deadline_too_and_did_not_run() {
+    let options = NodeOptions {
+        unanswered: 1,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let first = bench.call("first");
+    bench.received().await;
+    assert_eq!(kind(first.await), CallErrorKind::Unknown);
+    // The server still owes the first answer: there is no room.
+    for _ in 0..2 {
+        let began = Instant::now();
+        let answer = bench.call("second").await;
+        assert_eq!(began.elapsed(), bench.options.deadline);
+        assert_eq!(kind(answer), CallErrorKind::Expired);
+        bench.answers("$1\r\n").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_dropped_after_three_deadlines_although_nobody_asks_any_more() {
+    let mut bench = by_default(65_536);
+    let began = Instant::now();
+    let call = bench.call("a");
+    bench.received().await;
+    assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    assert!(matches!((&mut bench.wire).await, Ok(Lost::Silent)));
+    assert_eq!(began.elapsed(), 3 * bench.options.deadline);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_late_is_kept_and_its_answers_count_for_nothing() {
+    let mut bench = by_default(65_536);
+    for _ in 0..20 {
+        let call = bench.call("a");
+        bench.received().await;
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        bench.answers(":1\r\n").await;
+        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+        bench.settle().await;
+    }
+    assert!(!bench.wire.is_finished());
+    assert_eq!(bench.breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() {
+    let bench = by_default(100);
+    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
+    let began = Instant::now();
+    let kinds = {
+        let [a, b, c] = calls;
+        [kind(a.await), kind(b.await), kind(c.await)]
+    };
+    assert_eq!(began.elapsed(), bench.options.deadline);
+    // The first has left, the second in part, the third not at all.
+    assert_eq!(
+        kinds,
+        [
+            CallErrorKind::Unknown,
+            CallErrorKind::Unknown,
+            CallErrorKind::Unavailable
+        ]
+    );
+    assert!(matches!(bench.wire.await, Ok(Lost::Silent)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_on_a_lost_connection_may_have_run_and_what_waited_did_not() {
+    let options = NodeOptions {
+        unanswered: 1,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let (sent, waiting) = (bench.call("sent"), bench.call("waiting"));
+    bench.received().await;
+    bench.server.shutdown().await.unwrap();
+    assert_eq!(kind(sent.await), CallErrorKind::Unknown);
+    assert_eq!(kind(waiting.await), CallErrorKind::Unavailable);
+    assert!(matches!((&mut bench.wire).await, Ok(Lost::Closed)));
+    assert_eq!(kind(bench.call("later").await), CallErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wire_that_is_dropped_answers_its_calls() {
+    let mut bench = by_default(65_536);
+    let sent = bench.call("sent");
+    bench.received().await;
+    bench.wire.abort();
+    let waiting = bench.call("waiting");
+    assert_eq!(kind(sent.await), CallErrorKind::Unknown);
+    assert_eq!(kind(waiting.await), CallErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_script_is_brought_along_once_and_the_others_find_it() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
+    bench.received().await;
+    bench
+        .answers(&"-NOSCRIPT No matching script. Please use EVAL.\r\n".repeat(3))
+        .await;
+    let sent = bench.received().await;
+    assert_eq!(commands(&sent), ["EVAL", "EVALSHA", "EVALSHA"]);
+    assert!(sent.contains("return 1"));
+    bench.answers(":1\r\n:2\r\n:3\r\n").await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), Value::Int(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_but_an_unknown_script_is_ever_sent_again() {
+    for (line, expected) in [
+        ("LOADING Redis is loading", CallErrorKind::Unavailable),
+        ("OOM command not allowed", CallErrorKind::Unavailable),
+        ("BUSY Redis is busy", CallErrorKind::Unavailable),
+        ("TRYAGAIN Multiple keys", CallErrorKind::TryAgain),
+        ("WRONGTYPE Operation against", CallErrorKind::Misconfigured),
+        ("ERR unknown command", CallErrorKind::Misconfigured),
+    ] {
+        let mut bench = by_default(65_536);
+        let call = bench.call("a");
+        bench.received().await;
+        bench.answers(&format!("-{line}\r\n")).await;
+        assert_eq!(kind(call.await), expected, "{line}");
+        let next = bench.call("next");
+        let sent = bench.received().await;
+        assert_eq!(commands(&sent).len(), 1, "{line}: {sent}");
+        bench.answers(":1\r\n").await;
+        next.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_that_stays_unknown_is_an_error_within_the_same_deadline() {
+    let mut bench = by_default(65_536);
+    let call = bench.call("a");
+    for _ in 0..2 {
+        bench.received().await;
+        bench.answers("-NOSCRIPT No matching script.\r\n").await;
+    }
+    assert_eq!(kind(call.await), CallErrorKind::Unavailable);
+    let began = Instant::now();
+    let slow = bench.call("b");
+    bench.received().await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    bench.answers("-NOSCRIPT No matching script.\r\n").await;
+    assert_eq!(commands(&bench.received().await), ["EVAL"]);
+    assert_eq!(kind(slow.await), CallErrorKind::Unknown);
+    assert_eq!(began.elapsed(), bench.options.deadline);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_is_left_after_every_answer_was_handed_out() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.call("a"), bench.call("b")];
+    bench.received().await;
+    bench
+        .answers("-READONLY You can't write against a read only replica.\r\n:2\r\n")
+        .await;
+    let [a, b] = calls;
+    assert_eq!(kind(a.await), CallErrorKind::Unavailable);
+    assert_eq!(b.await.unwrap(), Value::Int(2));
+    assert!(matches!((&mut bench.wire).await, Ok(Lost::Refused(code)) if code == "READONLY"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_calls_without_an_answer_open_the_breaker() {
+    let mut bench = by_default(65_536);
+    let calls: Vec<_> = (0..5).map(|_| bench.call("a")).collect();
+    bench.received().await;
+    for call in calls {
+        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    }
+    assert_eq!(bench.breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_no_answer_end_the_connection() {
+    let mut bench = by_default(65_536);
+    let call = bench.call("a");
+    bench.received().await;
+    bench.answers("HTTP/1.1 400 Bad Request\r\n").await;
+    assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    assert!(matches!((&mut bench.wire).await, Ok(Lost::Malformed(_))));
+}

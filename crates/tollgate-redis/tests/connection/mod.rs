@@ -1,0 +1,19 @@
+//! Nodes before real servers and real trouble.
+//!
+//! A part of the crate rather than a test of its own, because connections are private to the crate.
+
+#[path = "../support/proxy.rs"]
+mod proxy;
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+
+mod bench;
+mod breaker;
+#[cfg(feature = "tls")]
+mod encrypted;
+mod login;
+mod network;
+mod refusals;
+mod scripts;
+mod sentinel;
+mod server;

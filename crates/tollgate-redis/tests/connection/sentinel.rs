@@ -1,0 +1,150 @@
+//! Masters that sentinels name.
+
+use std::{fs, path::Path};
+
+use tempfile::TempDir;
+
+use crate::{
+    connection::{error::CallErrorKind, event::NodeEvent},
+    connection_tests::{
+        bench::{Bench, calls_of, eventually},
+        redis_server::RedisServer,
+    },
+};
+
+/// A master, a replica, and three sentinels that watch them.
+struct Group {
+    master: RedisServer,
+    replica: RedisServer,
+    sentinels: Vec<RedisServer>,
+    _settings: TempDir,
+}
+
+impl Group {
+    async fn start() -> Self {
+        let master = RedisServer::start(&[]).await;
+        let port = master.port().to_string();
+        let replica = RedisServer::start(&["--replicaof", &format!("127.0.0.1 {port}")]).await;
+        let settings = TempDir::new().unwrap();
+        let mut sentinels = Vec::new();
+        for number in 0..3 {
+            let file = settings.path().join(format!("{number}.conf"));
+            sentinels.push(sentinel(&file, master.port()).await);
+        }
+        for sentinel in &sentinels {
+            eventually("the sentinels know each other and the replica", || async {
+                let known = sentinel.ask(&["SENTINEL", "CKQUORUM", "mymaster"]).await;
+                let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", "mymaster"]).await;
+                let ready = known.contains("OK 3 usable") && replicas.contains("slave");
+                ready.then_some(())
+            })
+            .await;
+        }
+        Self {
+            master,
+            replica,
+            sentinels,
+            _settings: settings,
+        }
+    }
+
+    fn url(&self) -> String {
+        let places: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()))
+            .collect();
+        format!("redis-sentinel://{}/mymaster", places.join(","))
+    }
+}
+
+async fn sentinel(file: &Path, master: u16) -> RedisServer {
+    let settings = format!(
+        "sentinel monitor mymaster 127.0.0.1 {master} 2\n\
+         sentinel down-after-milliseconds mymaster 500\n\
+         sentinel failover-timeout mymaster 3000\n"
+    );
+    fs::write(file, settings).unwrap();
+    RedisServer::start(&[file.to_str().unwrap(), "--sentinel"]).await
+}
+
+#[tokio::test]
+async fn after_a_failover_the_new_master_is_asked() {
+    let mut group = Group::start().await;
+    let bench = Bench::start(&group.url());
+    bench.recovers("k").await;
+    assert!(group.master.ask(&["GET", "k"]).await.starts_with("$1"));
+    group.master.kill();
+    bench.recovers("after").await;
+    assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
+    assert!(group.replica.ask(&["ROLE"]).await.contains("master"));
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_master_that_was_replaced_while_it_stood_still_is_not_asked_again() {
+    let group = Group::start().await;
+    let bench = Bench::start(&group.url());
+    bench.recovers("k").await;
+    group.master.stop();
+    bench.recovers("after").await;
+    group.master.resume();
+    bench.is_well().await;
+    assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
+    // What had been written to it before may have run; nothing that came later does.
+    let before = calls_of(&group.master, "evalsha").await;
+    for _ in 0..50 {
+        let _ = bench.take("after").await;
+    }
+    assert_eq!(calls_of(&group.master, "evalsha").await, before);
+}
+
+#[tokio::test]
+async fn a_change_of_masters_is_noticed_although_the_old_one_still_answers() {
+    let group = Group::start().await;
+    let bench = Bench::start_with(&group.url(), |options| {
+        options.sentinel_interval = std::time::Duration::from_millis(50);
+    });
+    bench.recovers("k").await;
+    eventually("a fail-over is begun", || async {
+        let begun = group.sentinels[0]
+            .ask(&["SENTINEL", "FAILOVER", "mymaster"])
+            .await;
+        begun.starts_with("+OK").then_some(())
+    })
+    .await;
+    bench
+        .happens("the old master is left", |event| {
+            matches!(event, NodeEvent::Lost(_))
+        })
+        .await;
+    eventually("the new master is asked", || async {
+        let _ = bench.take("after").await;
+        group
+            .replica
+            .ask(&["GET", "after"])
+            .await
+            .starts_with("$1")
+            .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sentinels_that_are_gone_or_know_nothing_are_passed_over() {
+    let mut group = Group::start().await;
+    let url = group.url();
+    group.sentinels[0].kill();
+    group.sentinels[1].stop();
+    let bench = Bench::start(&url);
+    bench.recovers("k").await;
+    group.sentinels[1].resume();
+    let bench = Bench::start(&url.replace("mymaster", "another"));
+    bench
+        .happens(
+            "the name is not known",
+            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("\"another\"")),
+        )
+        .await;
+    assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+}
