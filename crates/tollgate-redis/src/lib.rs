@@ -1,9 +1,6 @@
 //! Limits that many processes share: a store on Redis or Valkey.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the store that stands on the connection follows")
-)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
 // Public for the tests that hold the script to the core; no part of what this crate promises.
@@ -12,12 +9,21 @@ pub mod call;
 mod connection;
 #[doc(hidden)]
 pub mod encode;
+mod error;
 #[doc(hidden)]
 pub mod keyspace;
 #[doc(hidden)]
 pub mod reply;
 #[doc(hidden)]
 pub mod script;
+mod store;
+
+pub use self::{
+    connection::breaker::BreakerState,
+    error::{SetupError, SetupErrorKind},
+    keyspace::Partition,
+    store::{RedisStore, RedisStoreBuilder},
+};
 
 #[cfg(test)]
 #[path = "../tests/connection/mod.rs"]

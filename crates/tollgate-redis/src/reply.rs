@@ -13,7 +13,7 @@
 //! let mut call = Call::new();
 //! let asked = call.acquire(&encoder, &checks).expect("the call is empty");
 //!
-//! let reply = Reply::new(&call, vec![1_700_000_000_000_000, -1, 59, 1_000_000]).expect("whole");
+//! let reply = Reply::new(call.checks(), vec![1_700_000_000_000_000, -1, 59, 1_000_000]).expect("whole");
 //! let decision = reply.decision(&asked, &checks, &rules);
 //! assert!(decision.is_allowed());
 //! assert_eq!(decision.verdicts()[0].remaining(), 59);
@@ -33,7 +33,7 @@
 //! # let checks = [Check::new(0, Fingerprint::from_bits(7), 1)];
 //! # let mut call = Call::new();
 //! # let asked = call.acquire(&encoder, &checks).expect("the call is empty");
-//! let reply = Reply::new(&call, vec![1_700_000_000_000_000, -3, 0, 0]).expect("whole");
+//! let reply = Reply::new(call.checks(), vec![1_700_000_000_000_000, -3, 0, 0]).expect("whole");
 //! assert_eq!(reply.decision(&asked, &checks, &rules).outcome(), Outcome::Failed);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -42,7 +42,7 @@ use tollgate_core::{
     Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
 };
 
-use crate::call::{Asked, Call};
+use crate::call::Asked;
 
 const FITS: i64 = -1;
 const NEVER: i64 = -2;
@@ -55,12 +55,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The integers of a reply to `call`. `None` if they are not one: another script answered.
+    /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
     #[must_use]
-    pub fn new(call: &Call, mut integers: Vec<i64>) -> Option<Self> {
+    pub fn new(checks: usize, mut integers: Vec<i64>) -> Option<Self> {
         let at = u64::try_from(*integers.first()?).ok()?;
         integers.remove(0);
-        (integers.len() == call.checks() * 3).then_some(Self {
+        (integers.len() == checks * 3).then_some(Self {
             at,
             answers: integers,
         })

@@ -16,7 +16,8 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-pub(crate) use self::machine::{BreakerSettings, BreakerState};
+pub(crate) use self::machine::BreakerSettings;
+pub use self::machine::BreakerState;
 pub(super) use self::machine::{Machine, Plan};
 use crate::connection::event::{EventSink, NodeEvent};
 

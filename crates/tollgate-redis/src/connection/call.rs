@@ -37,6 +37,11 @@ impl Call {
     pub(super) fn refused(error: CallError) -> Self {
         Self(State::Refused(Some(error)))
     }
+
+    /// Whether it has failed without having been queued.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.0, State::Refused(_))
+    }
 }
 
 impl Future for Call {

@@ -107,6 +107,11 @@ impl Node {
         self.shared.breaker.state()
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(&**self.shared.line.load(), Line::Connected(_))
+    }
+
     /// Calls that wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         match &**self.shared.line.load() {

@@ -59,7 +59,7 @@ impl Pair {
             .acquire(&bound.encoder, &checks)
             .expect("there is room");
         let value = self.server.ask(std::slice::from_ref(&call)).remove(0);
-        let reply = Reply::new(&call, value.integers()).expect("a whole reply");
+        let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
         let allowed = decision.is_allowed();
         let expected = Expected {
             call: 0,

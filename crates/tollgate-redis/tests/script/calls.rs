@@ -17,7 +17,7 @@ fn requests_of_one_call_see_each_other_in_order() {
         })
         .collect();
     let reply = subject.send(&call).integers();
-    let reply = Reply::new(&call, reply).expect("a whole reply");
+    let reply = Reply::new(call.checks(), reply).expect("a whole reply");
     let allowed: Vec<bool> = asked
         .iter()
         .map(|asked| reply.decision(asked, &checks, &subject.rules).is_allowed())
@@ -43,7 +43,7 @@ fn the_time_is_that_of_the_server() {
     let before = time(&mut subject);
     let reply = subject.send(&call).integers();
     let after = time(&mut subject);
-    let reply = Reply::new(&call, reply).expect("a whole reply");
+    let reply = Reply::new(call.checks(), reply).expect("a whole reply");
     assert!((before..=after).contains(&reply.at()));
 }
 

@@ -45,7 +45,7 @@ fn a_failed_check_takes_no_other_with_it() {
         })
         .collect();
     let reply = subject.send(&call).integers();
-    let reply = Reply::new(&call, reply).expect("a whole reply");
+    let reply = Reply::new(call.checks(), reply).expect("a whole reply");
     let outcomes: Vec<Vec<Outcome>> = requests
         .iter()
         .zip(&asked)

@@ -99,7 +99,7 @@ impl Subject {
         let mut call = Call::at(now, MARGIN);
         let asked = call.acquire(&self.encoder, checks).expect("there is room");
         let reply = self.send(&call).integers();
-        let reply = Reply::new(&call, reply).expect("a whole reply");
+        let reply = Reply::new(call.checks(), reply).expect("a whole reply");
         reply.decision(&asked, checks, &self.rules)
     }
 

@@ -45,7 +45,7 @@ impl Default for BreakerSettings {
 
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BreakerState {
+pub enum BreakerState {
     /// Every request goes to the server.
     Closed,
     /// No request goes to the server.

@@ -1,0 +1,47 @@
+//! What is wrong with how a store was set up.
+
+use std::{error::Error, fmt};
+
+/// A store that cannot be made: what was wrong, and what would be right. It never repeats a password or a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetupError {
+    kind: SetupErrorKind,
+    message: String,
+}
+
+/// What a [`SetupError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetupErrorKind {
+    /// The address of Redis.
+    Address,
+    /// The namespace, or how keys are named.
+    Keys,
+    /// A number that makes no sense.
+    Setting,
+    /// There is no tokio runtime to connect from.
+    Runtime,
+}
+
+impl SetupError {
+    pub(crate) fn new(kind: SetupErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn kind(&self) -> SetupErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for SetupError {}

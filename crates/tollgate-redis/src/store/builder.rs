@@ -1,0 +1,124 @@
+//! Setting up a store.
+
+use std::{fmt, time::Duration};
+
+use tokio::runtime::Handle;
+use tollgate_core::Clock;
+
+use crate::{
+    address::Address,
+    connection::{node::Node, options::NodeOptions},
+    error::{SetupError, SetupErrorKind},
+    keyspace::{Keyspace, Partition},
+    store::{redis_store::RedisStore, shared::Shared},
+};
+
+/// What may be set about a [`RedisStore`]. Made by [`RedisStore::builder`].
+#[must_use = "nothing is connected until `connect` is called"]
+pub struct RedisStoreBuilder {
+    address: Address,
+    namespace: String,
+    partition: Partition,
+    options: NodeOptions,
+    clock: Option<(Clock, Duration)>,
+    secret: Option<[u8; 32]>,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new(address: &str, namespace: &str) -> Result<Self, SetupError> {
+        let address = Address::parse(address)
+            .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
+        keyspace(namespace, Partition::default())?;
+        Ok(Self {
+            address,
+            namespace: namespace.to_owned(),
+            partition: Partition::default(),
+            options: NodeOptions::default(),
+            clock: None,
+            secret: None,
+        })
+    }
+
+    /// What goes into one slot of a cluster. Without a cluster it does not matter.
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.partition = partition;
+        self
+    }
+
+    /// How long a request may wait for Redis, with all that it waits for. 50 ms unless told otherwise. Then its rules'
+    /// answers to a store failure apply.
+    ///
+    /// # Errors
+    ///
+    /// A deadline of nothing, or of more than a minute.
+    pub fn deadline(mut self, deadline: Duration) -> Result<Self, SetupError> {
+        const LONGEST: Duration = Duration::from_secs(60);
+        if deadline.is_zero() || deadline > LONGEST {
+            return Err(SetupError::new(
+                SetupErrorKind::Setting,
+                format!(
+                    "a deadline of {deadline:?} is not between 1 ns and {LONGEST:?}; 50 ms is usual"
+                ),
+            ));
+        }
+        self.options.deadline = deadline;
+        Ok(self)
+    }
+
+    /// Tells Redis the time by this clock, for servers on which a script may not ask for it. Without this the server's own
+    /// time counts, which is the same for every process.
+    ///
+    /// States are kept for `margin` longer: as long as the clocks of the processes and of the server may differ.
+    ///
+    /// # Accuracy
+    ///
+    /// A process whose clock is behind another's by `d` may be told to wait by `d` longer; one whose clock is ahead is let
+    /// through by `d` earlier, once.
+    pub fn caller_clock(mut self, clock: impl Into<Clock>, margin: Duration) -> Self {
+        self.clock = Some((clock.into(), margin));
+        self
+    }
+
+    /// Begins to connect, and does not wait for it: the application starts while Redis is down. Until there is a
+    /// connection, the rules' answers to a store failure apply.
+    ///
+    /// # Errors
+    ///
+    /// There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
+    pub fn connect(self) -> Result<RedisStore, SetupError> {
+        if Handle::try_current().is_err() {
+            return Err(SetupError::new(
+                SetupErrorKind::Runtime,
+                "a store is connected by a task of tokio, and there is no runtime here; call it inside of #[tokio::main]",
+            ));
+        }
+        let keyspace = keyspace(&self.namespace, self.partition)?;
+        let instance = format!("{:016x}", fastrand::u64(..));
+        let options = self.options.probing_with(&self.namespace, &instance);
+        let node = Node::start(self.address, options)
+            .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
+        Ok(RedisStore::new(Shared {
+            node,
+            keyspace,
+            clock: self.clock,
+            secret: self.secret.unwrap_or_default(),
+        }))
+    }
+}
+
+fn keyspace(namespace: &str, partition: Partition) -> Result<Keyspace, SetupError> {
+    Keyspace::new(namespace, partition)
+        .map_err(|wrong| SetupError::new(SetupErrorKind::Keys, wrong.to_string()))
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("address", &self.address)
+            .field("namespace", &self.namespace)
+            .field("partition", &self.partition)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,8 @@
+//! The store: rules on a connection.
+
+mod bound;
+mod builder;
+mod redis_store;
+mod shared;
+
+pub use self::{builder::RedisStoreBuilder, redis_store::RedisStore};

@@ -1,0 +1,73 @@
+//! The store.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+use tollgate_core::{BoundStore, RuleError, RuleSet, Store};
+
+use crate::{
+    connection::breaker::BreakerState,
+    error::SetupError,
+    store::{bound::Bound, builder::RedisStoreBuilder, shared::Shared},
+};
+
+/// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
+///
+/// Cheap to clone; clones share the connection. It is closed when the last of them, and the last limiter and layer on
+/// them, is dropped.
+///
+/// See the [module documentation](crate).
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+impl RedisStore {
+    /// A store at this address, whose keys begin with this namespace. See [`RedisStoreBuilder`] for what may be set.
+    ///
+    /// # Errors
+    ///
+    /// The part of the address or the namespace that is wrong.
+    pub fn builder(address: &str, namespace: &str) -> Result<RedisStoreBuilder, SetupError> {
+        RedisStoreBuilder::new(address, namespace)
+    }
+
+    pub(super) fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store
+    /// failure. It waits for ever if need be; put a timeout around it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn connected(&self) {
+        const PAUSE: Duration = Duration::from_millis(5);
+        while !self.shared.node.is_connected() {
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether requests are kept from Redis at present, because it is in trouble.
+    #[must_use]
+    pub fn breaker(&self) -> BreakerState {
+        self.shared.node.breaker()
+    }
+}
+
+impl Store for RedisStore {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+        Ok(Arc::new(Bound::new(Arc::clone(&self.shared), rules)?))
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("shared", &self.shared)
+            .finish()
+    }
+}
