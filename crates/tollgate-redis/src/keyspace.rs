@@ -70,6 +70,12 @@ impl Keyspace {
         Ok(Self { prefix, partition })
     }
 
+    /// The name of the set of instances. No state has it: those end in the letter of an algorithm.
+    #[must_use]
+    pub fn instances(&self) -> String {
+        format!("{}:instances", self.prefix)
+    }
+
     /// Writes the name of a state.
     pub fn write(&self, out: &mut Vec<u8>, rule: &str, family: u8, key: Fingerprint) {
         let (open, close) = match self.partition {

@@ -12,6 +12,7 @@ pub mod encode;
 mod error;
 #[doc(hidden)]
 pub mod keyspace;
+mod observe;
 #[doc(hidden)]
 pub mod reply;
 #[doc(hidden)]

@@ -75,6 +75,7 @@ impl CallError {
     }
 
     /// Whether the server may have run it.
+    #[cfg(test)]
     pub(crate) fn may_have_run(&self) -> bool {
         self.kind == CallErrorKind::Unknown
     }

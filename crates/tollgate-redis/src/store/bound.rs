@@ -4,14 +4,14 @@ use std::{fmt, sync::Arc};
 
 use tollgate_core::{
     BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Outcome, Pending, RuleError,
-    RuleSet, Settlement, Step, StoreError, StoreErrorKind, Verdict,
+    RuleSet, Settlement, Step, StoreError, Verdict,
 };
 
 use crate::{
     call::{Asked, Call},
     encode::Encoder,
-    reply::Reply,
-    store::shared::{Shared, integers},
+    observe::Timer,
+    store::{heartbeat::Heartbeat, shared::Shared},
 };
 
 /// A rule set on the store.
@@ -19,17 +19,24 @@ pub(super) struct Bound {
     shared: Arc<Shared>,
     rules: Arc<RuleSet>,
     encoder: Encoder,
+    /// Ends with the last store, limiter and layer.
+    _heartbeat: Option<Arc<Heartbeat>>,
 }
 
 /// Adds a request to a call.
 type Add = fn(&mut Call, &Encoder, &[Check]) -> Option<Asked>;
 
 impl Bound {
-    pub(super) fn new(shared: Arc<Shared>, rules: Arc<RuleSet>) -> Result<Self, RuleError> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        heartbeat: Option<Arc<Heartbeat>>,
+        rules: Arc<RuleSet>,
+    ) -> Result<Self, RuleError> {
         Ok(Self {
             encoder: Encoder::new(&rules, shared.keyspace.clone())?,
             shared,
             rules,
+            _heartbeat: heartbeat,
         })
     }
 
@@ -42,14 +49,14 @@ impl Bound {
         if asked.is_nothing() {
             return Step::Ready(without_answer(&self.rules, checks, Outcome::NotAsked));
         }
+        let timer = Timer::start();
         let answer = self.shared.send(&call);
         let (rules, checks) = (Arc::clone(&self.rules), Checks::from_slice(checks));
-        let size = call.checks();
+        let (shared, size) = (Arc::clone(&self.shared), call.checks());
         Step::Wait(Pending::new(async move {
-            let reply = integers(answer.await).ok().flatten();
-            match reply.and_then(|integers| Reply::new(size, integers)) {
-                Some(reply) => reply.decision(&asked, &checks, &rules),
-                None => without_answer(&rules, &checks, Outcome::Failed),
+            match shared.reply(timer, answer, size).await {
+                Ok(reply) => reply.decision(&asked, &checks, &rules),
+                Err(_) => without_answer(&rules, &checks, Outcome::Failed),
             }
         }))
     }
@@ -66,6 +73,10 @@ fn without_answer(rules: &RuleSet, checks: &[Check], outcome: Outcome) -> Decisi
 impl BoundStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
+    }
+
+    fn instances(&self) -> u32 {
+        self.shared.instances.known()
     }
 
     fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
@@ -88,8 +99,8 @@ impl BoundStore for Bound {
             // A ticket holds the checks of one request, which are not more than a call carries.
             let _ = call.settle(&self.encoder, holding, how);
         }
-        if !call.is_empty() {
-            self.shared.send_and_forget(&call);
+        if !call.is_empty() && !self.shared.send_and_forget(&call) {
+            self.shared.observer.settlement_lost();
         }
     }
 
@@ -99,16 +110,11 @@ impl BoundStore for Bound {
         if call.is_empty() {
             return Step::Ready(Ok(()));
         }
+        let timer = Timer::start();
         let (answer, size) = (self.shared.send(&call), call.checks());
+        let shared = Arc::clone(&self.shared);
         Step::Wait(Pending::new(async move {
-            let integers = integers(answer.await)?;
-            match integers.and_then(|integers| Reply::new(size, integers)) {
-                Some(_) => Ok(()),
-                None => Err(StoreError::new(
-                    StoreErrorKind::Protocol,
-                    "Redis answered a reset with something else",
-                )),
-            }
+            shared.reply(timer, answer, size).await.map(drop)
         }))
     }
 }

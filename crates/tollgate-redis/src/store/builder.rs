@@ -1,16 +1,21 @@
 //! Setting up a store.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls;
 use tollgate_core::Clock;
 
+#[cfg(feature = "tls")]
+use crate::connection::security::Security;
 use crate::{
     address::Address,
-    connection::{node::Node, options::NodeOptions},
+    connection::{event::EventSink, node::Node, options::NodeOptions},
     error::{SetupError, SetupErrorKind},
     keyspace::{Keyspace, Partition},
-    store::{redis_store::RedisStore, shared::Shared},
+    observe::Observer,
+    store::{heartbeat::Instances, redis_store::RedisStore, shared::Shared},
 };
 
 /// What may be set about a [`RedisStore`]. Made by [`RedisStore::builder`].
@@ -22,6 +27,7 @@ pub struct RedisStoreBuilder {
     options: NodeOptions,
     clock: Option<(Clock, Duration)>,
     secret: Option<[u8; 32]>,
+    heartbeats: bool,
 }
 
 impl RedisStoreBuilder {
@@ -36,6 +42,7 @@ impl RedisStoreBuilder {
             options: NodeOptions::default(),
             clock: None,
             secret: None,
+            heartbeats: true,
         })
     }
 
@@ -79,6 +86,22 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Does not tell Redis that this instance is there. The shares of a quota while Redis fails are then cut for as many
+    /// instances as the limiter or the layer was told, and no more.
+    pub fn without_heartbeats(mut self) -> Self {
+        self.heartbeats = false;
+        self
+    }
+
+    /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
+    /// own.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
+        self.options.security = Security::rustls(config);
+        self
+    }
+
     /// Begins to connect, and does not wait for it: the application starts while Redis is down. Until there is a
     /// connection, the rules' answers to a store failure apply.
     ///
@@ -94,15 +117,21 @@ impl RedisStoreBuilder {
         }
         let keyspace = keyspace(&self.namespace, self.partition)?;
         let instance = format!("{:016x}", fastrand::u64(..));
-        let options = self.options.probing_with(&self.namespace, &instance);
+        let observer = Arc::new(Observer::default());
+        let mut options = self.options.probing_with(&self.namespace, &instance);
+        let heard = Arc::clone(&observer);
+        options.events = EventSink::new(move |event| heard.node(event));
         let node = Node::start(self.address, options)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
-        Ok(RedisStore::new(Shared {
+        let shared = Shared {
             node,
             keyspace,
+            instances: Instances::default(),
+            observer,
             clock: self.clock,
             secret: self.secret.unwrap_or_default(),
-        }))
+        };
+        Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bound;
 mod builder;
+mod heartbeat;
 mod redis_store;
 mod shared;
 

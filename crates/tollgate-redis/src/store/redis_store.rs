@@ -8,7 +8,7 @@ use tollgate_core::{BoundStore, RuleError, RuleSet, Store};
 use crate::{
     connection::breaker::BreakerState,
     error::SetupError,
-    store::{bound::Bound, builder::RedisStoreBuilder, shared::Shared},
+    store::{bound::Bound, builder::RedisStoreBuilder, heartbeat::Heartbeat, shared::Shared},
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -20,6 +20,7 @@ use crate::{
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
+    heartbeat: Option<Arc<Heartbeat>>,
 }
 
 impl RedisStore {
@@ -32,10 +33,19 @@ impl RedisStore {
         RedisStoreBuilder::new(address, namespace)
     }
 
-    pub(super) fn new(shared: Shared) -> Self {
+    pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
+        let shared = Arc::new(shared);
+        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));
         Self {
-            shared: Arc::new(shared),
+            heartbeat: heartbeat.map(Arc::new),
+            shared,
         }
+    }
+
+    /// How many instances share the store, as Redis has last told; 0 before it has.
+    #[must_use]
+    pub fn instances(&self) -> u32 {
+        self.shared.instances.known()
     }
 
     /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store
@@ -60,7 +70,8 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
-        Ok(Arc::new(Bound::new(Arc::clone(&self.shared), rules)?))
+        let (shared, heartbeat) = (Arc::clone(&self.shared), self.heartbeat.clone());
+        Ok(Arc::new(Bound::new(shared, heartbeat, rules)?))
     }
 }
 

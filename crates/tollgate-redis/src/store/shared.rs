@@ -8,13 +8,16 @@ use std::{
 
 use redis::Value;
 use tokio::runtime::Handle;
-use tollgate_core::{Clock, Fingerprint, KeyBuf};
+use tollgate_core::{Clock, Fingerprint, KeyBuf, StoreError, StoreErrorKind};
 
 use crate::{
     call::Call,
-    connection::{call::Call as Answer, error::CallError, node::Node, script::Script},
+    connection::{call::Call as Answer, node::Node, script::Script},
     keyspace::Keyspace,
+    observe::{Observer, Timer},
+    reply::Reply,
     script,
+    store::heartbeat::Instances,
 };
 
 /// The script, known to servers by its hash.
@@ -24,6 +27,8 @@ static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(scr
 pub(super) struct Shared {
     pub(super) node: Node,
     pub(super) keyspace: Keyspace,
+    pub(super) instances: Instances,
+    pub(super) observer: Arc<Observer>,
     pub(super) secret: [u8; 32],
     /// For servers whose scripts may not ask for the time, with how much longer states are kept.
     pub(super) clock: Option<(Clock, Duration)>,
@@ -70,6 +75,28 @@ impl Shared {
         }
     }
 
+    /// The reply to a call of so many checks.
+    pub(super) async fn reply(
+        &self,
+        timer: Timer,
+        answer: Answer,
+        checks: usize,
+    ) -> Result<Reply, StoreError> {
+        let answer = answer.await;
+        self.observer.called(timer, answer.as_ref().err());
+        integers(answer?)
+            .and_then(|integers| Reply::new(checks, integers))
+            .ok_or_else(|| self.misunderstood())
+    }
+
+    fn misunderstood(&self) -> StoreError {
+        self.observer.misunderstood();
+        StoreError::new(
+            StoreErrorKind::Protocol,
+            "Redis answered something else than the script does",
+        )
+    }
+
     /// Sends a call. It is on its way when this returns, or has failed.
     pub(super) fn send(&self, call: &Call) -> Answer {
         let keys: Vec<&[u8]> = call.keys().collect();
@@ -86,14 +113,13 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The integers of an answer.
-pub(super) fn integers(answer: Result<Value, CallError>) -> Result<Option<Vec<i64>>, CallError> {
-    let Value::Array(values) = answer? else {
-        return Ok(None);
+fn integers(answer: Value) -> Option<Vec<i64>> {
+    let Value::Array(values) = answer else {
+        return None;
     };
     let integer = |value| match value {
         Value::Int(integer) => Some(integer),
         _ => None,
     };
-    Ok(values.into_iter().map(integer).collect())
+    values.into_iter().map(integer).collect()
 }

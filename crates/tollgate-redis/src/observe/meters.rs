@@ -1,0 +1,150 @@
+//! Counters, gauges and a histogram through the `metrics` facade.
+//!
+//! Handles are made when something is first told: one made before the application has installed its recorder would count
+//! into nothing for ever.
+
+use std::sync::OnceLock;
+
+use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+
+use crate::{
+    connection::{
+        breaker::BreakerState,
+        error::{CallError, CallErrorKind},
+        event::NodeEvent,
+    },
+    observe::timer::Timer,
+};
+
+const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
+const ERRORS: &str = "tollgate_redis_errors_total";
+const SETTLEMENTS_LOST: &str = "tollgate_redis_settlements_lost_total";
+const CONNECTED: &str = "tollgate_redis_connected";
+const LOST: &str = "tollgate_redis_connections_lost_total";
+const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
+const INSTANCES: &str = "tollgate_redis_instances";
+
+#[derive(Debug, Default)]
+pub(super) struct Meters {
+    handles: OnceLock<Handles>,
+}
+
+struct Handles {
+    call_duration: Histogram,
+    unavailable: Counter,
+    overloaded: Counter,
+    expired: Counter,
+    unknown: Counter,
+    try_again: Counter,
+    misconfigured: Counter,
+    protocol: Counter,
+    settlements_lost: Counter,
+    connected: Gauge,
+    lost: Counter,
+    breaker_share: Gauge,
+    instances: Gauge,
+}
+
+impl std::fmt::Debug for Handles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handles(..)")
+    }
+}
+
+impl Handles {
+    fn new() -> Self {
+        describe();
+        let errors = |error: &'static str| counter!(ERRORS, "error" => error);
+        Self {
+            call_duration: histogram!(CALL_DURATION),
+            unavailable: errors("unavailable"),
+            overloaded: errors("overloaded"),
+            expired: errors("expired"),
+            unknown: errors("unknown"),
+            try_again: errors("try_again"),
+            misconfigured: errors("misconfigured"),
+            protocol: errors("protocol"),
+            settlements_lost: counter!(SETTLEMENTS_LOST),
+            connected: gauge!(CONNECTED),
+            lost: counter!(LOST),
+            breaker_share: gauge!(BREAKER_SHARE),
+            instances: gauge!(INSTANCES),
+        }
+    }
+}
+
+fn describe() {
+    metrics::describe_histogram!(
+        CALL_DURATION,
+        Unit::Seconds,
+        "How long requests have waited for Redis, failed ones included"
+    );
+    metrics::describe_counter!(
+        ERRORS,
+        "Requests that Redis has not decided, by what became of them; of `unknown` ones nobody can tell whether they counted"
+    );
+    metrics::describe_counter!(
+        SETTLEMENTS_LOST,
+        "Settlements that could not be sent: units stay as they were taken"
+    );
+    metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
+    metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_gauge!(
+        BREAKER_SHARE,
+        "The share of requests that the breaker lets through to Redis, 0 to 1"
+    );
+    metrics::describe_gauge!(
+        INSTANCES,
+        "Instances that share the store, as Redis has last told"
+    );
+}
+
+impl Meters {
+    fn handles(&self) -> &Handles {
+        self.handles.get_or_init(Handles::new)
+    }
+
+    pub(super) fn called(&self, timer: Timer, error: Option<&CallError>) {
+        let handles = self.handles();
+        handles.call_duration.record(timer.elapsed());
+        let Some(error) = error else { return };
+        match error.kind() {
+            CallErrorKind::Unavailable => &handles.unavailable,
+            CallErrorKind::Overloaded => &handles.overloaded,
+            CallErrorKind::Expired => &handles.expired,
+            CallErrorKind::Unknown => &handles.unknown,
+            CallErrorKind::TryAgain => &handles.try_again,
+            CallErrorKind::Misconfigured => &handles.misconfigured,
+        }
+        .increment(1);
+    }
+
+    pub(super) fn misunderstood(&self) {
+        self.handles().protocol.increment(1);
+    }
+
+    pub(super) fn settlement_lost(&self) {
+        self.handles().settlements_lost.increment(1);
+    }
+
+    pub(super) fn instances(&self, count: u32) {
+        self.handles().instances.set(count);
+    }
+
+    pub(super) fn node(&self, event: &NodeEvent) {
+        let handles = self.handles();
+        match event {
+            NodeEvent::Connected => handles.connected.set(1),
+            NodeEvent::NotConnected(_) => handles.connected.set(0),
+            NodeEvent::Lost(_) => {
+                handles.connected.set(0);
+                handles.lost.increment(1);
+            }
+            NodeEvent::Breaker { to, .. } => handles.breaker_share.set(match to {
+                BreakerState::Closed => 1.0,
+                BreakerState::Open | BreakerState::Probing => 0.0,
+                BreakerState::Ramping { percent } => f64::from(*percent) / 100.0,
+            }),
+        }
+    }
+}

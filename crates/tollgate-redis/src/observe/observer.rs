@@ -1,0 +1,59 @@
+//! The one place that is told what happened.
+
+#[cfg(feature = "metrics")]
+use crate::observe::meters::Meters;
+use crate::{
+    connection::{error::CallError, event::NodeEvent},
+    observe::{events::Events, timer::Timer},
+};
+
+/// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    events: Events,
+    #[cfg(feature = "metrics")]
+    meters: Meters,
+}
+
+impl Observer {
+    /// Redis has answered a call, or not.
+    #[inline]
+    pub(crate) fn called(&self, timer: Timer, error: Option<&CallError>) {
+        #[cfg(feature = "metrics")]
+        self.meters.called(timer, error);
+        #[cfg(not(feature = "metrics"))]
+        let _ = timer;
+        if let Some(error) = error {
+            self.events.failed(error);
+        }
+    }
+
+    /// Redis has answered something that is no reply of the script.
+    #[cold]
+    pub(crate) fn misunderstood(&self) {
+        #[cfg(feature = "metrics")]
+        self.meters.misunderstood();
+        self.events.misunderstood();
+    }
+
+    /// Units could not be given back, or taken later: the request is over, and nobody waits for it.
+    pub(crate) fn settlement_lost(&self) {
+        #[cfg(feature = "metrics")]
+        self.meters.settlement_lost();
+    }
+
+    /// So many instances share the store now.
+    pub(crate) fn instances(&self, count: u32) {
+        #[cfg(feature = "metrics")]
+        self.meters.instances(count);
+        #[cfg(not(feature = "metrics"))]
+        let _ = count;
+    }
+
+    /// Something happened to a connection.
+    pub(crate) fn node(&self, event: &NodeEvent) {
+        #[cfg(feature = "metrics")]
+        self.meters.node(event);
+        self.events.node(event);
+    }
+}
