@@ -59,7 +59,8 @@
 //! | --- | --- | --- |
 //! | debug | a request was denied; one event for each rule that denied | `rule`, `reason`, `source`, `retry_after_ms` |
 //! | debug | a request was rejected because it has no key | `rule` |
-//! | warn | the store failed, and the rule's own answer applied; once a second at most | `rule`, `allowed` |
+//! | warn | the store failed, and the rule's own answer applied; once for each outage | `rule`, `allowed` |
+//! | info | the store answers again, and has not failed for two seconds | |
 //! | error | a rule finds no key the way the service is set up; once for each rule | |
 //! | error | a handler asked for a rule that there is not | |
 //!

@@ -1,4 +1,4 @@
-//! Events: denials at debug level, failures sampled, mistakes of the set-up once. Never a key.
+//! Events: denials at debug level, an outage of the store when it begins and when it is over, mistakes of the set-up once. Never a key.
 
 use std::{
     io::Write,
@@ -17,7 +17,7 @@ pub(crate) struct Events {
     rules: Box<[Told]>,
     wrong_name: AtomicBool,
     #[cfg(feature = "tracing")]
-    last_failure: std::sync::atomic::AtomicU64,
+    outage: outage::Outage,
 }
 
 /// A rule's name, and whether its mistake was told already.
@@ -44,7 +44,7 @@ impl Events {
                 .collect(),
             wrong_name: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
-            last_failure: std::sync::atomic::AtomicU64::new(0),
+            outage: outage::Outage::default(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Events {
     #[inline]
     pub(crate) fn decided(&self, _decision: &Decision) {}
 
-    /// Tells of denials, and of a store that failed, whatever came of that.
+    /// Tells of denials, of the first failure of a store, whatever came of it, and of its return.
     #[cfg(feature = "tracing")]
     #[inline]
     pub(crate) fn decided(&self, decision: &Decision) {
@@ -68,6 +68,8 @@ impl Events {
         }
         if let Some(verdict) = decision.verdicts().iter().find(|verdict| failed(verdict)) {
             self.store_failed(decision, verdict);
+        } else if self.outage.is_on() && decision.verdicts().iter().any(Verdict::has_numbers) {
+            self.store_answered();
         }
     }
 
@@ -100,28 +102,22 @@ impl Events {
     #[cfg(feature = "tracing")]
     #[cold]
     fn store_failed(&self, decision: &Decision, verdict: &Verdict) {
-        if self.first_of_a_second() {
+        if self.outage.failed(second()) {
             tracing::warn!(
                 target: "tollgate",
                 rule = self.name(verdict.rule()),
                 allowed = decision.is_allowed(),
-                "the store failed; the rule's own answer applies (told at most once a second)"
+                "the store failed; each rule answers as it says for that, until the store answers again"
             );
         }
     }
 
-    /// Whether no failure was told in this second yet. Failures of a busy service would drown its log.
     #[cfg(feature = "tracing")]
-    fn first_of_a_second(&self) -> bool {
-        use std::time::{SystemTime, UNIX_EPOCH};
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a sample of a log decides nothing"
-        )]
-        let second = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        self.last_failure.swap(second, Ordering::Relaxed) != second
+    #[cold]
+    fn store_answered(&self) {
+        if self.outage.answered(second()) {
+            tracing::info!(target: "tollgate", "the store answers again");
+        }
     }
 
     pub(crate) fn no_key(&self, rule: u16) {
@@ -149,6 +145,72 @@ impl Events {
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
         if !self.wrong_name.swap(true, Ordering::Relaxed) {
             say(&unknown.to_string());
+        }
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn second() -> u64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "when an outage is told decides nothing"
+    )]
+    let now = SystemTime::now();
+    now.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Whether the store fails, so that each outage is told once when it begins and once when it is over.
+#[cfg(feature = "tracing")]
+mod outage {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    /// A store that fails now and then is not back yet.
+    const QUIET_SECONDS: u64 = 2;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Outage {
+        is_on: AtomicBool,
+        last_failure: AtomicU64,
+    }
+
+    impl Outage {
+        #[inline]
+        pub(super) fn is_on(&self) -> bool {
+            self.is_on.load(Ordering::Relaxed)
+        }
+
+        /// Whether that is the beginning.
+        pub(super) fn failed(&self, second: u64) -> bool {
+            self.last_failure.store(second, Ordering::Relaxed);
+            !self.is_on.swap(true, Ordering::Relaxed)
+        }
+
+        /// Whether that is the end.
+        pub(super) fn answered(&self, second: u64) -> bool {
+            let last = self.last_failure.load(Ordering::Relaxed);
+            second.abs_diff(last) >= QUIET_SECONDS && self.is_on.swap(false, Ordering::Relaxed)
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn an_outage_is_told_once_when_it_begins_and_once_when_it_is_over() {
+            let outage = Outage::default();
+            assert_eq!(
+                [outage.failed(10), outage.failed(10), outage.failed(11)],
+                [true, false, false]
+            );
+            // Some answer while others still fail.
+            assert_eq!([outage.answered(11), outage.answered(12)], [false, false]);
+            assert!(!outage.failed(12));
+            assert_eq!([outage.answered(14), outage.answered(14)], [true, false]);
+            assert!(!outage.is_on());
+            assert!(outage.failed(15));
         }
     }
 }
