@@ -1,5 +1,6 @@
 //! What the tests of tollgate share.
 
+pub mod counted;
 pub mod events;
 pub mod grpc;
 pub mod probe;

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 use axum::{Router, body::Body};
 use http::{Request, Response, StatusCode, request};
 use metrics::set_default_local_recorder;
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
     Admission, By, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     SECOND,
     key::{client_ip, constant, header, look_up},
 };
-use tollgate_tests::{events::Events, slow::SlowStore};
+use tollgate_tests::{counted::Counted, events::Events, slow::SlowStore};
 use tower::ServiceExt;
 use tracing::Level;
 
@@ -41,63 +41,12 @@ async fn ask(app: &Router, times: usize) {
     }
 }
 
-/// What was counted, by name and labels: `tollgate_requests_total{rule=one,decision=allowed}`.
-struct Counted(BTreeMap<String, DebugValue>);
-
-impl Counted {
-    fn of(snapshotter: &Snapshotter) -> Self {
-        let taken = snapshotter.snapshot().into_vec().into_iter();
-        Self(
-            taken
-                .map(|(key, _, _, value)| {
-                    let key = key.key();
-                    let labels: Vec<_> = key
-                        .labels()
-                        .map(|label| format!("{}={}", label.key(), label.value()))
-                        .collect();
-                    (format!("{}{{{}}}", key.name(), labels.join(",")), value)
-                })
-                .collect(),
-        )
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        match self.0.get(name) {
-            None => 0,
-            Some(DebugValue::Counter(count)) => *count,
-            Some(other) => panic!("{name} is {other:?}"),
-        }
-    }
-
-    fn gauge(&self, name: &str) -> f64 {
-        match self.0.get(name) {
-            Some(DebugValue::Gauge(value)) => value.0,
-            other => panic!("{name} is {other:?}"),
-        }
-    }
-
-    fn recorded(&self, name: &str) -> Vec<f64> {
-        match self.0.get(name) {
-            None => Vec::new(),
-            Some(DebugValue::Histogram(values)) => values.iter().map(|value| value.0).collect(),
-            Some(other) => panic!("{name} is {other:?}"),
-        }
-    }
-
-    fn requests(&self, rule: &str, decision: &str) -> u64 {
-        self.count(&format!(
-            "tollgate_requests_total{{rule={rule},decision={decision}}}"
-        ))
-    }
-}
-
 /// Asserts what was counted as requests of a rule, and that nothing else was.
 #[track_caller]
 fn requests<const N: usize>(counted: &Counted, rule: &str, expected: [(&str, u64); N]) {
     let prefix = format!("tollgate_requests_total{{rule={rule},decision=");
     let told: BTreeMap<_, _> = counted
-        .0
-        .keys()
+        .names()
         .filter_map(|name| name.strip_prefix(&*prefix)?.strip_suffix('}'))
         .map(|decision| (decision, counted.requests(rule, decision)))
         .filter(|(_, count)| *count > 0)
@@ -407,7 +356,7 @@ async fn neither_labels_nor_events_say_anything_of_the_client() {
     for secret in SECRETS {
         let event = told.iter().find(|told| told.fields.contains(secret));
         assert!(event.is_none(), "{event:?}");
-        let metric = counted.0.keys().find(|name| name.contains(secret));
+        let metric = counted.names().find(|name| name.contains(secret));
         assert_eq!(metric, None);
         assert!(!bodies.contains(secret), "{bodies}");
     }

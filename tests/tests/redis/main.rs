@@ -1,0 +1,33 @@
+//! The layer on Redis: what clients and operators see.
+
+#[path = "../../../crates/tollgate-redis/tests/support/redis_server.rs"]
+#[allow(dead_code, reason = "each test takes what it needs")]
+mod redis_server;
+mod seen;
+mod service;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate_redis::RedisStore;
+
+use crate::redis_server::{PATIENCE, RedisServer};
+
+/// A store that is connected.
+async fn store(server: &RedisServer, namespace: &str) -> RedisStore {
+    let store = RedisStore::builder(&server.url(), namespace)
+        .and_then(|builder| builder.deadline(Duration::from_secs(2)))
+        .and_then(tollgate_redis::RedisStoreBuilder::connect)
+        .expect("a valid address");
+    store.connected().await;
+    store
+}
+
+/// Waits until something holds.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "it never came that {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,71 @@
+//! What operators see.
+
+use metrics::set_default_local_recorder;
+use metrics_util::debugging::DebuggingRecorder;
+use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule};
+use tollgate_redis::BreakerState;
+use tollgate_tests::{counted::Counted, events::Events};
+use tracing::Level;
+
+use crate::{redis_server::RedisServer, store, until};
+
+#[tokio::test]
+async fn instances_know_of_each_other() {
+    let redis = RedisServer::start(&[]).await;
+    let one = store(&redis, "shop").await;
+    until("it knows of itself", || one.instances() == 1).await;
+    let other = store(&redis, "shop").await;
+    let _stranger = store(&redis, "forum").await;
+    until("the later one knows of both", || other.instances() == 2).await;
+    until("the first one hears of the other", || one.instances() == 2).await;
+}
+
+#[tokio::test]
+async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let events = Events::listen();
+
+    let mut redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let rule = Rule::new("strict", Quota::fixed_window(1_000_000, MINUTE));
+    let rule = rule.on_store_error(OnStoreError::Deny);
+    let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
+    let check = limiter
+        .check("strict", &Key::shared())
+        .expect("it is there");
+    assert!(limiter.acquire(&[check]).await.is_allowed());
+    let counted = Counted::of(&snapshotter);
+    assert_eq!(
+        counted
+            .recorded("tollgate_redis_call_duration_seconds{}")
+            .len(),
+        1
+    );
+    assert!(counted.gauge("tollgate_redis_connected{}") > 0.5);
+
+    redis.kill();
+    for _ in 0..100 {
+        assert!(!limiter.acquire(&[check]).await.is_allowed());
+    }
+    until("the breaker opens", || {
+        store.breaker() != BreakerState::Closed
+    })
+    .await;
+    let counted = Counted::of(&snapshotter);
+    let failed =
+        |error: &str| counted.count(&format!("tollgate_redis_errors_total{{error={error}}}"));
+    assert_eq!(failed("unavailable") + failed("unknown"), 100);
+    assert!(counted.gauge("tollgate_redis_connected{}") < 0.5);
+    assert!(counted.gauge("tollgate_redis_breaker_share{}") < 0.5);
+
+    redis.restart().await;
+    until("the breaker closes", || {
+        store.breaker() == BreakerState::Closed
+    })
+    .await;
+    assert!(limiter.acquire(&[check]).await.is_allowed());
+    assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.told());
+    assert_eq!(events.at(Level::INFO).len(), 1, "{:?}", events.told());
+}
