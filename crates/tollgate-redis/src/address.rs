@@ -5,9 +5,10 @@
 //! | `redis://[user[:password]@]host[:6379][/database]` | one server |
 //! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
 //! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
+//! | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | a Redis Cluster, of which any servers are named |
 //!
-//! With `rediss://` and `rediss-sentinel://` every connection is encrypted (feature `tls`). `redis+sentinel://` means the same
-//! as `redis-sentinel://`, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of their own. What
+//! With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` every connection is encrypted (feature `tls`). With `+` for the
+//! dash they mean the same, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of their own. What
 //! has a meaning in a URL is percent-encoded in a user name or a password: `/` is `%2F`, `@` is `%40`.
 
 mod error;
@@ -17,7 +18,7 @@ use std::{fmt, path::PathBuf};
 
 pub(crate) use self::error::AddressError;
 
-/// A server, or sentinels that know which server.
+/// A server, sentinels that know which server, or a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     target: Target,
@@ -33,6 +34,8 @@ pub(crate) enum Target {
     Server(Place),
     /// The master that sentinels know by this name.
     Sentinel(Sentinels),
+    /// The cluster that these servers know.
+    Cluster(Vec<Place>),
 }
 
 /// The sentinels of a master.
@@ -44,7 +47,7 @@ pub(crate) struct Sentinels {
 }
 
 /// Where one server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     /// A host, by name or number, and a port.
     Tcp(String, u16),
@@ -67,6 +70,14 @@ impl Address {
     /// The part that is wrong, and what would be right. No error repeats what may be a password.
     pub(crate) fn parse(url: &str) -> Result<Self, AddressError> {
         parse::address(url)
+    }
+
+    /// One server of a cluster that is at this address, with the same login.
+    pub(crate) fn of_node(&self, place: Place) -> Self {
+        Self {
+            target: Target::Server(place),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn target(&self) -> &Target {
@@ -200,6 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_is_a_list_of_servers_with_one_login() {
+        let address = Address::parse("redis-cluster://rl:secret@one:7000,[::1],two/0").unwrap();
+        let servers = vec![tcp("one", 7000), tcp("::1", 6379), tcp("two", 6379)];
+        assert_eq!(address.target(), &Target::Cluster(servers));
+        assert_eq!(address.database(), 0);
+        let node = address.of_node(tcp("three", 7001));
+        assert_eq!(node.target(), &Target::Server(tcp("three", 7001)));
+        assert_eq!(node.login().parts(), Some(("rl", "secret")));
+    }
+
+    #[test]
     fn an_error_names_the_part_and_what_would_be_right() {
         assert!(refused("localhost:6379").contains("redis://host:6379"));
         assert!(refused("http://localhost").contains("\"http\""));
@@ -213,7 +235,9 @@ mod tests {
         assert!(refused("unix://run/redis.sock").contains("unix:///"));
         assert!(refused("redis-sentinel://one,two").contains("name of the master"));
         assert!(refused("redis-sentinel://one,,two/m").contains("host"));
-        assert!(refused("redis-cluster://host").contains("Cluster"));
+        assert!(refused("redis-cluster://host/1").contains("database 0"));
+        assert!(refused("redis-cluster://one,,two").contains("host"));
+        assert!(refused("redis-cluster://one?retries=3").contains("\"retries\""));
     }
 
     #[test]
@@ -223,6 +247,7 @@ mod tests {
         if cfg!(feature = "tls") {
             assert_eq!(encrypted("rediss://host"), Ok(true));
             assert_eq!(encrypted("rediss-sentinel://host/master"), Ok(true));
+            assert_eq!(encrypted("rediss-cluster://host"), Ok(true));
         } else {
             assert!(refused("rediss://host").contains("feature `tls`"));
         }
@@ -244,7 +269,8 @@ mod tests {
             "redis://user:sesame@",
             "redis-sentinel://user:sesame@one,two",
             "redis-sentinel://one/m?sentinel_password=sesame%zz",
-            "redis-cluster://:sesame@host",
+            "redis-cluster://:sesame@host/1",
+            "redis-cluster://:sesame",
             "rediss://:sesame@host:x",
             "unix://:sesame@run/x",
             "htt://:sesame@host",

@@ -25,19 +25,17 @@ pub(super) fn address(url: &str) -> Result<Address> {
         "redis-sentinel" | "redis+sentinel" | "rediss-sentinel" | "rediss+sentinel" => {
             sentinel(Parts::of(rest)?)
         }
-        "redis-cluster" | "rediss-cluster" | "redis+cluster" | "rediss+cluster" => {
-            Err(AddressError::new(
-                "Redis Cluster is not supported yet; name one server with redis:// or sentinels with redis-sentinel://",
-            ))
+        "redis-cluster" | "redis+cluster" | "rediss-cluster" | "rediss+cluster" => {
+            cluster(Parts::of(rest)?)
         }
         // Letters alone are no password that somebody put into the wrong place.
         other if other.bytes().all(|byte| byte.is_ascii_lowercase()) => {
             Err(AddressError::new(format!(
-                "the scheme {other:?} is not one of redis, rediss, unix, redis-sentinel, rediss-sentinel"
+                "the scheme {other:?} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
             )))
         }
         _ => Err(AddressError::new(
-            "the scheme is not one of redis, rediss, unix, redis-sentinel, rediss-sentinel",
+            "the scheme is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss",
         )),
     }?;
     Ok(Address {
@@ -157,6 +155,27 @@ fn sentinel(mut parts: Parts<'_>) -> Result<Address> {
             login,
         }),
         database: database(number)?,
+        login: parts.login,
+        encrypted: false,
+    })
+}
+
+fn cluster(parts: Parts<'_>) -> Result<Address> {
+    parts.nothing_left("there is none for redis-cluster://")?;
+    if database(parts.path.strip_prefix('/').unwrap_or_default())? != 0 {
+        return Err(AddressError::new(
+            "a cluster has only database 0; leave the number out",
+        ));
+    }
+    Ok(Address {
+        target: Target::Cluster(
+            parts
+                .hosts
+                .split(',')
+                .map(|host| place(host, SERVER_PORT))
+                .collect::<Result<_>>()?,
+        ),
+        database: 0,
         login: parts.login,
         encrypted: false,
     })

@@ -28,7 +28,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     let options = shared.options();
     let mut backoff = Backoff::new(options.first_pause, options.longest_pause, options.seed);
     let mut resolver = match address.target() {
-        Target::Server(_) => None,
+        Target::Server(_) | Target::Cluster(_) => None,
         Target::Sentinel(sentinels) => {
             let security = address.is_encrypted().then(|| options.security.clone());
             Some(Resolver::new(
@@ -94,6 +94,7 @@ async fn connect(
             connected
         }
         (Target::Sentinel(_), None) => Err(ConnectError::unavailable("there are no sentinels")),
+        (Target::Cluster(_), _) => Err(ConnectError::unavailable("a cluster is no server")),
     }
 }
 
