@@ -11,8 +11,8 @@ use redis::Value;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::connection::{
-    command::{push_argument, push_count},
     error::{CallError, CallErrorKind},
+    request::Request,
     script::Script,
 };
 
@@ -67,10 +67,9 @@ fn gone(why: &'static str) -> CallError {
 /// A call on its way.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    script: Arc<Script>,
-    /// The number of arguments and everything after the hash, as it is sent.
-    count: usize,
-    tail: Vec<u8>,
+    request: Request,
+    /// Whether `ASKING` goes before it, each time.
+    asking: bool,
     deadline: Instant,
     attempt: Attempt,
     answer: oneshot::Sender<Result<Value, CallError>>,
@@ -91,27 +90,14 @@ impl Waiting {
         args: &[impl AsRef<[u8]>],
         deadline: Instant,
     ) -> (Self, Call) {
-        let bytes = keys
-            .iter()
-            .map(|key| key.as_ref().len() + 16)
-            .sum::<usize>()
-            + args
-                .iter()
-                .map(|arg| arg.as_ref().len() + 16)
-                .sum::<usize>();
-        let mut tail = Vec::with_capacity(bytes + 16);
-        push_argument(&mut tail, keys.len().to_string().as_bytes());
-        for key in keys {
-            push_argument(&mut tail, key.as_ref());
-        }
-        for arg in args {
-            push_argument(&mut tail, arg.as_ref());
-        }
+        Self::of(Request::new(script, keys, args), deadline)
+    }
+
+    pub(super) fn of(request: Request, deadline: Instant) -> (Self, Call) {
         let (answer, receiver) = oneshot::channel();
         let call = Self {
-            script: Arc::clone(script),
-            count: 3 + keys.len() + args.len(),
-            tail,
+            request,
+            asking: false,
             deadline,
             attempt: Attempt::First,
             answer,
@@ -119,12 +105,22 @@ impl Waiting {
         (call, Call(State::Waiting(receiver)))
     }
 
+    /// Sent right behind an `ASKING`, to a server that is about to receive its slot.
+    pub(super) fn asking(mut self) -> Self {
+        self.asking = true;
+        self
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
     pub(super) fn script(&self) -> &Arc<Script> {
-        &self.script
+        self.request.script()
     }
 
     /// Whether nobody waits for it any more.
@@ -151,14 +147,6 @@ impl Waiting {
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>, with_body: bool) {
-        push_count(out, self.count);
-        if with_body {
-            push_argument(out, b"EVAL");
-            push_argument(out, self.script.body().as_bytes());
-        } else {
-            push_argument(out, b"EVALSHA");
-            push_argument(out, self.script.sha());
-        }
-        out.extend_from_slice(&self.tail);
+        self.request.write(out, with_body);
     }
 }

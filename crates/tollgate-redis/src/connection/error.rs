@@ -47,12 +47,18 @@ impl From<String> for Message {
     }
 }
 
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Message {
+    fn text(&self) -> &str {
+        match self {
             Self::Fixed(text) => text,
             Self::Shared(text) => text,
-        })
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 
@@ -74,18 +80,27 @@ impl CallError {
         self.kind
     }
 
+    /// The line of the error of the server, if it was one; otherwise a text of ours, which begins with no code.
+    pub(super) fn line(&self) -> &str {
+        self.message.text()
+    }
+
     /// Whether the server may have run it.
     #[cfg(test)]
     pub(crate) fn may_have_run(&self) -> bool {
         self.kind == CallErrorKind::Unknown
     }
 
-    /// Whether it says that this server is in trouble, which a mistake of ours does not.
+    /// Whether it says that this server is in trouble, which neither a mistake of ours does nor a slot of a cluster that
+    /// nobody serves: the next slot may be in order.
     pub(super) fn weighs(&self) -> bool {
-        !matches!(
-            self.kind,
-            CallErrorKind::TryAgain | CallErrorKind::Misconfigured | CallErrorKind::Overloaded
-        )
+        match self.kind {
+            CallErrorKind::Unavailable => code_of(self.line()) != "CLUSTERDOWN",
+            CallErrorKind::Expired | CallErrorKind::Unknown => true,
+            CallErrorKind::TryAgain | CallErrorKind::Misconfigured | CallErrorKind::Overloaded => {
+                false
+            }
+        }
     }
 }
 
@@ -238,6 +253,13 @@ mod tests {
             assert_eq!(error.kind(), CallErrorKind::Unavailable, "{code}");
             assert!(!error.may_have_run() && error.weighs(), "{code}");
         }
+    }
+
+    #[test]
+    fn a_slot_that_nobody_serves_says_nothing_about_the_server() {
+        let error = CallError::of_server("CLUSTERDOWN Hash slot not served");
+        assert_eq!(error.kind(), CallErrorKind::Unavailable);
+        assert!(!error.may_have_run() && !error.weighs());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
-    address::{Address, AddressError},
+    address::{Address, AddressError, Target},
     connection::{
         breaker::{Breaker, BreakerState},
         call::{Call, Waiting},
@@ -40,7 +40,7 @@ enum Line {
 }
 
 /// The longest deadline of a call.
-const LONGEST: Duration = Duration::from_secs(3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Node {
     /// Starts to connect.
@@ -53,6 +53,11 @@ impl Node {
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
     pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, AddressError> {
+        if let Target::Cluster(_) = address.target() {
+            return Err(AddressError::new(
+                "this needs one server; name it with redis://, or sentinels that know it with redis-sentinel://",
+            ));
+        }
         if address.is_encrypted() && !options.security.is_there() {
             return Err(AddressError::new(
                 "an encrypted connection needs to know whom to trust; give it a configuration of rustls",
@@ -83,6 +88,14 @@ impl Node {
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
     ) -> Call {
+        self.send(|| {
+            let deadline = Instant::now() + self.shared.options.deadline;
+            Waiting::new(script, keys, args, deadline)
+        })
+    }
+
+    /// As [`call`](Self::call), with what is made once it may be sent.
+    pub(super) fn send(&self, waiting: impl FnOnce() -> (Waiting, Call)) -> Call {
         if !self.shared.breaker.admits() {
             return Call::refused(CallError::new(
                 CallErrorKind::Unavailable,
@@ -94,8 +107,7 @@ impl Node {
             Line::Connected(queue) => queue,
             Line::Missing(error) => return Call::refused(error.clone()),
         };
-        let deadline = Instant::now() + self.shared.options.deadline;
-        let (waiting, call) = Waiting::new(script, keys, args, deadline);
+        let (waiting, call) = waiting();
         match queue.push(waiting) {
             Ok(()) => call,
             Err(error) => Call::refused(error),

@@ -72,14 +72,12 @@ impl Ledger {
             if with_body {
                 known.push(Arc::clone(call.script()));
             }
-            call.write(out, with_body);
-            self.sent.push(call, out.len());
+            self.sent.put(call, out, with_body);
             room -= 1;
         }
         self.queue.take(room, &mut self.taken);
         for call in self.taken.drain(..) {
-            call.write(out, false);
-            self.sent.push(call, out.len());
+            self.sent.put(call, out, false);
         }
     }
 

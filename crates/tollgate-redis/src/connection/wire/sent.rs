@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::connection::call::Waiting;
+use crate::connection::{call::Waiting, request::push_asking};
 
 /// Calls without an answer, and how much of them has left.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Sent {
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` once its deadline has passed. The answer will still come.
+    /// `None` once its deadline has passed, or for a command that is none. The answer will still come.
     call: Option<Waiting>,
     /// Where it begins and ends in the bytes of the connection.
     begin: u64,
@@ -24,11 +24,21 @@ struct Entry {
 }
 
 impl Sent {
-    /// A call that was added to a buffer of which nothing is written yet, and that now has `length` bytes.
-    pub(super) fn push(&mut self, call: Waiting, length: usize) {
+    /// Appends a call to `out`, of which nothing is written yet.
+    pub(super) fn put(&mut self, call: Waiting, out: &mut Vec<u8>, with_body: bool) {
+        if call.is_asking() {
+            // Nobody wants its answer; what it is good for shows in the next one.
+            push_asking(out);
+            self.push(None, out.len());
+        }
+        call.write(out, with_body);
+        self.push(Some(call), out.len());
+    }
+
+    fn push(&mut self, call: Option<Waiting>, length: usize) {
         let begin = self.calls.back().map_or(self.written, |last| last.end);
         self.calls.push_back(Entry {
-            call: Some(call),
+            call,
             // The call before may have been answered and be gone from the list.
             begin: begin.max(self.written),
             end: self.written + length as u64,
