@@ -4,11 +4,17 @@
 
 #[path = "../support/proxy.rs"]
 mod proxy;
+#[path = "../support/redis_cluster.rs"]
+mod redis_cluster;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 
 mod bench;
 mod breaker;
+mod cluster;
+mod cluster_bench;
+mod cluster_redirects;
+mod cluster_slots;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod login;

@@ -1,0 +1,180 @@
+//! One call to a cluster.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use redis::Value;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::connection::{
+    call::{Call, Waiting},
+    cluster::{map::Member, redirect::Redirect, shared::Shared},
+    error::{CallError, CallErrorKind, code_of},
+    request::Request,
+};
+
+/// The answer to a call, at the latest shortly after its deadline.
+///
+/// # Cancel safety
+///
+/// As that of a [`Call`].
+#[must_use = "await the answer"]
+pub(crate) struct ClusterCall(State);
+
+enum State {
+    /// Nobody could be asked, and this says why.
+    Refused(Call),
+    /// Somebody was.
+    Asked(Asked),
+}
+
+struct Asked {
+    shared: Arc<Shared>,
+    request: Request,
+    slot: u16,
+    deadline: Instant,
+    /// Who was asked last. Held so that it does not end before it has answered.
+    member: Arc<Member>,
+    call: Call,
+    moved: bool,
+    asked: bool,
+    /// Set once the call was sent on: a wire looks for deadlines in the order in which calls come, and this one comes late.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl ClusterCall {
+    pub(super) fn refused(error: CallError) -> Self {
+        Self(State::Refused(Call::refused(error)))
+    }
+
+    pub(super) fn ask(
+        shared: &Arc<Shared>,
+        member: &Arc<Member>,
+        slot: u16,
+        deadline: Instant,
+        request: impl FnOnce() -> Request,
+    ) -> Self {
+        let mut sent = None;
+        let call = member.node.send(|| {
+            let request = request();
+            sent = Some(request.clone());
+            Waiting::of(request, deadline)
+        });
+        Self(match sent {
+            None => State::Refused(call),
+            Some(request) => State::Asked(Asked {
+                shared: Arc::clone(shared),
+                request,
+                slot,
+                deadline,
+                member: Arc::clone(member),
+                call,
+                moved: false,
+                asked: false,
+                timer: None,
+            }),
+        })
+    }
+}
+
+impl Future for ClusterCall {
+    type Output = Result<Value, CallError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let asked = match &mut self.get_mut().0 {
+            State::Refused(call) => return Pin::new(call).poll(cx),
+            State::Asked(asked) => asked,
+        };
+        loop {
+            match Pin::new(&mut asked.call).poll(cx) {
+                Poll::Ready(Ok(value)) => return Poll::Ready(Ok(value)),
+                Poll::Ready(Err(error)) => {
+                    if let Err(error) = asked.follow(error) {
+                        return Poll::Ready(Err(error));
+                    }
+                }
+                Poll::Pending => return asked.expire(cx),
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// Sends the call to where an error says, or gives back the error that is its end.
+    fn follow(&mut self, error: CallError) -> Result<(), CallError> {
+        let Some(redirect) = Redirect::of(&error, &self.member.place) else {
+            if matches!(code_of(error.line()), "CLUSTERDOWN" | "READONLY") {
+                self.shared.stale().notify_one();
+            }
+            return Err(error);
+        };
+        let lost = |why: &str| {
+            let message = format!("{why}: {error}");
+            Err(CallError::new(CallErrorKind::Unavailable, message))
+        };
+        let (place, was_before) = match &redirect {
+            Redirect::Moved(place) => (place, std::mem::replace(&mut self.moved, true)),
+            Redirect::Ask(place) => (place, std::mem::replace(&mut self.asked, true)),
+        };
+        if let Redirect::Moved(_) = redirect {
+            self.shared.stale().notify_one();
+        }
+        let Some(place) = place else {
+            return lost("the slot is with a server that has no name yet");
+        };
+        let map = self.shared.map.load();
+        let member = match redirect {
+            Redirect::Moved(_) => map.correct(self.slot, place).cloned(),
+            Redirect::Ask(_) => None,
+        };
+        let Some(member) = member.or_else(|| self.shared.named(place)) else {
+            return lost("the slot is with a server that is being connected");
+        };
+        if was_before {
+            return lost("the slot moves on and on");
+        }
+        let waiting = || {
+            let (waiting, call) = Waiting::of(self.request.clone(), self.deadline);
+            match redirect {
+                Redirect::Moved(_) => (waiting, call),
+                Redirect::Ask(_) => (waiting.asking(), call),
+            }
+        };
+        self.call = member.node.send(waiting);
+        self.member = member;
+        let _entered = self.shared.runtime.enter();
+        self.timer
+            .get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));
+        Ok(())
+    }
+
+    fn expire(&mut self, cx: &mut Context<'_>) -> Poll<Result<Value, CallError>> {
+        let Some(timer) = &mut self.timer else {
+            return Poll::Pending;
+        };
+        timer.as_mut().poll(cx).map(|()| {
+            Err(CallError::new(
+                CallErrorKind::Unknown,
+                "Redis did not answer in time, after the slot had moved",
+            ))
+        })
+    }
+}
+
+impl fmt::Debug for ClusterCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut call = f.debug_struct("ClusterCall");
+        match &self.0 {
+            State::Refused(refused) => call.field("refused", refused),
+            State::Asked(asked) => call
+                .field("slot", &asked.slot)
+                .field("member", &asked.member.place),
+        };
+        call.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! A cluster.
+
+use std::{fmt, sync::Arc};
+
+use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
+
+use crate::{
+    address::{Address, AddressError, Place, Target},
+    connection::{
+        breaker::BreakerState,
+        cluster::{
+            learner::learn, options::ClusterOptions, routed::ClusterCall, shared::Shared,
+            slot::slot,
+        },
+        error::{CallError, CallErrorKind},
+        node::LONGEST,
+        request::Request,
+        script::Script,
+    },
+};
+
+/// The servers of a Redis Cluster, each with a connection of its own, and a task that learns which they are.
+///
+/// It may be started before any of them is there. Dropping it ends the task; a connection ends when its last call has.
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+    learner: AbortHandle,
+}
+
+impl Cluster {
+    /// Starts to learn who is there, and to connect.
+    ///
+    /// # Errors
+    ///
+    /// An address that is none of a cluster, or that asks for encryption with options that do not say how.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its I/O and time drivers.
+    pub(crate) fn start(
+        address: Address,
+        mut options: ClusterOptions,
+    ) -> Result<Self, AddressError> {
+        let Target::Cluster(_) = address.target() else {
+            return Err(AddressError::new(
+                "it names no cluster; write it as redis-cluster://host:6379,host2:6379",
+            ));
+        };
+        if address.is_encrypted() && !options.node.security.is_there() {
+            return Err(AddressError::new(
+                "an encrypted connection needs to know whom to trust; give it a configuration of rustls",
+            ));
+        }
+        options.node.deadline = options.node.deadline.min(LONGEST);
+        let shared = Arc::new(Shared::new(options, Handle::current()));
+        let learner = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
+        Ok(Self { shared, learner })
+    }
+
+    /// Runs a script where its first key is. Nothing is waited for but the answer: where the server is not known, has no
+    /// connection, or is in trouble, the call has failed already.
+    ///
+    /// A call without keys, or with keys in several slots, is refused as [`Misconfigured`](CallErrorKind::Misconfigured).
+    pub(crate) fn call(
+        &self,
+        script: &Arc<Script>,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+    ) -> ClusterCall {
+        let mut slots = keys.iter().map(|key| slot(key.as_ref()));
+        let refused = |message| {
+            let error = CallError::new(CallErrorKind::Misconfigured, message);
+            ClusterCall::refused(error)
+        };
+        let Some(first) = slots.next() else {
+            return refused("a call to a cluster needs a key, which says where it goes");
+        };
+        if slots.any(|slot| slot != first) {
+            return refused("the keys of one call to a cluster have to be in one slot");
+        }
+        let map = self.shared.map.load();
+        let member = match map.owner(first) {
+            Ok(member) => member,
+            Err(error) => return ClusterCall::refused(error),
+        };
+        let deadline = Instant::now() + self.shared.options.node.deadline;
+        ClusterCall::ask(&self.shared, member, first, deadline, || {
+            Request::new(script, keys, args)
+        })
+    }
+
+    /// The servers that may be asked at present, and whether requests are kept from them.
+    pub(crate) fn breakers(&self) -> Vec<(Place, BreakerState)> {
+        let map = self.shared.map.load();
+        let members = map.members().iter();
+        members
+            .map(|member| (member.place.clone(), member.node.breaker()))
+            .collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.learner.abort();
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let map = self.shared.map.load();
+        let nodes = map.members().iter();
+        f.debug_map()
+            .entries(nodes.map(|member| (member.place.to_string(), &member.node)))
+            .finish()
+    }
+}

@@ -1,0 +1,96 @@
+//! Asking servers for the table of slots.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::{
+    select,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    address::{Address, Place},
+    connection::{
+        cluster::table::Table, dialogue::Dialogue, error::ConnectError, establish::establish,
+        security::Security, stream::Stream,
+    },
+};
+
+/// How servers are asked.
+#[derive(Clone, Debug)]
+pub(super) struct Survey {
+    pub(super) address: Address,
+    pub(super) security: Option<Security>,
+    /// How long one server may take, with the connection.
+    pub(super) patience: Duration,
+    /// How long a server is waited for alone before the next one is asked too.
+    pub(super) head_start: Duration,
+}
+
+/// What one server says.
+struct Testimony {
+    table: Table,
+    /// Whether it sees a cluster that works. One that was cut off from the others does not, and what it says may be old.
+    is_in_touch: bool,
+}
+
+impl Survey {
+    /// The table of the first server that sees the cluster work, or of any if none does. Servers that dawdle are not waited
+    /// for, and none is asked twice.
+    pub(super) async fn of(&self, places: Vec<Place>) -> Result<Table, ConnectError> {
+        let mut places = places.into_iter();
+        // Dropped with this future, and all connections with it.
+        let mut asked = JoinSet::new();
+        let mut second_best = Err(ConnectError::unavailable("no server of it is known"));
+        loop {
+            let next = places.next();
+            let is_last = next.is_none();
+            if let Some(place) = next {
+                let survey = self.clone();
+                asked.spawn(async move { survey.ask(&place).await });
+            }
+            select! {
+                answer = asked.join_next() => match answer {
+                    Some(Ok(Ok(said))) if said.is_in_touch => return Ok(said.table),
+                    Some(Ok(Ok(said))) => second_best = Ok(said.table),
+                    Some(Ok(Err(error))) => second_best = second_best.or(Err(error)),
+                    Some(Err(_)) => {}
+                    None if is_last => return second_best,
+                    None => {}
+                },
+                () = sleep(self.head_start), if !is_last => {}
+            }
+        }
+    }
+
+    async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
+        let answer = async {
+            let login = self.address.login();
+            let mut dialogue = establish(place, login, 0, self.security.as_ref()).await?;
+            testify(&mut dialogue, place).await
+        };
+        match timeout(self.patience, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ConnectError::unavailable("no answer in time")),
+        }
+        .map_err(|error| error.at(format_args!("{place}")))
+    }
+}
+
+async fn testify(
+    dialogue: &mut Dialogue<Stream>,
+    place: &Place,
+) -> Result<Testimony, ConnectError> {
+    // A server that keeps this to itself is believed.
+    let is_in_touch = match dialogue.ask(&["CLUSTER", "INFO"]).await? {
+        Ok(Value::BulkString(info)) => !info.starts_with(b"cluster_state:fail"),
+        Ok(_) | Err(_) => true,
+    };
+    match dialogue.ask(&["CLUSTER", "SLOTS"]).await? {
+        Ok(answer) => Table::read(&answer, place)
+            .map(|table| Testimony { table, is_in_touch })
+            .ok_or_else(|| ConnectError::unavailable("it knows of no slots that anybody has")),
+        Err(line) => Err(ConnectError::of_server("CLUSTER SLOTS", &line)),
+    }
+}

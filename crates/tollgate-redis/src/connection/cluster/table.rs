@@ -1,0 +1,178 @@
+//! Reading `CLUSTER SLOTS`.
+
+use redis::Value;
+
+use crate::{
+    address::Place,
+    connection::{cluster::redirect::named, cluster::slot::SLOTS},
+};
+
+/// Who has which slots, as one server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    ranges: Vec<Range>,
+    servers: Vec<Place>,
+}
+
+/// Slots in a row, both ends included, and their primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) primary: Place,
+}
+
+impl Table {
+    /// Reads the answer of the server at `from`. `None` if it cannot be read, or no slot has a server.
+    ///
+    /// What cannot be read in part, such as a server that nobody has a name for yet, is left out.
+    pub(super) fn read(answer: &Value, from: &Place) -> Option<Self> {
+        let (mut ranges, mut servers) = (Vec::new(), Vec::new());
+        for entry in list(answer)? {
+            let [Value::Int(first), Value::Int(last), members @ ..] = list(entry)? else {
+                return None;
+            };
+            let (first, last) = (number(*first)?, number(*last)?);
+            let primary = members.first().and_then(|member| server(member, from));
+            if let Some(primary) = primary {
+                ranges.push(Range {
+                    first,
+                    last,
+                    primary,
+                });
+            }
+            for member in members {
+                if let Some(place) = server(member, from)
+                    && !servers.contains(&place)
+                {
+                    servers.push(place);
+                }
+            }
+        }
+        (!ranges.is_empty()).then_some(Self { ranges, servers })
+    }
+
+    pub(super) fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// Primaries and replicas: all that can be asked for the table.
+    pub(super) fn servers(&self) -> &[Place] {
+        &self.servers
+    }
+}
+
+fn list(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+fn number(slot: i64) -> Option<u16> {
+    u16::try_from(slot)
+        .ok()
+        .filter(|slot| usize::from(*slot) < SLOTS)
+}
+
+/// `[host, port, id, what else is known]`. The host may be absent, and the last is a map in version 3 of the protocol and a
+/// list in version 2, or not there.
+fn server(member: &Value, from: &Place) -> Option<Place> {
+    let [host, Value::Int(port), rest @ ..] = list(member)? else {
+        return None;
+    };
+    let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    let host = match host {
+        Value::Nil => String::new(),
+        host => text(host)?,
+    };
+    let host = named(&host, from).or_else(|| address(rest.get(1)?))?;
+    Some(Place::Tcp(host, port))
+}
+
+/// The number of a server that has no name yet.
+fn address(known: &Value) -> Option<String> {
+    let is_ip = |key: &Value| text(key).as_deref() == Some("ip");
+    match known {
+        Value::Map(pairs) => pairs.iter().find(|(key, _)| is_ip(key)).map(|pair| &pair.1),
+        Value::Array(values) => {
+            let mut pairs = values.chunks_exact(2);
+            pairs.find(|pair| is_ip(&pair[0])).map(|pair| &pair[1])
+        }
+        _ => None,
+    }
+    .and_then(text)
+    .filter(|ip| !ip.is_empty())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::resp::{Reply, decode};
+
+    fn read(answer: &str) -> Option<Table> {
+        let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";
+        let Ok(Some((Reply::Value(value), _))) = decode(answer.as_bytes()) else {
+            panic!("{answer:?} is no answer");
+        };
+        Table::read(&value, &tcp("asked", 7000))
+    }
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp(host.into(), port)
+    }
+
+    #[test]
+    fn a_range_has_a_primary_and_replicas() {
+        let table =
+            read("*1 *4 :0 :5460 *4 $9 127.0.0.1 :7000 $2 id *0 *4 $3 ::1 :7003 $2 id *0").unwrap();
+        let range = Range {
+            first: 0,
+            last: 5460,
+            primary: tcp("127.0.0.1", 7000),
+        };
+        assert_eq!(table.ranges(), [range]);
+        assert_eq!(table.servers(), [tcp("127.0.0.1", 7000), tcp("::1", 7003)]);
+    }
+
+    #[test]
+    fn a_server_without_a_host_is_where_it_was_asked() {
+        for host in ["$-1", "_", "$0 "] {
+            let table = read(&format!("*1 *3 :0 :1 *3 {host} :7001 $2 id")).unwrap();
+            assert_eq!(table.ranges()[0].primary, tcp("asked", 7001), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_name_is_found_by_its_number_or_left_out() {
+        for known in ["*2 $2 ip $3 ::2", "%1 $2 ip $3 ::2"] {
+            let table = read(&format!("*1 *3 :0 :1 *4 $1 ? :7001 $2 id {known}")).unwrap();
+            assert_eq!(table.ranges()[0].primary, tcp("::2", 7001), "{known}");
+        }
+        let table = read("*2 *3 :0 :1 *3 $1 ? :7001 $2 id *3 :2 :3 *3 $1 a :7002 $2 id").unwrap();
+        assert_eq!(table.ranges().len(), 1);
+        assert_eq!(table.servers(), [tcp("a", 7002)]);
+    }
+
+    #[test]
+    fn no_slots_and_nonsense_are_no_table() {
+        for answer in [
+            "*0",
+            ":1",
+            "*1 :1",
+            "*1 *2 :0 :1",
+            "*1 *3 :0 :16384 *3 $1 a :7001 $2 id",
+            "*1 *3 :0 :1 *3 $1 a :70000 $2 id",
+        ] {
+            assert_eq!(read(answer), None, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Slots that move from one server to another while they are asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    connection::{cluster::slot::slot, error::CallErrorKind, script::Script},
+    connection_tests::{
+        bench::{calls_of, eventually},
+        cluster_bench::{ClusterBench, keys_of},
+        redis_cluster::RedisCluster,
+    },
+};
+
+/// A slot of server 0.
+const TAG: &str = "moving";
+
+fn tagged(what: &str, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("{{{TAG}}}{what}-{number}"))
+        .collect()
+}
+
+/// A move of the slot of `TAG` to another server.
+struct Move<'a> {
+    cluster: &'a RedisCluster,
+    from: usize,
+    to: usize,
+    slot: String,
+}
+
+impl<'a> Move<'a> {
+    /// From now on the old server serves what it has, and sends for what is new to the other one.
+    async fn begin(cluster: &'a RedisCluster, to: usize) -> Self {
+        let slot = slot(TAG.as_bytes());
+        let from = RedisCluster::first_owner(slot);
+        assert_ne!(from, to);
+        let slot = slot.to_string();
+        let set = |what: &'static str, id: String| {
+            let slot = slot.clone();
+            move |server| async move {
+                let command = ["CLUSTER", "SETSLOT", &slot, what, &id];
+                cluster.say(server, &command).await;
+            }
+        };
+        set("IMPORTING", cluster.id(from).await)(to).await;
+        set("MIGRATING", cluster.id(to).await)(from).await;
+        Self {
+            cluster,
+            from,
+            to,
+            slot,
+        }
+    }
+
+    /// Carries the keys over and gives the slot away.
+    async fn finish(self) {
+        let old = self.cluster.server(self.from);
+        let keys = old
+            .ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "10000"])
+            .await;
+        let port = self.cluster.server(self.to).port().to_string();
+        for key in keys.split("\r\n").filter(|line| line.starts_with('{')) {
+            let command = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+            self.cluster.say(self.from, &command).await;
+        }
+        let id = self.cluster.id(self.to).await;
+        for server in [self.to, self.from] {
+            let command = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &id];
+            self.cluster.say(server, &command).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
+    let cluster = RedisCluster::start().await;
+    // Nothing but redirections says where the slot is.
+    let bench = ClusterBench::start_with(&cluster.url(), |options| {
+        options.node.deadline = Duration::from_secs(10);
+        options.refresh = Duration::from_secs(3600);
+    });
+    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let to = (from + 1) % 3;
+    let (old, new, neighbours) = (tagged("old", 50), tagged("new", 50), keys_of(to, 0..50));
+    bench.is_well(&old).await;
+    bench.is_well(&neighbours).await;
+    let moving = Move::begin(&cluster, to).await;
+    // Calls of their own travel between those that are sent on, on the same connection.
+    let mixed: Vec<_> = (0..50)
+        .flat_map(|number| [&old, &neighbours, &new].map(|keys| keys[number].clone()))
+        .collect();
+    for round in 1..=20 {
+        for (key, answer) in mixed.iter().zip(bench.take_all(&mixed).await) {
+            let count = answer.unwrap_or_else(|error| panic!("{key}, round {round}: {error}"));
+            assert!(count >= round, "{key}");
+        }
+    }
+    assert!(calls_of(cluster.server(to), "asking").await >= 1_000);
+    moving.finish().await;
+    let asked = calls_of(cluster.server(to), "asking").await;
+    for answer in bench.take_all(&mixed).await {
+        answer.unwrap();
+    }
+    assert_eq!(calls_of(cluster.server(to), "asking").await, asked);
+    // By now the map is right, and the old server is left alone.
+    let calls = calls_of(cluster.server(from), "evalsha").await;
+    for answer in bench.take_all(&old).await {
+        answer.unwrap();
+    }
+    assert_eq!(calls_of(cluster.server(from), "evalsha").await, calls);
+    let servers = [0, 1, 2].map(|number| cluster.server(number));
+    bench.nothing_ran_twice(&servers).await;
+}
+
+#[tokio::test]
+async fn two_keys_that_are_not_at_one_server_are_asked_again_later() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    let both = tagged("both", 2);
+    bench.is_well(&both[..1]).await;
+    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let moving = Move::begin(&cluster, (from + 2) % 3).await;
+    let script = Arc::new(Script::new(
+        "return redis.call('MSET', KEYS[1], 1, KEYS[2], 1)",
+    ));
+    let new = tagged("neither", 2);
+    // One of them is there, or none is: then the other server is asked, which says the same.
+    for keys in [&both, &new] {
+        let call = bench.cluster.call(&script, keys, &[""; 0]);
+        let error = call.await.unwrap_err();
+        assert_eq!(error.kind(), CallErrorKind::TryAgain, "{error}");
+        assert!(!error.may_have_run());
+    }
+    moving.finish().await;
+    for keys in [&both, &new] {
+        bench.cluster.call(&script, keys, &[""; 0]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_in_no_map_yet_is_connected_when_a_slot_moves_there() {
+    let mut cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    let (old, new) = (tagged("old", 5), tagged("new", 5));
+    bench.is_well(&old).await;
+    let added = cluster.add().await;
+    cluster.meet(added).await;
+    cluster.until_all_know("cluster_known_nodes:7").await;
+    let moving = Move::begin(&cluster, added).await;
+    let error = bench.take(&new[0]).await.unwrap_err();
+    assert_eq!(error.kind(), CallErrorKind::Unavailable, "{error}");
+    eventually("it is connected", || async {
+        bench.take(&new[0]).await.ok()
+    })
+    .await;
+    for answer in bench.take_all(&new).await {
+        answer.unwrap();
+    }
+    moving.finish().await;
+    bench.is_well(&old).await;
+    bench.is_well(&new).await;
+    let servers: Vec<_> = [0, 1, 2, added]
+        .into_iter()
+        .map(|number| cluster.server(number))
+        .collect();
+    bench.nothing_ran_twice(&servers).await;
+}

@@ -1,0 +1,180 @@
+//! A Redis Cluster of the test's own: three primaries, and a replica for each.
+
+use super::redis_server::{PATIENCE, RedisServer, free_port};
+
+use tokio::time::{Instant, sleep};
+
+/// Servers 0 to 2 begin as primaries of a third of the slots each, and server 3 + n as the replica of server n.
+#[derive(Debug)]
+pub(crate) struct RedisCluster {
+    servers: Vec<RedisServer>,
+    bus_ports: Vec<u16>,
+}
+
+const RANGES: [(u16, u16); 3] = [(0, 5460), (5461, 10_922), (10_923, 16_383)];
+
+impl RedisCluster {
+    /// Starts six servers and waits until each of them sees a whole cluster.
+    pub(crate) async fn start() -> Self {
+        let mut cluster = Self {
+            servers: Vec::new(),
+            bus_ports: Vec::new(),
+        };
+        for _ in 0..6 {
+            cluster.add().await;
+        }
+        for (primary, (first, last)) in RANGES.iter().enumerate() {
+            let (first, last) = (first.to_string(), last.to_string());
+            let epoch = (primary + 1).to_string();
+            cluster
+                .say(primary, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch])
+                .await;
+            cluster
+                .say(primary, &["CLUSTER", "ADDSLOTSRANGE", &first, &last])
+                .await;
+        }
+        for other in 1..6 {
+            cluster.meet(other).await;
+        }
+        cluster.until_all_know("cluster_known_nodes:6").await;
+        for primary in 0..3 {
+            let id = cluster.id(primary).await;
+            cluster
+                .say(primary + 3, &["CLUSTER", "REPLICATE", &id])
+                .await;
+        }
+        cluster.is_whole().await;
+        cluster
+    }
+
+    /// Starts one more server, which nobody knows yet, and gives its number.
+    pub(crate) async fn add(&mut self) -> usize {
+        let bus_port = free_port();
+        let server = RedisServer::start(&[
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            &bus_port.to_string(),
+            "--cluster-node-timeout",
+            "2000",
+            // Slots without a server are to be nobody's business but their own.
+            "--cluster-require-full-coverage",
+            "no",
+            "--cluster-allow-replica-migration",
+            "no",
+            "--repl-diskless-sync-delay",
+            "0",
+        ])
+        .await;
+        self.servers.push(server);
+        self.bus_ports.push(bus_port);
+        self.servers.len() - 1
+    }
+
+    /// Introduces a server to server 0.
+    pub(crate) async fn meet(&self, other: usize) {
+        let port = self.servers[other].port().to_string();
+        let bus_port = self.bus_ports[other].to_string();
+        self.say(0, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])
+            .await;
+    }
+
+    /// Waits until all six see a cluster that works, in which each primary has a replica that follows.
+    pub(crate) async fn is_whole(&self) {
+        self.until_all_know("cluster_state:ok").await;
+        for server in &self.servers {
+            until("each server is in the table", || async {
+                let slots = server.ask(&["CLUSTER", "SLOTS"]).await;
+                let mut servers = self.servers.iter();
+                let all = servers.all(|other| slots.contains(&format!(":{}\r\n", other.port())));
+                let role = server.ask(&["INFO", "replication"]).await;
+                let follows =
+                    role.contains("state=online") || role.contains("master_link_status:up");
+                all && follows
+            })
+            .await;
+        }
+    }
+
+    /// Waits until each server's `CLUSTER INFO` has this.
+    pub(crate) async fn until_all_know(&self, what: &str) {
+        for server in &self.servers {
+            until(what, || async {
+                server.ask(&["CLUSTER", "INFO"]).await.contains(what)
+            })
+            .await;
+        }
+    }
+
+    /// Says to a server what it has to agree to.
+    pub(crate) async fn say(&self, server: usize, command: &[&str]) -> String {
+        let answer = self.servers[server].ask(command).await;
+        assert!(!answer.starts_with('-'), "{command:?}: {answer}");
+        answer
+    }
+
+    /// The name by which the others know it.
+    pub(crate) async fn id(&self, server: usize) -> String {
+        let answer = self.say(server, &["CLUSTER", "MYID"]).await;
+        answer.lines().nth(1).unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn server(&self, number: usize) -> &RedisServer {
+        &self.servers[number]
+    }
+
+    pub(crate) fn server_mut(&mut self, number: usize) -> &mut RedisServer {
+        &mut self.servers[number]
+    }
+
+    pub(crate) fn servers_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
+    }
+
+    /// Which of the first three had the slot in the beginning.
+    pub(crate) fn first_owner(slot: u16) -> usize {
+        RANGES.iter().take_while(|(_, last)| *last < slot).count()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url_of(0..self.servers.len())
+    }
+
+    /// An address that names only some of them.
+    pub(crate) fn url_of(&self, servers: impl IntoIterator<Item = usize>) -> String {
+        let places: Vec<_> = servers
+            .into_iter()
+            .map(|number| format!("127.0.0.1:{}", self.servers[number].port()))
+            .collect();
+        format!("redis-cluster://{}", places.join(","))
+    }
+
+    /// Waits until the replica of a primary has everything that the primary has answered.
+    pub(crate) async fn is_replicated(&self, primary: usize) {
+        let replication = || self.servers[primary].ask(&["INFO", "replication"]);
+        let answered = offset(&replication().await, "master_repl_offset:");
+        assert!(answered.is_some());
+        until("the replica has everything", || async {
+            offset(&replication().await, ",offset=") >= answered
+        })
+        .await;
+    }
+}
+
+/// The number that comes after `name`.
+fn offset(text: &str, name: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(name)?;
+    let number = rest.split(|digit: char| !digit.is_ascii_digit()).next()?;
+    number.parse().ok()
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let end = Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(
+            Instant::now() < end,
+            "the cluster never came to this: {what}"
+        );
+        sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
