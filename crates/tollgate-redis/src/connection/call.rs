@@ -3,7 +3,6 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -11,9 +10,8 @@ use redis::Value;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::connection::{
-    command::{push_argument, push_count},
     error::{CallError, CallErrorKind},
-    script::Script,
+    request::Request,
 };
 
 /// The answer to a call, at the latest shortly after its deadline.
@@ -67,12 +65,11 @@ fn gone(why: &'static str) -> CallError {
 /// A call on its way.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    script: Arc<Script>,
-    /// The number of arguments and everything after the hash, as it is sent.
-    count: usize,
-    tail: Vec<u8>,
+    request: Request,
     deadline: Instant,
     attempt: Attempt,
+    /// Whether it goes out as a command of its own.
+    alone: bool,
     answer: oneshot::Sender<Result<Value, CallError>>,
 }
 
@@ -85,33 +82,11 @@ enum Attempt {
 }
 
 impl Waiting {
-    pub(super) fn new(
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-        deadline: Instant,
-    ) -> (Self, Call) {
-        let bytes = keys
-            .iter()
-            .map(|key| key.as_ref().len() + 16)
-            .sum::<usize>()
-            + args
-                .iter()
-                .map(|arg| arg.as_ref().len() + 16)
-                .sum::<usize>();
-        let mut tail = Vec::with_capacity(bytes + 16);
-        push_argument(&mut tail, keys.len().to_string().as_bytes());
-        for key in keys {
-            push_argument(&mut tail, key.as_ref());
-        }
-        for arg in args {
-            push_argument(&mut tail, arg.as_ref());
-        }
+    pub(super) fn new(request: Request, deadline: Instant) -> (Self, Call) {
         let (answer, receiver) = oneshot::channel();
         let call = Self {
-            script: Arc::clone(script),
-            count: 3 + keys.len() + args.len(),
-            tail,
+            alone: request.count().is_none(),
+            request,
             deadline,
             attempt: Attempt::First,
             answer,
@@ -123,8 +98,13 @@ impl Waiting {
         self.deadline
     }
 
-    pub(super) fn script(&self) -> &Arc<Script> {
-        &self.script
+    pub(super) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Whether both may go out as one command.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        !self.alone && !other.alone && self.request.goes_with(&other.request)
     }
 
     /// Whether nobody waits for it any more.
@@ -143,22 +123,21 @@ impl Waiting {
 
     /// Marks that the server did not know the script; gives the call back if it is the second time.
     pub(super) fn again(mut self) -> Result<Self, Self> {
-        if self.attempt == Attempt::Again {
+        if self.is_again() {
             return Err(self);
         }
         self.attempt = Attempt::Again;
         Ok(self)
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>, with_body: bool) {
-        push_count(out, self.count);
-        if with_body {
-            push_argument(out, b"EVAL");
-            push_argument(out, self.script.body().as_bytes());
-        } else {
-            push_argument(out, b"EVALSHA");
-            push_argument(out, self.script.sha());
-        }
-        out.extend_from_slice(&self.tail);
+    /// Whether the server did not know the script.
+    pub(super) fn is_again(&self) -> bool {
+        self.attempt == Attempt::Again
+    }
+
+    /// From now on it travels with no other.
+    pub(super) fn alone(mut self) -> Self {
+        self.alone = true;
+        self
     }
 }

@@ -8,7 +8,7 @@
 //! no bound on what is unanswered, and wants a timer for each call: a stalled server would run whatever had been buffered.
 //!
 //! ```text
-//! node ── supervisor ── prober ── wire ── queue ── call ── script, command, error
+//! node ── supervisor ── prober ── wire ── queue ── call ── request ── script, command, error
 //!                    │                  └─ breaker ── event, options
 //!                    └─ sentinel ── establish ── dialogue ── security ── stream, resp
 //! ```
@@ -25,6 +25,7 @@ pub(crate) mod node;
 pub(crate) mod options;
 mod prober;
 mod queue;
+pub(crate) mod request;
 mod resp;
 pub(crate) mod script;
 pub(crate) mod security;

@@ -14,7 +14,7 @@ use crate::{
         event::EventSink,
         options::NodeOptions,
         queue::Queue,
-        script::Script,
+        request::Request,
         supervisor::supervise,
     },
 };
@@ -77,12 +77,7 @@ impl Node {
 
     /// Runs a script. Nothing is waited for but the answer: where there is no connection, the breaker is open, or too many
     /// calls wait, the call has failed already.
-    pub(crate) fn call(
-        &self,
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-    ) -> Call {
+    pub(crate) fn call(&self, request: Request) -> Call {
         if !self.shared.breaker.admits() {
             return Call::refused(CallError::new(
                 CallErrorKind::Unavailable,
@@ -95,7 +90,7 @@ impl Node {
             Line::Missing(error) => return Call::refused(error.clone()),
         };
         let deadline = Instant::now() + self.shared.options.deadline;
-        let (waiting, call) = Waiting::new(script, keys, args, deadline);
+        let (waiting, call) = Waiting::new(request, deadline);
         match queue.push(waiting) {
             Ok(()) => call,
             Err(error) => Call::refused(error),
