@@ -3,7 +3,6 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -13,7 +12,6 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::connection::{
     error::{CallError, CallErrorKind},
     request::Request,
-    script::Script,
 };
 
 /// The answer to a call, at the latest shortly after its deadline.
@@ -68,10 +66,12 @@ fn gone(why: &'static str) -> CallError {
 #[derive(Debug)]
 pub(super) struct Waiting {
     request: Request,
-    /// Whether `ASKING` goes before it, each time.
-    asking: bool,
     deadline: Instant,
     attempt: Attempt,
+    /// Whether it goes out as a command of its own.
+    alone: bool,
+    /// Whether `ASKING` goes before it, each time.
+    asking: bool,
     answer: oneshot::Sender<Result<Value, CallError>>,
 }
 
@@ -84,43 +84,30 @@ enum Attempt {
 }
 
 impl Waiting {
-    pub(super) fn new(
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-        deadline: Instant,
-    ) -> (Self, Call) {
-        Self::of(Request::new(script, keys, args), deadline)
-    }
-
-    pub(super) fn of(request: Request, deadline: Instant) -> (Self, Call) {
+    pub(super) fn new(request: Request, deadline: Instant) -> (Self, Call) {
         let (answer, receiver) = oneshot::channel();
         let call = Self {
+            alone: request.count().is_none(),
             request,
-            asking: false,
             deadline,
             attempt: Attempt::First,
+            asking: false,
             answer,
         };
         (call, Call(State::Waiting(receiver)))
-    }
-
-    /// Sent right behind an `ASKING`, to a server that is about to receive its slot.
-    pub(super) fn asking(mut self) -> Self {
-        self.asking = true;
-        self
-    }
-
-    pub(super) fn is_asking(&self) -> bool {
-        self.asking
     }
 
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    pub(super) fn script(&self) -> &Arc<Script> {
-        self.request.script()
+    pub(super) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Whether both may go out as one command.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        !self.alone && !other.alone && self.request.goes_with(&other.request)
     }
 
     /// Whether nobody waits for it any more.
@@ -137,16 +124,34 @@ impl Waiting {
         self.answer(Err(CallError::new(kind, message)));
     }
 
+    /// Sent right behind an `ASKING`, to a server that is about to receive its slot. It travels with no other: a key that is
+    /// missing there would refuse them all.
+    pub(super) fn asking(mut self) -> Self {
+        self.asking = true;
+        self.alone()
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
     /// Marks that the server did not know the script; gives the call back if it is the second time.
     pub(super) fn again(mut self) -> Result<Self, Self> {
-        if self.attempt == Attempt::Again {
+        if self.is_again() {
             return Err(self);
         }
         self.attempt = Attempt::Again;
         Ok(self)
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>, with_body: bool) {
-        self.request.write(out, with_body);
+    /// Whether the server did not know the script.
+    pub(super) fn is_again(&self) -> bool {
+        self.attempt == Attempt::Again
+    }
+
+    /// From now on it travels with no other.
+    pub(super) fn alone(mut self) -> Self {
+        self.alone = true;
+        self
     }
 }

@@ -12,9 +12,21 @@ pub(super) fn push_argument(out: &mut Vec<u8>, argument: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends a number as one argument of a command.
+pub(super) fn push_number(out: &mut Vec<u8>, number: usize) {
+    let mut digits = [0; 20];
+    push_argument(out, decimal(number, &mut digits));
+}
+
 fn push_length(out: &mut Vec<u8>, mark: u8, length: usize) {
     let mut digits = [0; 20];
-    let mut rest = length;
+    out.push(mark);
+    out.extend_from_slice(decimal(length, &mut digits));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn decimal(number: usize, digits: &mut [u8; 20]) -> &[u8] {
+    let mut rest = number;
     let mut at = digits.len();
     loop {
         at -= 1;
@@ -22,12 +34,9 @@ fn push_length(out: &mut Vec<u8>, mark: u8, length: usize) {
         digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
-            break;
+            return &digits[at..];
         }
     }
-    out.push(mark);
-    out.extend_from_slice(&digits[at..]);
-    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

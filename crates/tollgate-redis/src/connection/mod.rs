@@ -33,7 +33,7 @@ pub(crate) mod node;
 pub(crate) mod options;
 mod prober;
 mod queue;
-mod request;
+pub(crate) mod request;
 mod resp;
 pub(crate) mod script;
 pub(crate) mod security;

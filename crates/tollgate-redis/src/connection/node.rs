@@ -14,7 +14,7 @@ use crate::{
         event::EventSink,
         options::NodeOptions,
         queue::Queue,
-        script::Script,
+        request::Request,
         supervisor::supervise,
     },
 };
@@ -82,15 +82,10 @@ impl Node {
 
     /// Runs a script. Nothing is waited for but the answer: where there is no connection, the breaker is open, or too many
     /// calls wait, the call has failed already.
-    pub(crate) fn call(
-        &self,
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-    ) -> Call {
+    pub(crate) fn call(&self, request: Request) -> Call {
         self.send(|| {
             let deadline = Instant::now() + self.shared.options.deadline;
-            Waiting::new(script, keys, args, deadline)
+            Waiting::new(request, deadline)
         })
     }
 

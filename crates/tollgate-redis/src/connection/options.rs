@@ -16,6 +16,9 @@ pub(crate) struct NodeOptions {
     /// How many calls may be sent and not yet answered. It is also how many a server that stood still may run afterwards
     /// although nobody waits for them any more.
     pub(crate) unanswered: usize,
+    /// How many checks may travel in one command, and so how long a command may keep the server from others: a check takes
+    /// it some microseconds.
+    pub(crate) together: usize,
     /// After this many deadlines in which the server was asked and said nothing the connection is dropped.
     pub(crate) silent_deadlines: u32,
     /// The bound of the first pause between attempts to connect. Each attempt doubles it.
@@ -43,6 +46,7 @@ impl Default for NodeOptions {
             connect_timeout: Duration::from_millis(500),
             waiting: 4096,
             unanswered: 1024,
+            together: 32,
             silent_deadlines: 3,
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(5),
@@ -76,6 +80,7 @@ impl fmt::Debug for NodeOptions {
             .field("connect_timeout", &self.connect_timeout)
             .field("waiting", &self.waiting)
             .field("unanswered", &self.unanswered)
+            .field("together", &self.together)
             .field("silent_deadlines", &self.silent_deadlines)
             .finish_non_exhaustive()
     }

@@ -12,6 +12,7 @@ use crate::connection::{
     call::Waiting,
     options::NodeOptions,
     queue::Queue,
+    request::Request,
     script::Script,
 };
 
@@ -23,7 +24,7 @@ static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
 });
 
 /// How long a probe's key lives, in milliseconds.
-const LIFE: &str = "5000";
+const LIFE: &[u8] = b"5000";
 
 /// Probes on one connection, whenever the breaker plans one. Never ends.
 pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOptions) {
@@ -34,8 +35,8 @@ pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOption
             Plan::Probe(at) if at > Instant::now() => wait(breaker, at).await,
             Plan::Probe(_) => {
                 let deadline = Instant::now() + options.deadline;
-                let args = ["1", LIFE];
-                let (waiting, call) = Waiting::new(&PROBE, &[&options.probe_key], &args, deadline);
+                let (key, args) = ([&options.probe_key[..]], [&b"1"[..], LIFE]);
+                let (waiting, call) = Waiting::new(Request::new(&PROBE, &key, &args), deadline);
                 if queue.push(waiting).is_err() {
                     // Closed, or full of calls from before: either way it is no answer.
                     breaker.probed(false);

@@ -1,65 +1,168 @@
-//! What a call asks, as it is sent.
+//! What a call asks, as it is sent; and how several go out as one.
+//!
+//! A call of the script that decides carries checks, each of which names its key by number. So the keys of several calls can
+//! stand in one command, one behind the other, with the numbers in the checks moved.
 
-use std::sync::Arc;
+use std::{fmt, ops::Range, sync::Arc};
 
 use crate::connection::{
-    command::{push_argument, push_count},
+    command::{push_argument, push_count, push_number},
     script::Script,
 };
 
 /// A script with its keys and arguments.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
+#[derive(Clone)]
+pub(crate) struct Request {
     script: Arc<Script>,
-    /// The number of arguments and everything after the hash, as it is sent.
-    count: usize,
-    tail: Vec<u8>,
+    keys: usize,
+    args: usize,
+    /// The keys, then the arguments, each as it is sent.
+    bytes: Vec<u8>,
+    args_at: usize,
+    checks: Option<Checks>,
 }
 
+/// The arguments behind the first one, if they are checks.
+#[derive(Clone, Copy)]
+struct Checks {
+    count: usize,
+    at: usize,
+    slot: u16,
+}
+
+/// Where a check keeps the number of its key, counted from 1, little endian.
+const KEY: Range<usize> = 3..5;
+
 impl Request {
-    pub(super) fn new(
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-    ) -> Self {
-        let bytes = keys
-            .iter()
-            .map(|key| key.as_ref().len() + 16)
-            .sum::<usize>()
-            + args
-                .iter()
-                .map(|arg| arg.as_ref().len() + 16)
-                .sum::<usize>();
-        let mut tail = Vec::with_capacity(bytes + 16);
-        push_argument(&mut tail, keys.len().to_string().as_bytes());
+    /// Any script.
+    pub(crate) fn new<B: AsRef<[u8]>>(script: &Arc<Script>, keys: &[B], args: &[B]) -> Self {
+        let slices = |these: &[B]| these.iter().map(|this| this.as_ref().len()).sum::<usize>();
+        let room = slices(keys) + slices(args) + 16 * (keys.len() + args.len());
+        let mut request = Self::empty(script, room);
         for key in keys {
-            push_argument(&mut tail, key.as_ref());
+            request.push_key(key.as_ref());
         }
         for arg in args {
-            push_argument(&mut tail, arg.as_ref());
+            request.push_arg(arg.as_ref());
         }
+        request
+    }
+
+    /// The script that decides: its first argument is what all the checks behind it have in common. Requests of one slot
+    /// may travel together; outside of a cluster that is slot 0.
+    pub(crate) fn checks<'a>(
+        script: &Arc<Script>,
+        slot: u16,
+        keys: impl Iterator<Item = &'a [u8]>,
+        mut args: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Self {
+        // A usual key and a usual check, so that one allocation is enough as a rule.
+        let mut request = Self::empty(script, 128 * args.len());
+        for key in keys {
+            request.push_key(key);
+        }
+        if let Some(common) = args.next() {
+            request.push_arg(common);
+        }
+        let (count, at) = (args.len(), request.bytes.len());
+        request.checks = Some(Checks { count, at, slot });
+        for check in args {
+            request.push_arg(check);
+        }
+        request
+    }
+
+    fn empty(script: &Arc<Script>, room: usize) -> Self {
         Self {
             script: Arc::clone(script),
-            count: 3 + keys.len() + args.len(),
-            tail,
+            keys: 0,
+            args: 0,
+            bytes: Vec::with_capacity(room),
+            args_at: 0,
+            checks: None,
         }
+    }
+
+    fn push_key(&mut self, key: &[u8]) {
+        push_argument(&mut self.bytes, key);
+        self.keys += 1;
+        self.args_at = self.bytes.len();
+    }
+
+    fn push_arg(&mut self, arg: &[u8]) {
+        push_argument(&mut self.bytes, arg);
+        self.args += 1;
     }
 
     pub(super) fn script(&self) -> &Arc<Script> {
         &self.script
     }
 
-    /// Appends the command: with the text of the script, or with its hash.
-    pub(super) fn write(&self, out: &mut Vec<u8>, with_body: bool) {
-        push_count(out, self.count);
+    /// How many checks it carries; `None` if its arguments are something else.
+    pub(super) fn count(&self) -> Option<usize> {
+        self.checks.map(|checks| checks.count)
+    }
+
+    /// The slot of its keys. What has none may go anywhere.
+    pub(super) fn slot(&self) -> u16 {
+        self.checks.map_or(0, |checks| checks.slot)
+    }
+
+    /// Whether one command can carry both: the same script, at the same time, on keys of the same slot.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
+            return false;
+        };
+        mine.slot == theirs.slot
+            && Arc::ptr_eq(&self.script, &other.script)
+            && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
+    }
+
+    /// Appends requests that go with one another as one command: with the text of the script, or with its hash.
+    pub(super) fn write_all<'a>(
+        requests: impl Iterator<Item = &'a Self> + Clone,
+        with_body: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(first) = requests.clone().next() else {
+            return;
+        };
+        let keys = requests.clone().map(|request| request.keys).sum();
+        // What they have in common is there once.
+        let args = requests.clone().map(|request| match request.checks {
+            Some(checks) => checks.count,
+            None => request.args,
+        });
+        let common = usize::from(first.checks.is_some()).min(first.args);
+        push_count(out, 3 + keys + common + args.sum::<usize>());
         if with_body {
             push_argument(out, b"EVAL");
-            push_argument(out, self.script.body().as_bytes());
+            push_argument(out, first.script.body().as_bytes());
         } else {
             push_argument(out, b"EVALSHA");
-            push_argument(out, self.script.sha());
+            push_argument(out, first.script.sha());
         }
-        out.extend_from_slice(&self.tail);
+        push_number(out, keys);
+        for request in requests.clone() {
+            out.extend_from_slice(&request.bytes[..request.args_at]);
+        }
+        let Some(checks) = first.checks else {
+            out.extend_from_slice(&first.bytes[first.args_at..]);
+            return;
+        };
+        out.extend_from_slice(&first.bytes[first.args_at..checks.at]);
+        let mut before = 0;
+        for request in requests {
+            let at = request
+                .checks
+                .map_or(request.bytes.len(), |checks| checks.at);
+            let start = out.len();
+            out.extend_from_slice(&request.bytes[at..]);
+            if before > 0 {
+                move_keys(&mut out[start..], before);
+            }
+            before += request.keys;
+        }
     }
 }
 
@@ -67,4 +170,31 @@ impl Request {
 pub(super) fn push_asking(out: &mut Vec<u8>) {
     push_count(out, 1);
     push_argument(out, b"ASKING");
+}
+
+/// Adds `by` to the number of the key in each of these checks, as they are sent.
+fn move_keys(mut checks: &mut [u8], by: usize) {
+    // `$`, the length, CR LF; then the check and CR LF.
+    while let Some(end) = checks.iter().position(|byte| *byte == b'\r') {
+        let digits = checks[1..end].iter();
+        let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
+        let (check, rest) = std::mem::take(&mut checks)[end + 2..].split_at_mut(length + 2);
+        if let Some(key) = check.get_mut(KEY) {
+            // As many keys as that do not travel together.
+            let number = u16::from_le_bytes([key[0], key[1]]).wrapping_add(by as u16);
+            key.copy_from_slice(&number.to_le_bytes());
+        }
+        checks = rest;
+    }
+}
+
+/// Without its keys and arguments.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("script", &self.script)
+            .field("keys", &self.keys)
+            .field("args", &self.args)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,6 @@
 //! One connection while it lasts: writes what waits, reads what is answered, and minds the deadlines.
 
+mod answers;
 mod ledger;
 mod lost;
 mod sent;
@@ -26,12 +27,8 @@ use tokio::{
 
 pub(super) use self::lost::Lost;
 use crate::connection::{
-    breaker::Breaker,
-    options::NodeOptions,
-    queue::Queue,
-    resp::decode,
-    stream::Transport,
-    wire::ledger::{Heard, Ledger},
+    breaker::Breaker, options::NodeOptions, queue::Queue, resp::decode, stream::Transport,
+    wire::ledger::Ledger,
 };
 
 /// The future of a connection. It ends when the connection is of no use any more, and says why.
@@ -78,7 +75,7 @@ impl<S: Transport> Wire<S> {
         let now = Instant::now();
         Self {
             stream,
-            ledger: Ledger::new(queue, options.unanswered),
+            ledger: Ledger::new(queue, options),
             breaker,
             silence: options.silence(),
             out: Vec::new(),
@@ -147,9 +144,10 @@ impl<S: Transport> Wire<S> {
                 }
             };
             match self.ledger.answer(reply) {
-                Ok(Heard::Answer) => answered += 1,
-                Ok(Heard::Trouble) => failed += 1,
-                Ok(Heard::Nothing) => {}
+                Ok(heard) => {
+                    answered += heard.answered;
+                    failed += heard.failed;
+                }
                 Err(lost) => end = end.and(Err(lost)),
             }
         }

@@ -12,7 +12,7 @@ use tollgate_core::{Clock, Fingerprint, KeyBuf, StoreError, StoreErrorKind};
 
 use crate::{
     call::Call,
-    connection::{call::Call as Answer, node::Node, script::Script},
+    connection::{call::Call as Answer, node::Node, request::Request, script::Script},
     keyspace::Keyspace,
     observe::{Observer, Timer},
     reply::Reply,
@@ -99,9 +99,8 @@ impl Shared {
 
     /// Sends a call. It is on its way when this returns, or has failed.
     pub(super) fn send(&self, call: &Call) -> Answer {
-        let keys: Vec<&[u8]> = call.keys().collect();
-        let args: Vec<&[u8]> = call.args().collect();
-        self.node.call(&SCRIPT, &keys, &args)
+        self.node
+            .call(Request::checks(&SCRIPT, 0, call.keys(), call.args()))
     }
 }
 

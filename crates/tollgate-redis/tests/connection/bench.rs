@@ -18,6 +18,7 @@ use crate::{
         event::{EventSink, NodeEvent},
         node::Node,
         options::NodeOptions,
+        request::Request,
         script::Script,
     },
     connection_tests::redis_server::{PATIENCE, RedisServer},
@@ -60,13 +61,13 @@ impl Bench {
 
     /// Takes one unit of `key`, and asserts that the answer comes when it has to.
     pub(super) async fn take(&self, key: &str) -> Result<i64, CallError> {
-        answer(self.node.call(&self.script, &[key], &["1"])).await
+        answer(self.node.call(Request::new(&self.script, &[key], &["1"]))).await
     }
 
     /// Takes units of `key`, all at once.
     pub(super) fn ask(&self, key: &str, calls: usize) -> Vec<Call> {
         (0..calls)
-            .map(|_| self.node.call(&self.script, &[key], &["1"]))
+            .map(|_| self.node.call(Request::new(&self.script, &[key], &["1"])))
             .collect()
     }
 

@@ -2,8 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use redis::Value;
+
 use crate::{
-    connection::{cluster::slot::slot, error::CallErrorKind, script::Script},
+    connection::{cluster::slot::slot, error::CallErrorKind, request::Request, script::Script},
     connection_tests::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys_of},
@@ -135,6 +137,58 @@ async fn two_keys_that_are_not_at_one_server_are_asked_again_later() {
     for keys in [&both, &new] {
         bench.cluster.call(&script, keys, &[""; 0]).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once() {
+    // Answers as the script that decides does: the time, and three numbers for each check.
+    let script = Arc::new(Script::new(
+        "local out = {0} \
+         for i = 2, #ARGV do \
+           local low, high = string.byte(ARGV[i], 4, 5) \
+           out[#out + 1] = redis.call('INCR', KEYS[low + 256 * high]) \
+           out[#out + 1] = 0 \
+           out[#out + 1] = 0 \
+         end \
+         return out",
+    ));
+    const FIRST_KEY: &[u8] = &[0, 0, 0, 1, 0];
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start_with(&cluster.url(), |options| {
+        options.node.deadline = Duration::from_secs(10);
+    });
+    let (old, new) = (tagged("old", 50), tagged("new", 50));
+    let count_each = async |keys: &[String], expected: &dyn Fn(&str) -> i64| {
+        let calls = keys.iter().map(|key| {
+            let key = [key.as_bytes()];
+            let args = [&b""[..], FIRST_KEY];
+            bench.cluster.send(key.into_iter(), |slot| {
+                Request::checks(&script, slot, key.into_iter(), args.into_iter())
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        for (key, call) in keys.iter().zip(calls) {
+            let numbers = [0, expected(key), 0, 0].map(Value::Int).to_vec();
+            assert_eq!(call.await.unwrap(), Value::Array(numbers), "{key}");
+        }
+    };
+    let count_all = async |keys: &[String], expected: i64| count_each(keys, &|_| expected).await;
+    bench.is_well(&tagged("warm", 1)).await;
+    count_all(&old, 1).await;
+    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let moving = Move::begin(&cluster, (from + 1) % 3).await;
+    // In one go, and so in one command until the server refuses that.
+    for round in 1..=10 {
+        count_all(&old, round + 1).await;
+        count_all(&new, round).await;
+    }
+    let mixed: Vec<_> = (old.iter().zip(tagged("newer", 50)))
+        .flat_map(|(old, newer)| [old.clone(), newer])
+        .collect();
+    count_each(&mixed, &|key| if key.contains("old") { 12 } else { 1 }).await;
+    moving.finish().await;
+    count_all(&old, 13).await;
+    count_all(&new, 11).await;
 }
 
 #[tokio::test]

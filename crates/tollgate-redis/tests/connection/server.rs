@@ -1,9 +1,12 @@
 //! Servers that end, stand still, are full, or load.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
+    connection::{
+        breaker::BreakerState, error::CallErrorKind, event::NodeEvent, request::Request,
+        script::Script,
+    },
     connection_tests::{
         bench::{Bench, count_of, eventually},
         redis_server::{RedisServer, free_port},
@@ -148,11 +151,8 @@ async fn a_node_that_is_dropped_leaves_no_connection() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start(&server.url());
     bench.recovers("k").await;
-    let call = bench.node.call(
-        &std::sync::Arc::new(crate::connection::script::Script::new("return 1")),
-        &["k"],
-        &[""; 0],
-    );
+    let script = Arc::new(Script::new("return 1"));
+    let call = bench.node.call(Request::new(&script, &["k"], &[]));
     drop(bench);
     let error = call.await.unwrap_err();
     assert!(matches!(

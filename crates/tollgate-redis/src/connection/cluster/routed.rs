@@ -63,7 +63,7 @@ impl ClusterCall {
         let call = member.node.send(|| {
             let request = request();
             sent = Some(request.clone());
-            Waiting::of(request, deadline)
+            Waiting::new(request, deadline)
         });
         Self(match sent {
             None => State::Refused(call),
@@ -139,7 +139,7 @@ impl Asked {
             return lost("the slot moves on and on");
         }
         let waiting = || {
-            let (waiting, call) = Waiting::of(self.request.clone(), self.deadline);
+            let (waiting, call) = Waiting::new(self.request.clone(), self.deadline);
             match redirect {
                 Redirect::Moved(_) => (waiting, call),
                 Redirect::Ask(_) => (waiting.asking(), call),

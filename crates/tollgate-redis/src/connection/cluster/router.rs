@@ -67,7 +67,18 @@ impl Cluster {
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
     ) -> ClusterCall {
-        let mut slots = keys.iter().map(|key| slot(key.as_ref()));
+        let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
+        let args: Vec<_> = args.iter().map(AsRef::as_ref).collect();
+        self.send(keys.iter().copied(), |_| Request::new(script, &keys, &args))
+    }
+
+    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot.
+    pub(crate) fn send<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a [u8]>,
+        request: impl FnOnce(u16) -> Request,
+    ) -> ClusterCall {
+        let mut slots = keys.map(slot);
         let refused = |message| {
             let error = CallError::new(CallErrorKind::Misconfigured, message);
             ClusterCall::refused(error)
@@ -84,9 +95,7 @@ impl Cluster {
             Err(error) => return ClusterCall::refused(error),
         };
         let deadline = Instant::now() + self.shared.options.node.deadline;
-        ClusterCall::ask(&self.shared, member, first, deadline, || {
-            Request::new(script, keys, args)
-        })
+        ClusterCall::ask(&self.shared, member, first, deadline, || request(first))
     }
 
     /// The servers that may be asked at present, and whether requests are kept from them.

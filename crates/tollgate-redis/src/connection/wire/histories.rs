@@ -17,6 +17,7 @@ use crate::connection::{
     event::EventSink,
     options::NodeOptions,
     queue::Queue,
+    request::Request,
     script::Script,
     wire::Wire,
 };
@@ -26,7 +27,7 @@ const CALLS: u64 = 60;
 /// How often each call ran, by the number that is its key.
 type Runs = HashMap<u64, u32>;
 
-/// Runs some calls, refuses some, knows a script or does not, dawdles, and at last hangs up.
+/// Runs some commands, refuses some, knows a script or does not, dawdles, and at last hangs up.
 async fn serve(mut stream: DuplexStream, seed: u64) -> Runs {
     let mut rng = Rng::with_seed(seed);
     let mut runs = Runs::new();
@@ -42,14 +43,12 @@ async fn serve(mut stream: DuplexStream, seed: u64) -> Runs {
             sleep(Duration::from_millis(rng.u64(1..90))).await;
         }
         let mut answers = String::new();
-        while let Some((command, key)) = first_command(&mut input) {
-            answers += match rng.u8(..10) {
-                0 => "-LOADING Redis is loading the dataset in memory\r\n",
-                1 | 2 if command == "EVALSHA" => "-NOSCRIPT No matching script.\r\n",
-                _ => {
-                    *runs.entry(key).or_default() += 1;
-                    ":1\r\n"
-                }
+        while let Some(command) = first_command(&mut input) {
+            answers += &match rng.u8(..20) {
+                0 => "-LOADING Redis is loading the dataset in memory\r\n".to_owned(),
+                1 => "-TRYAGAIN Multiple keys request during rehashing of slot\r\n".to_owned(),
+                2..5 if command[0] == "EVALSHA" => "-NOSCRIPT No matching script.\r\n".to_owned(),
+                _ => run(&command, &mut runs),
             };
         }
         let (now, later) = answers.split_at(rng.usize(..=answers.len()));
@@ -64,19 +63,71 @@ async fn serve(mut stream: DuplexStream, seed: u64) -> Runs {
     runs
 }
 
-/// Takes the first whole command out of `input`: its name, and its key.
-fn first_command(input: &mut Vec<u8>) -> Option<(String, u64)> {
-    let text = String::from_utf8(input.clone()).expect("commands are text here");
-    // `*4`, then a length and an argument four times.
-    let lines: Vec<_> = text.split_inclusive("\r\n").take(9).collect();
-    if lines.len() < 9 || !lines[8].ends_with("\r\n") {
-        return None;
+/// Counts the calls that a command carries, and answers each with its key.
+fn run(command: &[String], runs: &mut Runs) -> String {
+    let count: usize = command[2].parse().expect("a number of keys");
+    let (keys, args) = command[3..].split_at(count);
+    for key in keys {
+        *runs.entry(number(key)).or_default() += 1;
     }
-    let length: usize = lines.iter().map(|line| line.len()).sum();
-    let key = lines[8].trim().parse().expect("the key is a number");
-    let command = lines[2].trim().to_owned();
+    let Some((_, checks)) = args.split_first() else {
+        return format!(":{}\r\n", keys[0]);
+    };
+    assert_eq!(checks.len(), 2 * count, "there are two checks for each key");
+    let mut answer = format!("*{}\r\n:7\r\n", 1 + 3 * checks.len());
+    for check in checks {
+        let place = u16::from_le_bytes([check.as_bytes()[3], check.as_bytes()[4]]);
+        let key = &keys[usize::from(place) - 1];
+        assert_eq!(&check[5..], key, "the key that the check was made with");
+        answer += &format!(":{key}\r\n").repeat(3);
+    }
+    answer
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("a key is a number")
+}
+
+/// Takes the first whole command out of `input`.
+fn first_command(input: &mut Vec<u8>) -> Option<Vec<String>> {
+    let text = str::from_utf8(input).expect("commands are text here");
+    let (count, mut rest) = text.strip_prefix('*')?.split_once("\r\n")?;
+    let mut command = Vec::new();
+    for _ in 0..count.parse().expect("a number of arguments") {
+        let (length, more) = rest.strip_prefix('$')?.split_once("\r\n")?;
+        let length: usize = length.parse().expect("a length");
+        command.push(more.get(..length)?.to_owned());
+        rest = more.get(length + 2..)?;
+    }
+    let length = text.len() - rest.len();
     input.drain(..length);
-    Some((command, key))
+    Some(command)
+}
+
+/// A call of any script, or one of two checks at one time or another, in one slot or another.
+fn request(script: &Arc<Script>, rng: &mut Rng, key: u64) -> Request {
+    let key = key.to_string();
+    if rng.u8(..4) == 0 {
+        return Request::new(script, &[key], &[]);
+    }
+    let check = format!("\0\0\0\u{1}\0{key}");
+    let time = if rng.u8(..4) == 0 { "later" } else { "" };
+    let args = [time, &check, &check].map(str::as_bytes);
+    let keys = [key.as_bytes()];
+    Request::checks(script, rng.u16(..3) / 2, keys.into_iter(), args.into_iter())
+}
+
+/// Whether this is what `run` answers to a call with this key.
+fn is_answer(value: &Value, key: u64) -> bool {
+    let key = Value::Int(key as i64);
+    match value {
+        Value::Array(numbers) => {
+            numbers.len() == 7
+                && numbers[0] == Value::Int(7)
+                && numbers[1..].iter().all(|number| *number == key)
+        }
+        value => *value == key,
+    }
 }
 
 async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
@@ -84,6 +135,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     let options = NodeOptions {
         waiting: rng.usize(1..40),
         unanswered: rng.usize(1..20),
+        together: rng.usize(1..12),
         ..NodeOptions::default()
     };
     let (client, server) = duplex(rng.usize(1..2_000));
@@ -101,7 +153,8 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
         }
         let began = Instant::now();
         let deadline = began + options.deadline;
-        let (waiting, call) = Waiting::new(&script, &[key.to_string()], &[""; 0], deadline);
+        let request = request(&script, &mut rng, key);
+        let (waiting, call) = Waiting::new(request, deadline);
         let call = queue.push(waiting).map_or_else(Call::refused, |()| call);
         if rng.u8(..10) == 0 {
             drop(call);
@@ -125,7 +178,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     for (key, answer) in answers {
         match answer {
             Ok(value) => {
-                assert_eq!(value, Value::Int(1));
+                assert!(is_answer(&value, key), "seed {seed}, call {key}: {value:?}");
                 assert_eq!(ran(key), 1, "seed {seed}, call {key} was answered");
             }
             Err(error) => {
@@ -155,6 +208,7 @@ async fn in_random_histories_nothing_runs_twice_and_what_is_said_not_to_have_run
         CallErrorKind::Overloaded,
         CallErrorKind::Expired,
         CallErrorKind::Unknown,
+        CallErrorKind::TryAgain,
     ] {
         assert!(errors.contains_key(&kind), "{kind:?} never happened");
     }

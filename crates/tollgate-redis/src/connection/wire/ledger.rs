@@ -3,50 +3,61 @@
 use std::{collections::VecDeque, sync::Arc, task::Context};
 
 use redis::Value;
+use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use crate::connection::{
     call::Waiting,
     error::{CallError, CallErrorKind, code_of},
+    options::NodeOptions,
     queue::Queue,
+    request::{Request, push_asking},
     resp::Reply,
     script::Script,
-    wire::{lost::Lost, sent::Sent},
+    wire::{
+        answers::{Answers, not_ours},
+        lost::Lost,
+        sent::{Entry, Sent},
+    },
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
 #[derive(Debug)]
 pub(super) struct Ledger {
     queue: Arc<Queue>,
-    /// Calls whose script the server did not know.
+    /// Calls that did not run and may be sent once more: mostly because the server did not know the script.
     again: VecDeque<Waiting>,
     sent: Sent,
     room: usize,
+    /// How many checks may travel together.
+    together: usize,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
     taken: Vec<Waiting>,
+    /// As `taken`.
+    entries: Vec<Entry>,
 }
 
 /// What an answer says about the server.
-#[derive(Debug)]
-pub(super) enum Heard {
-    /// It works.
-    Answer,
-    /// It is in trouble.
-    Trouble,
-    /// Nothing.
-    Nothing,
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// For how many calls it works.
+    pub(super) answered: u32,
+    /// For how many it is in trouble.
+    pub(super) failed: u32,
 }
 
 impl Ledger {
-    pub(super) fn new(queue: Arc<Queue>, room: usize) -> Self {
+    pub(super) fn new(queue: Arc<Queue>, options: &NodeOptions) -> Self {
         Self {
             queue,
             again: VecDeque::new(),
             sent: Sent::default(),
-            room: room.max(1),
+            room: options.unanswered.max(1),
+            together: options.together,
             lost: None,
             taken: Vec::new(),
+            entries: Vec::new(),
         }
     }
 
@@ -55,29 +66,51 @@ impl Ledger {
         !self.sent.is_empty()
     }
 
-    /// Appends what waits to the empty `out`, first what was asked before; as many calls as there is room for.
+    /// Appends what waits to the empty `out`, first what was asked before; as many calls as there is room for. Those that go
+    /// with one another become one command.
     pub(super) fn fill(&mut self, out: &mut Vec<u8>) {
-        let mut room = self.room.saturating_sub(self.sent.len());
-        let mut known: Vec<Arc<Script>> = Vec::new();
-        while room > 0
+        let room = self.room.saturating_sub(self.sent.len());
+        let mut unknown: SmallVec<[Arc<Script>; 1]> = SmallVec::new();
+        while self.taken.len() < room
             && let Some(call) = self.again.pop_front()
         {
             if call.is_dropped() {
                 continue;
             }
-            // The first one brings the text, and the others find it there.
-            let with_body = !known
-                .iter()
-                .any(|script| Arc::ptr_eq(script, call.script()));
-            if with_body {
-                known.push(Arc::clone(call.script()));
+            let script = call.request().script();
+            if call.is_again() && !unknown.iter().any(|known| Arc::ptr_eq(known, script)) {
+                unknown.push(Arc::clone(script));
             }
-            self.sent.put(call, out, with_body);
-            room -= 1;
+            self.taken.push(call);
         }
         self.queue.take(room, &mut self.taken);
-        for call in self.taken.drain(..) {
-            self.sent.put(call, out, false);
+        let slot = |call: &Waiting| call.request().slot();
+        if !self.taken.is_sorted_by_key(slot) {
+            // Calls on the same keys stay in order.
+            self.taken.sort_by_key(slot);
+        }
+        let mut calls = self.taken.drain(..).peekable();
+        while let Some(first) = calls.next() {
+            let mut checks = first.request().count().unwrap_or(0);
+            let mut command: SmallVec<[Waiting; 1]> = smallvec![first];
+            while let Some(call) = calls.next_if(|call| {
+                let all = checks + call.request().count().unwrap_or(0);
+                all <= self.together && command[0].goes_with(call)
+            }) {
+                checks += call.request().count().unwrap_or(0);
+                command.push(call);
+            }
+            // The first one brings the text, and the others find it there.
+            let script = command[0].request().script();
+            let place = unknown.iter().position(|known| Arc::ptr_eq(known, script));
+            let with_body = place.map(|place| unknown.remove(place)).is_some();
+            if command[0].is_asking() {
+                // Nobody wants its answer; what it is good for shows in the next one.
+                push_asking(out);
+                self.sent.push(std::iter::empty(), out.len());
+            }
+            Request::write_all(command.iter().map(Waiting::request), with_body, out);
+            self.sent.push(command.into_iter(), out.len());
         }
     }
 
@@ -86,43 +119,69 @@ impl Ledger {
         self.sent.written(bytes);
     }
 
-    /// Hands an answer to its call.
+    /// Hands an answer to its calls.
     pub(super) fn answer(&mut self, reply: Reply) -> Result<Heard, Lost> {
         let reply = match reply {
-            Reply::Push => return Ok(Heard::Nothing),
+            Reply::Push => return Ok(Heard::default()),
             Reply::Value(value) => Ok(value),
             Reply::Error(line) => Err(line),
         };
-        match self.sent.answered() {
-            None => Err(Lost::Malformed("there was an answer without a question")),
-            // Too late is what it was counted as already.
-            Some(None) => Ok(Heard::Nothing),
-            Some(Some(call)) => self.settle(call, reply),
+        let Some(entries) = self.sent.answered() else {
+            return Err(Lost::Malformed("there was an answer without a question"));
+        };
+        self.entries.extend(entries);
+        match reply {
+            Ok(value) => Ok(self.hand_out(value)),
+            Err(line) => self.refuse(&line),
         }
     }
 
-    fn settle(&mut self, call: Waiting, reply: Result<Value, String>) -> Result<Heard, Lost> {
-        let line = match reply {
-            Ok(value) => {
+    fn hand_out(&mut self, value: Value) -> Heard {
+        let mut heard = Heard::default();
+        if self.entries.len() == 1 {
+            // Whoever went alone is told whatever there is.
+            if let Some(call) = self.entries.pop().and_then(|entry| entry.call) {
+                heard.answered += 1;
                 call.answer(Ok(value));
-                return Ok(Heard::Answer);
             }
-            Err(line) => line,
-        };
-        let error = CallError::of_server(&line);
-        let code = code_of(&line);
-        let call = match code {
-            "NOSCRIPT" => match call.again() {
-                Ok(call) => {
-                    self.again.push_back(call);
-                    return Ok(Heard::Nothing);
+            return heard;
+        }
+        let checks = self.entries.iter().map(|entry| entry.checks).sum();
+        let mut answers = Answers::new(value, checks);
+        for entry in self.entries.drain(..) {
+            let answer = match &mut answers {
+                Some(answers) => Ok(answers.next(entry.checks)),
+                None => Err(not_ours()),
+            };
+            // Too late is what it was counted as already.
+            if let Some(call) = entry.call {
+                heard.answered += 1;
+                call.answer(answer);
+            }
+        }
+        heard
+    }
+
+    fn refuse(&mut self, line: &str) -> Result<Heard, Lost> {
+        let error = CallError::of_server(line);
+        let code = code_of(line);
+        let travelled_together = self.entries.len() > 1;
+        let mut heard = Heard::default();
+        for call in self.entries.drain(..).filter_map(|entry| entry.call) {
+            let call = match code {
+                "NOSCRIPT" => call.again(),
+                // The key of another was missing while their slot moves.
+                "TRYAGAIN" if travelled_together => Ok(call.alone()),
+                _ => Err(call),
+            };
+            match call {
+                Ok(call) => self.again.push_back(call),
+                Err(call) => {
+                    heard.failed += u32::from(error.weighs());
+                    call.answer(Err(error.clone()));
                 }
-                Err(call) => call,
-            },
-            _ => call,
-        };
-        let heard = heard(&error);
-        call.answer(Err(error));
+            }
+        }
         match code {
             // Another server decides now, or this one wants to know again who we are.
             "READONLY" | "MASTERDOWN" | "NOAUTH" => Err(Lost::Refused(code.to_owned())),
@@ -171,14 +230,6 @@ impl Ledger {
     /// Why the calls that are left will not be answered.
     pub(super) fn lose(&mut self, lost: Lost) {
         self.lost.get_or_insert(lost);
-    }
-}
-
-fn heard(error: &CallError) -> Heard {
-    if error.weighs() {
-        Heard::Trouble
-    } else {
-        Heard::Nothing
     }
 }
 

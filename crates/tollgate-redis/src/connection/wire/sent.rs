@@ -4,42 +4,48 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::connection::{call::Waiting, request::push_asking};
+use crate::connection::call::Waiting;
 
 /// Calls without an answer, and how much of them has left.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     calls: VecDeque<Entry>,
+    /// The commands that carry them.
+    commands: VecDeque<Command>,
     /// Bytes that were written to the socket since the connection began.
     written: u64,
 }
 
+/// A call that was sent.
 #[derive(Debug)]
-struct Entry {
-    /// `None` once its deadline has passed, or for a command that is none. The answer will still come.
-    call: Option<Waiting>,
+pub(super) struct Entry {
+    /// `None` once its deadline has passed. The answer will still come.
+    pub(super) call: Option<Waiting>,
+    /// How many checks of the command are its own.
+    pub(super) checks: usize,
+}
+
+#[derive(Debug)]
+struct Command {
+    /// How many calls it carries.
+    calls: usize,
     /// Where it begins and ends in the bytes of the connection.
     begin: u64,
     end: u64,
 }
 
 impl Sent {
-    /// Appends a call to `out`, of which nothing is written yet.
-    pub(super) fn put(&mut self, call: Waiting, out: &mut Vec<u8>, with_body: bool) {
-        if call.is_asking() {
-            // Nobody wants its answer; what it is good for shows in the next one.
-            push_asking(out);
-            self.push(None, out.len());
-        }
-        call.write(out, with_body);
-        self.push(Some(call), out.len());
-    }
-
-    fn push(&mut self, call: Option<Waiting>, length: usize) {
-        let begin = self.calls.back().map_or(self.written, |last| last.end);
-        self.calls.push_back(Entry {
-            call,
-            // The call before may have been answered and be gone from the list.
+    /// Calls that were added, as one command, to a buffer of which nothing is written yet, and that now has `length` bytes.
+    pub(super) fn push(&mut self, calls: impl Iterator<Item = Waiting>, length: usize) {
+        let before = self.calls.len();
+        self.calls.extend(calls.map(|call| Entry {
+            checks: call.request().count().unwrap_or(0),
+            call: Some(call),
+        }));
+        let begin = self.commands.back().map_or(self.written, |last| last.end);
+        self.commands.push_back(Command {
+            calls: self.calls.len() - before,
+            // The command before may have been answered and be gone from the list.
             begin: begin.max(self.written),
             end: self.written + length as u64,
         });
@@ -49,17 +55,19 @@ impl Sent {
         self.written += bytes as u64;
     }
 
+    /// How many calls there are.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.commands.is_empty()
     }
 
-    /// The call that the next answer is for; `Some(None)` if nobody waits for it any more.
-    pub(super) fn answered(&mut self) -> Option<Option<Waiting>> {
-        self.calls.pop_front().map(|entry| entry.call)
+    /// The calls that the next answer is for; `None` if there are none.
+    pub(super) fn answered(&mut self) -> Option<impl Iterator<Item = Entry>> {
+        let command = self.commands.pop_front()?;
+        Some(self.calls.drain(..command.calls))
     }
 
     pub(super) fn first_deadline(&self) -> Option<Instant> {
@@ -69,23 +77,29 @@ impl Sent {
 
     /// Hands out the calls whose deadline has passed, and stops with `true` at one that has not left as a whole.
     pub(super) fn expire(&mut self, now: Instant, mut fail: impl FnMut(Waiting)) -> bool {
-        for entry in &mut self.calls {
-            if let Some(call) = entry.call.take_if(|call| call.deadline() <= now) {
-                if entry.end > self.written {
-                    entry.call = Some(call);
-                    return true;
+        let mut calls = self.calls.iter_mut();
+        for command in &self.commands {
+            for entry in calls.by_ref().take(command.calls) {
+                if let Some(call) = entry.call.take_if(|call| call.deadline() <= now) {
+                    if command.end > self.written {
+                        entry.call = Some(call);
+                        return true;
+                    }
+                    fail(call);
                 }
-                fail(call);
             }
         }
         false
     }
 
-    /// Hands out every call, with whether any of it was written.
+    /// Hands out every call, with whether any of its command was written.
     pub(super) fn drain(&mut self, mut fail: impl FnMut(Waiting, bool)) {
-        for entry in self.calls.drain(..) {
-            if let Some(call) = entry.call {
-                fail(call, entry.begin < self.written);
+        let mut calls = self.calls.drain(..);
+        for command in self.commands.drain(..) {
+            for entry in calls.by_ref().take(command.calls) {
+                if let Some(call) = entry.call {
+                    fail(call, command.begin < self.written);
+                }
             }
         }
     }

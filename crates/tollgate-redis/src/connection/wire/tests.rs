@@ -1,5 +1,7 @@
 //! A wire before a server that the test plays, on a paused clock.
 
+mod together;
+
 use std::{sync::Arc, time::Duration};
 
 use redis::Value;
@@ -16,6 +18,7 @@ use crate::connection::{
     event::EventSink,
     options::NodeOptions,
     queue::Queue,
+    request::Request,
     script::Script,
     stream::Transport,
     wire::{Lost, Wire},
@@ -53,8 +56,12 @@ impl Bench {
     }
 
     fn call(&self, key: &str) -> Call {
+        self.send(Request::new(&self.script, &[key], &[]))
+    }
+
+    fn send(&self, request: Request) -> Call {
         let deadline = Instant::now() + self.options.deadline;
-        let (waiting, call) = Waiting::new(&self.script, &[key], &[""; 0], deadline);
+        let (waiting, call) = Waiting::new(request, deadline);
         match self.queue.push(waiting) {
             Ok(()) => call,
             Err(error) => Call::refused(error),

@@ -1,0 +1,225 @@
+//! Calls of the script that decides, which travel together.
+
+use super::*;
+
+impl Bench {
+    /// A call of one check, on this key.
+    fn check(&self, key: &str) -> Call {
+        self.check_at("", 0, key)
+    }
+
+    fn check_at(&self, time: &str, slot: u16, key: &str) -> Call {
+        let args = [time, "abc\u{1}\0"].map(str::as_bytes).into_iter();
+        let keys = [key.as_bytes()].into_iter();
+        self.send(Request::checks(&self.script, slot, keys, args))
+    }
+}
+
+/// What the script says to these checks.
+fn answer(numbers: &[i64]) -> String {
+    let mut text = format!("*{}\r\n:7\r\n", 1 + 3 * numbers.len());
+    for number in numbers {
+        text += &format!(":{number}\r\n:0\r\n:0\r\n");
+    }
+    text
+}
+
+fn told(number: i64) -> Value {
+    Value::Array([7, number, 0, 0].map(Value::Int).into())
+}
+
+/// The arguments of the first command, behind the hash.
+fn arguments(text: &str) -> Vec<&str> {
+    let lines = text.split("\r\n").skip(1).step_by(2);
+    let arguments = text.split("\r\n").skip(2).step_by(2);
+    lines
+        .zip(arguments)
+        .take_while(|(length, _)| length.starts_with('$'))
+        .map(|(_, argument)| argument)
+        .skip(2)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_that_wait_become_one_command_and_each_is_told_its_own() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.check("a"), bench.check("b"), bench.check("c")];
+    let sent = bench.received().await;
+    assert_eq!(commands(&sent), ["EVALSHA"]);
+    assert!(sent.starts_with("*10\r\n"));
+    let checks = ["abc\u{1}\0", "abc\u{2}\0", "abc\u{3}\0"];
+    assert_eq!(
+        arguments(&sent),
+        [&["3", "a", "b", "c", ""], &checks[..]].concat()
+    );
+    bench.answers(&answer(&[1, 2, 3])).await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), told(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_checks_travel_together_than_may() {
+    let options = NodeOptions {
+        together: 2,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let calls: Vec<_> = ["a", "b", "c", "d", "e"].map(|key| bench.check(key)).into();
+    assert_eq!(commands(&bench.received().await).len(), 3);
+    let answers = [answer(&[1, 2]), answer(&[3, 4]), answer(&[5])];
+    bench.answers(&answers.concat()).await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), told(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_different_times_or_slots_do_not_travel_together() {
+    let mut bench = by_default(65_536);
+    let _calls = [
+        bench.check_at("now", 1, "a"),
+        bench.check_at("now", 2, "b"),
+        bench.check_at("now", 1, "c"),
+        bench.check_at("then", 2, "d"),
+        bench.call("e"),
+    ];
+    let sent = bench.received().await;
+    let commands: Vec<_> = sent.split_inclusive("EVALSHA").skip(1).collect();
+    let keys = |command: &str| -> Vec<String> {
+        let lines: Vec<_> = command.split("\r\n").collect();
+        let count: usize = lines[4].parse().unwrap();
+        lines[6..]
+            .iter()
+            .step_by(2)
+            .take(count)
+            .map(|key| (*key).to_owned())
+            .collect()
+    };
+    let keys: Vec<_> = commands.into_iter().map(keys).collect();
+    assert_eq!(keys, [vec!["e"], vec!["a", "c"], vec!["b"], vec!["d"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_on_what_is_unanswered_counts_calls() {
+    let options = NodeOptions {
+        unanswered: 3,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let calls: Vec<_> = ["a", "b", "c", "d"].map(|key| bench.check(key)).into();
+    assert_eq!(arguments(&bench.received().await)[0], "3");
+    bench.settle().await;
+    assert_eq!(bench.queue.len(), 1);
+    bench.answers(&answer(&[1, 2, 3])).await;
+    assert_eq!(arguments(&bench.received().await)[0], "1");
+    bench.answers(&answer(&[4])).await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), told(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_dropped_is_left_out_and_what_is_late_takes_nobody_with_it() {
+    let mut bench = by_default(65_536);
+    drop(bench.check("dropped"));
+    let late = bench.check("late");
+    assert_eq!(arguments(&bench.received().await)[..2], ["1", "late"]);
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let calls = [bench.check("a"), bench.check("b")];
+    bench.received().await;
+    assert_eq!(kind(late.await), CallErrorKind::Unknown);
+    let text = [answer(&[1]), answer(&[2, 3])].concat();
+    bench.answers(&text).await;
+    for (call, number) in calls.into_iter().zip(2..) {
+        assert_eq!(call.await.unwrap(), told(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_taken_apart_although_one_of_its_calls_has_expired() {
+    let options = NodeOptions {
+        unanswered: 2,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let first = [bench.check("a"), bench.check("b")];
+    bench.received().await;
+    let early = bench.check("early");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let late = bench.check("late");
+    bench.answers(&answer(&[1, 2])).await;
+    assert_eq!(
+        arguments(&bench.received().await)[..3],
+        ["2", "early", "late"]
+    );
+    assert_eq!(kind(early.await), CallErrorKind::Unknown);
+    bench.answers(&answer(&[3, 4])).await;
+    assert_eq!(late.await.unwrap(), told(4));
+    for (call, number) in first.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), told(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_script_is_brought_along_by_the_first_of_several_commands() {
+    let options = NodeOptions {
+        together: 2,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let calls = [bench.check("a"), bench.check("b"), bench.check("c")];
+    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
+    bench
+        .answers(&"-NOSCRIPT No matching script.\r\n".repeat(2))
+        .await;
+    let sent = bench.received().await;
+    assert_eq!(commands(&sent), ["EVAL", "EVALSHA"]);
+    assert_eq!(arguments(&sent)[..3], ["2", "a", "b"]);
+    bench
+        .answers(&[answer(&[1, 2]), answer(&[3])].concat())
+        .await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), told(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_answers_each_call_and_counts_for_each() {
+    let mut bench = by_default(65_536);
+    let calls: Vec<_> = (0..5).map(|_| bench.check("a")).collect();
+    bench.received().await;
+    bench.answers("-LOADING Redis is loading\r\n").await;
+    for call in calls {
+        assert_eq!(kind(call.await), CallErrorKind::Unavailable);
+    }
+    assert_eq!(bench.breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_slot_moves_each_call_is_tried_alone_once() {
+    let mut bench = by_default(65_536);
+    let (there, missing) = (bench.check("there"), bench.check("missing"));
+    bench.received().await;
+    bench.answers("-TRYAGAIN Multiple keys\r\n").await;
+    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
+    let text = format!("{}-TRYAGAIN Multiple keys\r\n", answer(&[1]));
+    bench.answers(&text).await;
+    assert_eq!(there.await.unwrap(), told(1));
+    assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_another_length_is_nobodys() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.check("a"), bench.check("b")];
+    bench.received().await;
+    bench.answers(&answer(&[1, 2, 3])).await;
+    for call in calls {
+        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    }
+    let next = bench.check("next");
+    bench.received().await;
+    bench.answers(&answer(&[1])).await;
+    next.await.unwrap();
+}
