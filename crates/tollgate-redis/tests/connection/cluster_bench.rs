@@ -165,3 +165,8 @@ pub(super) fn keys_of(owner: usize, numbers: Range<u32>) -> Vec<String> {
         })
         .collect()
 }
+
+/// Twenty keys of each.
+pub(super) fn keys() -> Vec<String> {
+    (0..3).flat_map(|owner| keys_of(owner, 0..20)).collect()
+}

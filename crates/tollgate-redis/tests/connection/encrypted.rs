@@ -10,9 +10,16 @@ use tokio_rustls::rustls::{
 
 use crate::{
     address::Address,
-    connection::{event::NodeEvent, node::Node, options::NodeOptions, security::Security},
+    connection::{
+        cluster::{options::ClusterOptions, router::Cluster},
+        event::NodeEvent,
+        node::Node,
+        options::NodeOptions,
+        security::Security,
+    },
     connection_tests::{
         bench::Bench,
+        cluster_bench::{ClusterBench, keys},
         redis_server::{RedisServer, free_port},
     },
 };
@@ -27,6 +34,11 @@ struct Encrypted {
 impl Encrypted {
     /// A server with a certificate for 127.0.0.1.
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with more arguments.
+    async fn start_with(args: &[&str]) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let files = TempDir::new().unwrap();
@@ -38,9 +50,10 @@ impl Encrypted {
         let certificate = file("certificate.pem", &cert.pem());
         let key = file("key.pem", &signing_key.serialize_pem());
         let port = free_port();
-        let server = RedisServer::start(&[
+        let port_text = port.to_string();
+        let mut all = vec![
             "--tls-port",
-            &port.to_string(),
+            &port_text,
             "--tls-auth-clients",
             "no",
             "--tls-cert-file",
@@ -49,8 +62,9 @@ impl Encrypted {
             &key,
             "--tls-ca-cert-file",
             &certificate,
-        ])
-        .await;
+        ];
+        all.extend(args);
+        let server = RedisServer::start(&all).await;
         Self {
             server,
             port,
@@ -119,5 +133,38 @@ async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
 async fn an_encrypted_address_without_a_word_on_whom_to_trust_is_refused() {
     let address = Address::parse("rediss://127.0.0.1").unwrap();
     let error = Node::start(address, NodeOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("rustls"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
+    let bus_port = free_port().to_string();
+    let args = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus_port,
+        // Without it servers announce the port that is not encrypted.
+        "--tls-cluster",
+        "yes",
+    ];
+    let encrypted = Encrypted::start_with(&args).await;
+    // Alone, it does not know its own address, and gives none.
+    let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+    assert_eq!(encrypted.server.ask(&all).await, "+OK\r\n");
+    let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~*", "+@all"];
+    assert_eq!(encrypted.server.ask(&user).await, "+OK\r\n");
+    let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
+    let security = encrypted.trusting(&[&encrypted.certificate]);
+    let bench = ClusterBench::start_with(&url, |options| {
+        options.node.connect_timeout = std::time::Duration::from_secs(5);
+        options.node.security = security;
+    });
+    bench.is_well(&keys()).await;
+    assert_eq!(bench.places(), [format!("127.0.0.1:{}", encrypted.port)]);
+    let clients = encrypted.server.ask(&["CLIENT", "LIST"]).await;
+    assert!(clients.contains("user=rl"), "{clients}");
+    let address = Address::parse(&url).unwrap();
+    let error = Cluster::start(address, ClusterOptions::default()).unwrap_err();
     assert!(error.to_string().contains("rustls"), "{error}");
 }

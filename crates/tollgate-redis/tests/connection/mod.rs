@@ -15,6 +15,7 @@ mod cluster;
 mod cluster_bench;
 mod cluster_redirects;
 mod cluster_slots;
+mod cluster_start;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod login;

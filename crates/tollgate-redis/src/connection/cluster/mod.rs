@@ -8,6 +8,9 @@
 //! A server that is lost takes only its own slots along, for each node has its own breaker. Its slots are back when another
 //! server has taken them and the map says so.
 //!
+//! Encrypted connections need `tls-cluster yes` at the servers, which otherwise name each other's ports for what is not
+//! encrypted.
+//!
 //! ```text
 //! router ── learner ── survey ── table
 //!        └─ routed ── shared ── map ── slot

@@ -52,6 +52,11 @@ impl ClusterCall {
         Self(State::Refused(Call::refused(error)))
     }
 
+    /// Whether it has failed without having been queued.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.0, State::Refused(_))
+    }
+
     pub(super) fn ask(
         shared: &Arc<Shared>,
         member: &Arc<Member>,
