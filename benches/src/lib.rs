@@ -6,5 +6,6 @@
 pub mod check;
 pub mod fallible;
 pub mod layer;
+pub mod redis;
 pub mod scenario;
 pub mod workload;

@@ -1,0 +1,63 @@
+//! tollgate's store in Redis.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use tollgate::{KeyBuf, Limiter, PartKind, Quota, Rule, SECOND};
+use tollgate_redis::RedisStore;
+
+use crate::redis::server::Server;
+
+/// Each algorithm with a quota that the bench's clients keep to.
+#[must_use]
+pub fn quotas() -> [(&'static str, Quota); 5] {
+    [
+        ("gcra", Quota::gcra(1000, SECOND)),
+        ("fixed window", Quota::fixed_window(1000, SECOND)),
+        ("sliding window", Quota::sliding_window(1000, SECOND)),
+        ("sliding buckets", Quota::sliding_buckets(1000, SECOND)),
+        ("sliding log", Quota::sliding_log(100, SECOND)),
+    ]
+}
+
+/// A limiter of one rule in Redis.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    limiter: Arc<Limiter>,
+}
+
+impl Shared {
+    /// Connects, with as many checks in one command as the store takes of itself, or as it is told.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used, no runtime, or no number of checks.
+    pub async fn connect(
+        server: &Server,
+        quota: Quota,
+        together: Option<usize>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut builder =
+            RedisStore::builder(&server.address(), "bench")?.deadline(Duration::from_secs(5))?;
+        if let Some(checks) = together {
+            builder = builder.together(checks)?;
+        }
+        let store = builder.connect()?;
+        store.connected().await;
+        Ok(Self {
+            limiter: Arc::new(Limiter::new(store, [Rule::new("api", quota)])?),
+        })
+    }
+
+    /// Takes a unit of a client.
+    ///
+    /// # Panics
+    ///
+    /// If Redis does not decide.
+    pub async fn take(self, client: u64) {
+        let mut key = KeyBuf::new();
+        key.push(PartKind::VALUE, client.to_le_bytes());
+        let check = self.limiter.check_at(0, &key, 1);
+        let decision = self.limiter.acquire(&[check]).await;
+        assert!(!decision.is_degraded(), "{decision:?}");
+    }
+}
