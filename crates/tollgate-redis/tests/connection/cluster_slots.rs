@@ -200,6 +200,8 @@ async fn a_server_that_is_in_no_map_yet_is_connected_when_a_slot_moves_there() {
     let added = cluster.add().await;
     cluster.meet(added).await;
     cluster.until_all_know("cluster_known_nodes:7").await;
+    // Who does not know whose slot it is will not take it over.
+    cluster.until_all_know("cluster_slots_assigned:16384").await;
     let moving = Move::begin(&cluster, added).await;
     let error = bench.take(&new[0]).await.unwrap_err();
     assert_eq!(error.kind(), CallErrorKind::Unavailable, "{error}");
