@@ -141,8 +141,8 @@
 //! `tollgate_evicted_live_total` counts it. That client starts anew, a little before it would have done anyway. A flood on
 //! one rule evicts states of that rule only. Raise the bound, or count by something that is harder to make up.
 //!
-//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters. State is not kept over a restart: everybody
-//! starts anew.
+//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters, and the first of each line beyond that,
+//! up to 16 384. State is not kept over a restart: everybody starts anew.
 //!
 //! # Everybody is one client
 //!
