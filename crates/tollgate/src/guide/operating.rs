@@ -164,7 +164,8 @@
 //! A CORS preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`) passes uncounted, because a browser reports
 //! the request that follows as failed when it is refused. Anyone can send these headers with OPTIONS. That is harmless where
 //! a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work, call
-//! [`count_preflight`](crate::RateLimitLayer::count_preflight). `tollgate_preflights_total` shows how many passed.
+//! [`count_preflight`](crate::RateLimitLayer::count_preflight); in front of tonic always, unless a CORS layer is outside: its
+//! services look at no method, and serve a call with OPTIONS as any other. `tollgate_preflights_total` shows how many passed.
 //!
 //! # When the clock jumps
 //!
