@@ -13,6 +13,9 @@ use crate::{
 /// How many may wait at once on one limiter.
 const CAPACITY: usize = 1_024;
 
+/// And with the first of each line. One client that fills the places must not take them from all others.
+const WITH_THE_FIRST: usize = 16 * CAPACITY;
+
 type LineKey = Vec<(u16, Fingerprint)>;
 
 /// The lines in which acquires wait: one for each set of rules and keys.
@@ -49,7 +52,12 @@ impl Lines {
         use std::sync::atomic::Ordering::Relaxed;
         let key = line_key(checks);
         let mut waiting = lock(&self.0);
-        if waiting.total >= CAPACITY {
+        let capacity = if waiting.lines.contains_key(&key) {
+            CAPACITY
+        } else {
+            WITH_THE_FIRST
+        };
+        if waiting.total >= capacity {
             return Err(WaitError {
                 kind: WaitErrorKind::QueueFull,
             });

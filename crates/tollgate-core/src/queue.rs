@@ -21,7 +21,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is something to wait for and 1 024 are waiting on this limiter already, or `patience` ran out before the head of the line was reached. Nothing
+    /// There is something to wait for, 1 024 are waiting on this limiter already and one of them for the same rules and
+    /// keys (or 16 384, for whatever keys), or `patience` ran out before the head of the line was reached. Nothing
     /// was taken.
     ///
     /// # Cancel safety

@@ -105,7 +105,8 @@ impl RateLimitLayer {
     /// browser that is refused one reports the request that follows as failed for no reason.
     ///
     /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`. Where such a request reaches
-    /// expensive work, call this.
+    /// expensive work, call this. tonic's services look at no method: in front of them such a request is a call that passes
+    /// uncounted, unless a CORS layer outside has answered it.
     pub fn count_preflight(self) -> Self {
         self.with(|config| config.count_preflight = true)
     }

@@ -5,6 +5,7 @@ mod denials;
 mod handler;
 mod messages;
 mod peers;
+mod preflights;
 mod rest;
 mod services;
 mod streams;

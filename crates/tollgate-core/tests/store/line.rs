@@ -194,6 +194,9 @@ async fn the_lines_hold_a_bounded_number() {
     let another = [check(&limiter, "rule", "b", 1)];
     let decision = limiter.acquire_within(&another, PATIENT).await;
     assert!(decision.expect("nothing to wait for").is_allowed());
+    // Those in front of it are in another line.
+    tasks.push(waiter(&limiter, &another, endless).await);
+    assert!(!tasks[1_024].is_finished());
     for who in ["a", "b"] {
         let checks = [check(&limiter, "rule", who, 1)];
         let error = limiter

@@ -21,6 +21,11 @@ pub(super) const COUNTED: Duration = Duration::from_secs(5);
 pub(super) struct Budgets {
     /// When those were sent that are not answered, by their numbers.
     in_flight: BTreeMap<u64, Instant>,
+    /// Those in flight that the server may not have counted: all but those below `counted`. A number, because each request
+    /// asks for it, however many there are.
+    uncounted: u64,
+    /// The server has counted the requests with numbers below this one.
+    counted: u64,
     /// All that were ever sent: the number of the next.
     sent: u64,
     budgets: SmallVec<[Budget; 2]>,
@@ -72,6 +77,7 @@ impl Budgets {
         }
         let beside = self.uncounted(now);
         self.in_flight.insert(number, now);
+        self.uncounted += 1;
         self.sent += 1;
         Ok(Sent { number, beside })
     }
@@ -122,7 +128,10 @@ impl Budgets {
 
     /// The request is not on its way any more.
     pub(super) fn ended(&mut self, request: &Sent) {
-        self.in_flight.remove(&request.number);
+        let was_in_flight = self.in_flight.remove(&request.number).is_some();
+        if was_in_flight && request.number >= self.counted {
+            self.uncounted -= 1;
+        }
     }
 
     /// Until when the server wants no request, if that is in the future.
@@ -145,11 +154,15 @@ impl Budgets {
     }
 
     /// How many are on their way that the server may not have counted yet.
-    fn uncounted(&self, now: Instant) -> u64 {
-        let newest_first = self.in_flight.values().rev();
-        newest_first
-            .take_while(|sent| now.duration_since(**sent) < COUNTED)
-            .count() as u64
+    fn uncounted(&mut self, now: Instant) -> u64 {
+        // Each request comes by here once.
+        while let Some((number, sent)) = self.in_flight.range(self.counted..).next()
+            && now.duration_since(*sent) >= COUNTED
+        {
+            self.counted = number + 1;
+            self.uncounted -= 1;
+        }
+        self.uncounted
     }
 
     fn find(&self, name: Name) -> Option<&Budget> {
@@ -178,5 +191,36 @@ impl Budgets {
             }
         }
         self.budgets.push(budget);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_may_not_be_counted_is_known_without_looking_at_each_request(
+            steps in vec((any::<bool>(), any::<prop::sample::Index>(), 0_u64..3_000), 1..200),
+        ) {
+            let mut budgets = Budgets::default();
+            let mut sent: Vec<(Sent, Instant)> = Vec::new();
+            let mut now = Instant::now();
+            for (ends, which, millis) in steps {
+                now += Duration::from_millis(millis);
+                if ends && !sent.is_empty() {
+                    let (request, _) = sent.swap_remove(which.index(sent.len()));
+                    budgets.ended(&request);
+                    // An answer ends it, and the place that is given back once more.
+                    budgets.ended(&request);
+                } else {
+                    sent.push((budgets.take(now).expect("it is open"), now));
+                }
+                let fresh = sent.iter().filter(|(_, sent)| now - *sent < COUNTED);
+                prop_assert_eq!(budgets.uncounted(now), fresh.count() as u64);
+            }
+        }
     }
 }

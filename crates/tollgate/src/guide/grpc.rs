@@ -42,6 +42,10 @@
 //! Metadata that a client may make up is a poor key: see [choosing a key](crate::key#choosing-a-key). An interceptor or a layer in
 //! front that has verified the caller puts it into the extensions, and [`extension`](crate::key::extension()) counts by it.
 //!
+//! tonic's services look at no method. An OPTIONS request with the fields of a CORS preflight is a call to them, and passes
+//! uncounted: where no CORS layer outside answers preflights, call
+//! [`count_preflight`](crate::RateLimitLayer::count_preflight).
+//!
 //! # One service
 //!
 //! `Server::builder().add_service(limits.layer(WeatherServer::new(service)))` limits this service and leaves reflection and
@@ -62,7 +66,8 @@
 //! # Long streams
 //!
 //! A stream is one call, and is counted once. Where a client sends for hours, count its messages as well, with a
-//! [`MessageLimitLayer`](crate::MessageLimitLayer) inside: see [`message`](crate::message).
+//! [`MessageLimitLayer`](crate::MessageLimitLayer) inside: see [`message`](crate::message). Where messages wait for their turn,
+//! give a stream less than the window of its connection, so that other calls on it go on: see `wait_up_to` there.
 //!
 //! # REST and gRPC on one port
 //!

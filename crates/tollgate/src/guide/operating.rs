@@ -141,8 +141,8 @@
 //! `tollgate_evicted_live_total` counts it. That client starts anew, a little before it would have done anyway. A flood on
 //! one rule evicts states of that rule only. Raise the bound, or count by something that is harder to make up.
 //!
-//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters. State is not kept over a restart: everybody
-//! starts anew.
+//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters, and the first of each line beyond that,
+//! up to 16 384. State is not kept over a restart: everybody starts anew.
 //!
 //! # Everybody is one client
 //!
@@ -164,7 +164,8 @@
 //! A CORS preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`) passes uncounted, because a browser reports
 //! the request that follows as failed when it is refused. Anyone can send these headers with OPTIONS. That is harmless where
 //! a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work, call
-//! [`count_preflight`](crate::RateLimitLayer::count_preflight). `tollgate_preflights_total` shows how many passed.
+//! [`count_preflight`](crate::RateLimitLayer::count_preflight); in front of tonic always, unless a CORS layer is outside: its
+//! services look at no method, and serve a call with OPTIONS as any other. `tollgate_preflights_total` shows how many passed.
 //!
 //! # When the clock jumps
 //!

@@ -70,7 +70,11 @@ impl MessageLimitLayer {
     /// Without this a stream ends at once.
     ///
     /// Meanwhile the request's body is not read, so that the flow control of HTTP/2 holds the client back. Where the wait
-    /// would be longer, or 1 024 are waiting on this layer already, the stream ends.
+    /// would be longer, or 1 024 are waiting on this layer already and one of them for the same keys, the stream ends.
+    ///
+    /// What a client sends meanwhile fills its connection, whose other calls stand still once the window of the connection
+    /// is full. Let the window of a stream be a fraction of it: with tonic, `Server::builder()` has
+    /// `initial_stream_window_size` and `initial_connection_window_size`, which are 1 MiB each by default.
     ///
     /// # Panics
     ///

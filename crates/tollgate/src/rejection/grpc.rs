@@ -29,8 +29,8 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 
-/// Clients take 8 KiB of header fields, the details in base64 among them.
-const LONGEST_DETAILS: usize = 3_072;
+/// Of a `QuotaFailure`: with everything beside it, in base64, less than 4 KiB. Clients take 8 KiB of header fields in all.
+const LONGEST_FAILURE: usize = 2_560;
 
 /// Denials in gRPC for one rule set. Made once, when the rule set comes into force.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
             .text(5, policy.name)
             .uint(7, policy.limit());
         let longer = failure.clone().message(1, &violation);
-        if longer.as_bytes().len() > LONGEST_DETAILS {
+        if longer.as_bytes().len() > LONGEST_FAILURE {
             break;
         }
         failure = longer;

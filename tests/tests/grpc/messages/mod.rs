@@ -2,6 +2,7 @@
 
 mod bodies;
 mod by_hand;
+mod connection;
 mod contract;
 mod counting;
 mod served;

@@ -291,6 +291,23 @@ fn the_fields_stay_within_what_clients_take() {
 }
 
 #[test]
+fn the_details_stay_below_4_kib() {
+    for length in 8..=64 {
+        let names: Vec<_> = (0..200).map(|n| format!("r{n:0>0$}", length - 1)).collect();
+        let rules = names
+            .iter()
+            .map(|name| Rule::new(&**name, Quota::fixed_window(1, MINUTE)));
+        let mut scene = scene();
+        scene.rules = RuleSet::new(rules).expect("valid rules");
+        scene.head.uri = format!("/{}/x", "s".repeat(128)).parse().expect("a path");
+        let decision = scene.decide((0..200).map(|rule| denied(rule, 0, SOON)));
+        let response = respond(&scene, &scene.denial(&decision));
+        let size = response.headers()[DETAILS].len();
+        assert!(size < 4_096, "{size} with names of {length}");
+    }
+}
+
+#[test]
 fn a_layer_may_be_told_to_answer_in_grpc() {
     let mut scene = scene();
     scene.head.method = Method::GET;
