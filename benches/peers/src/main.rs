@@ -7,6 +7,7 @@ mod http;
 mod keyed;
 mod layers;
 mod memory;
+mod redis;
 mod server;
 mod table;
 
@@ -18,7 +19,7 @@ use crate::{
     table::Row,
 };
 
-const GROUPS: [&str; 10] = [
+const GROUPS: [&str; 11] = [
     "hot-allowed",
     "hot-denied",
     "uniform",
@@ -29,6 +30,7 @@ const GROUPS: [&str; 10] = [
     "grpc",
     "allocations",
     "memory",
+    "redis",
 ];
 
 fn main() -> ExitCode {
@@ -80,7 +82,11 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(all_hold)
 }
 
-fn measure(group: &str, rounds: usize, print: &mut dyn FnMut(Row)) -> std::io::Result<()> {
+fn measure(
+    group: &str,
+    rounds: usize,
+    print: &mut dyn FnMut(Row),
+) -> Result<(), Box<dyn std::error::Error>> {
     match group {
         "hot-allowed" => Keyed::new(rounds).hot_allowed(print),
         "hot-denied" => Keyed::new(rounds).hot_denied(print),
@@ -91,6 +97,7 @@ fn measure(group: &str, rounds: usize, print: &mut dyn FnMut(Row)) -> std::io::R
         "http" => http::rows(print)?,
         "grpc" => grpc::rows(rounds, print)?,
         "allocations" => memory::per_request(print),
+        "redis" => redis::rows(rounds, print)?,
         _ => memory::per_key(print),
     }
     Ok(())

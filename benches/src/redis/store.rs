@@ -7,6 +7,9 @@ use tollgate_redis::RedisStore;
 
 use crate::redis::server::Server;
 
+/// How long an answer may take before a bench gives up.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Each algorithm with a quota that the bench's clients keep to.
 #[must_use]
 pub fn quotas() -> [(&'static str, Quota); 5] {
@@ -36,8 +39,7 @@ impl Shared {
         quota: Quota,
         together: Option<usize>,
     ) -> Result<Self, Box<dyn Error>> {
-        let mut builder =
-            RedisStore::builder(&server.address(), "bench")?.deadline(Duration::from_secs(5))?;
+        let mut builder = RedisStore::builder(&server.address(), "bench")?.deadline(PATIENCE)?;
         if let Some(checks) = together {
             builder = builder.together(checks)?;
         }

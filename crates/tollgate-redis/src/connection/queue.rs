@@ -63,20 +63,20 @@ impl Queue {
     }
 
     /// Moves up to `room` calls that somebody still waits for to `taken`.
-    pub(super) fn take(&self, room: usize, taken: &mut Vec<Waiting>) {
+    pub(super) fn take(&self, room: usize, taken: &mut VecDeque<Waiting>) {
         let mut state = self.lock();
         while taken.len() < room {
             let Some(call) = state.calls.pop_front() else {
                 return;
             };
             if !call.is_dropped() {
-                taken.push(call);
+                taken.push_back(call);
             }
         }
     }
 
     /// Takes out the calls whose deadline has passed.
-    pub(super) fn take_expired(&self, now: Instant, expired: &mut Vec<Waiting>) {
+    pub(super) fn take_expired(&self, now: Instant, expired: &mut VecDeque<Waiting>) {
         let mut state = self.lock();
         let due = state.calls.iter().take_while(|call| call.deadline() <= now);
         let due = due.count();

@@ -73,7 +73,7 @@ impl RedisStoreBuilder {
     }
 
     /// How many checks may go to Redis as one command, of requests that wait at the same moment. 32 unless told otherwise,
-    /// which keeps the server from its other clients for about 150 µs. With 1 each request goes alone, and Redis decides about
+    /// which keeps the server from its other clients for 100 to 200 µs. With 1 each request goes alone, and Redis decides about
     /// half as many in the same time.
     ///
     /// Requests with more checks than that go alone.

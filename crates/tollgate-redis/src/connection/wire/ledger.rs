@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, task::Context};
 
 use redis::Value;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::connection::{
@@ -33,7 +33,7 @@ pub(super) struct Ledger {
     together: usize,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
-    taken: Vec<Waiting>,
+    taken: VecDeque<Waiting>,
     /// As `taken`.
     entries: Vec<Entry>,
 }
@@ -56,7 +56,7 @@ impl Ledger {
             room: options.unanswered.max(1),
             together: options.together,
             lost: None,
-            taken: Vec::new(),
+            taken: VecDeque::new(),
             entries: Vec::new(),
         }
     }
@@ -81,37 +81,40 @@ impl Ledger {
             if call.is_again() && !unknown.iter().any(|known| Arc::ptr_eq(known, script)) {
                 unknown.push(Arc::clone(script));
             }
-            self.taken.push(call);
+            self.taken.push_back(call);
         }
         self.queue.take(room, &mut self.taken);
         let slot = |call: &Waiting| call.request().slot();
-        if !self.taken.is_sorted_by_key(slot) {
+        if !self.taken.iter().is_sorted_by_key(slot) {
             // Calls on the same keys stay in order.
-            self.taken.sort_by_key(slot);
+            self.taken.make_contiguous().sort_by_key(slot);
         }
-        let mut calls = self.taken.drain(..).peekable();
-        while let Some(first) = calls.next() {
-            let mut checks = first.request().count().unwrap_or(0);
-            let mut command: SmallVec<[Waiting; 1]> = smallvec![first];
-            while let Some(call) = calls.next_if(|call| {
-                let all = checks + call.request().count().unwrap_or(0);
-                all <= self.together && command[0].goes_with(call)
-            }) {
-                checks += call.request().count().unwrap_or(0);
-                command.push(call);
-            }
+        while let Some(first) = self.taken.front() {
             // The first one brings the text, and the others find it there.
-            let script = command[0].request().script();
+            let script = first.request().script();
             let place = unknown.iter().position(|known| Arc::ptr_eq(known, script));
             let with_body = place.map(|place| unknown.remove(place)).is_some();
-            if command[0].is_asking() {
+            let is_asking = first.is_asking();
+            let count = self.company(first);
+            if is_asking {
                 // Nobody wants its answer; what it is good for shows in the next one.
                 push_asking(out);
                 self.sent.push(std::iter::empty(), out.len());
             }
-            Request::write_all(command.iter().map(Waiting::request), with_body, out);
-            self.sent.push(command.into_iter(), out.len());
+            let requests = self.taken.range(..count).map(Waiting::request);
+            Request::write_all(requests, with_body, out);
+            self.sent.push(self.taken.drain(..count), out.len());
         }
+    }
+
+    /// How many of the calls that were taken become one command, beginning with the first.
+    fn company(&self, first: &Waiting) -> usize {
+        let mut checks = 0;
+        let others = self.taken.iter().skip(1).take_while(|call| {
+            checks += call.request().count().unwrap_or(0);
+            first.request().count().unwrap_or(0) + checks <= self.together && first.goes_with(call)
+        });
+        1 + others.count()
     }
 
     /// Notes how much of what was filled in has left.
@@ -194,7 +197,7 @@ impl Ledger {
         self.queue.take_expired(now, &mut self.taken);
         for _ in 0..self.again.len() {
             match self.again.pop_front() {
-                Some(call) if call.deadline() <= now => self.taken.push(call),
+                Some(call) if call.deadline() <= now => self.taken.push_back(call),
                 Some(call) => self.again.push_back(call),
                 None => break,
             }
