@@ -12,12 +12,25 @@ pub mod call;
 mod connection;
 #[doc(hidden)]
 pub mod encode;
+mod keys;
 #[doc(hidden)]
 pub mod keyspace;
 #[doc(hidden)]
+pub mod new_keys;
+mod packed;
+mod plain;
+#[doc(hidden)]
 pub mod reply;
+mod rotation;
+mod rule_line;
 #[doc(hidden)]
 pub mod script;
+mod secret;
+
+pub use crate::{
+    keys::Keys,
+    secret::{Secret, SecretError},
+};
 
 #[cfg(test)]
 #[path = "../tests/connection/mod.rs"]

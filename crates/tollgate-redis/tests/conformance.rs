@@ -14,6 +14,7 @@ use tollgate_core::{
     Settlement, Step, Store, StoreError, conformance_suite,
 };
 use tollgate_redis::{
+    Keys, Secret,
     call::{Asked, Call},
     encode::Encoder,
     keyspace::{Keyspace, Partition},
@@ -27,6 +28,7 @@ use crate::support::{blocking_server::RedisServer, resp::Resp};
 struct Shared {
     connection: Mutex<Resp>,
     clock: Clock,
+    keyspace: Keyspace,
     _server: RedisServer,
 }
 
@@ -50,7 +52,7 @@ impl Store for Blocking {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
         Ok(Arc::new(Bound {
             shared: Arc::clone(&self.0),
-            encoder: Encoder::new(&rules, Keyspace::new("tg", Partition::Key)?)?,
+            encoder: Encoder::new(&rules, self.0.keyspace.clone())?,
             rules,
         }))
     }
@@ -97,12 +99,8 @@ impl BoundStore for Bound {
         &self.rules
     }
 
-    /// Parts of keys are short in the suite: their bytes are fingerprint enough.
-    fn fingerprint(&self, _rule: u16, key: &KeyBuf) -> Fingerprint {
-        let bits = key.as_bytes().iter().fold(0, |bits: u128, byte| {
-            bits.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b) ^ u128::from(*byte)
-        });
-        Fingerprint::from_bits(bits)
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.encoder.fingerprint(rule, key)
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
@@ -115,9 +113,7 @@ impl BoundStore for Bound {
 
     fn settle(&self, holdings: &[Holding], how: Settlement) {
         self.call(|call| {
-            for holding in holdings {
-                assert!(call.settle(&self.encoder, holding, how));
-            }
+            assert!(call.settle_all(&self.encoder, holdings, how));
         });
     }
 
@@ -127,13 +123,48 @@ impl BoundStore for Bound {
     }
 }
 
-async fn store(clock: Clock) -> Blocking {
+fn store(clock: Clock, partition: Partition, keys: Keys) -> Blocking {
     let server = RedisServer::start(&[]);
+    let keyspace = Keyspace::new("shop", partition).expect("letters");
     Blocking(Arc::new(Shared {
         connection: Mutex::new(Resp::connect(server.address())),
         clock,
+        keyspace: keyspace.with_keys(keys),
         _server: server,
     }))
 }
 
-conformance_suite!(store);
+fn secret(byte: u8) -> Secret {
+    Secret::from_bytes([byte; 32]).expect("32 bytes")
+}
+
+mod hashed {
+    use super::*;
+
+    async fn store(clock: Clock) -> Blocking {
+        super::store(clock, Partition::One, Keys::hashed(secret(1)))
+    }
+
+    conformance_suite!(store);
+}
+
+mod with_the_previous_secret {
+    use super::*;
+
+    async fn store(clock: Clock) -> Blocking {
+        let keys = Keys::hashed(secret(2)).previous(secret(1));
+        super::store(clock, Partition::Key, keys.expect("two secrets"))
+    }
+
+    conformance_suite!(store);
+}
+
+mod plain {
+    use super::*;
+
+    async fn store(clock: Clock) -> Blocking {
+        super::store(clock, Partition::One, Keys::plain())
+    }
+
+    conformance_suite!(store);
+}
