@@ -45,7 +45,8 @@ const LONGEST: usize = 64;
 /// the other, and what was taken is given back when a later one denies. Another choice begins all budgets anew.
 ///
 /// While a slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
-/// it is decided by its rules' answer to a store failure. One rule with one client never is.
+/// it is decided by its rules' answer to a store failure. One rule with one client never is, unless its state has two
+/// names, during a change of secrets, or it may go to an overflow bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Partition {

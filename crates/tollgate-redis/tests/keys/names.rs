@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Check, Key, KeyBuf, MINUTE, PartKind, Quota, Rule, RuleSet};
+use tollgate_core::{Check, Key, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 use tollgate_redis::{
     Keys,
     call::Call,
@@ -74,4 +74,33 @@ fn services_of_different_namespaces_share_nothing() {
     assert_eq!(take(&mut server, &shop, &key), 2);
     assert_eq!(take(&mut server, &forum, &key), 2);
     assert_eq!(take(&mut server, &shop, &key), 1);
+}
+
+#[test]
+fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
+    let mut server = Server::start();
+    let first = Keys::hashed(secret(1)).next(secret(2)).expect("another");
+    let second = Keys::hashed(secret(2))
+        .previous(secret(1))
+        .expect("another");
+    for keys in [first, second] {
+        let (rules, encoder) = encoder("shop", keys);
+        let overflowing = encoder.with_overflow("api").expect("it is there");
+        let checks = [Check::new(0, overflowing.fingerprint(0, &address()), 1)];
+        let mut call = Call::at(NOW, MARGIN);
+        let asked = call.acquire_capped(&overflowing, &checks, |_| false);
+        let asked = asked.expect("there is room");
+        // Two names of the client, two of the bucket of all.
+        let names: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();
+        assert_eq!(names.len(), 4);
+        for name in names {
+            server.put_list(&name);
+            let reply = server.send(&call);
+            let decision = reply.decision(&asked, &checks, &rules);
+            assert_eq!(decision.outcome(), Outcome::Failed);
+            assert_eq!(reply.new_keys(&asked).count(), 0);
+            assert_eq!(server.names().len(), 1);
+            server.forget_everything();
+        }
+    }
 }

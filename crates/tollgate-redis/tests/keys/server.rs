@@ -64,4 +64,14 @@ impl Server {
         line.and_then(|bytes| bytes.parse().ok())
             .expect("a number of bytes")
     }
+
+    /// Puts a value of another type there.
+    pub(crate) fn put_list(&mut self, name: &[u8]) {
+        let answer = self.connection.ask([&b"RPUSH"[..], name, b"theirs"]);
+        assert_eq!(answer, Value::Integer(1));
+    }
+
+    pub(crate) fn forget_everything(&mut self) {
+        self.connection.say("FLUSHALL");
+    }
 }
