@@ -3,7 +3,7 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use tollgate::{KeyBuf, Limiter, PartKind, Quota, Rule, SECOND};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::redis::server::Server;
 
@@ -39,7 +39,9 @@ impl Shared {
         quota: Quota,
         together: Option<usize>,
     ) -> Result<Self, Box<dyn Error>> {
-        let mut builder = RedisStore::builder(&server.address(), "bench")?.deadline(PATIENCE)?;
+        // As services do it.
+        let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
+        let mut builder = RedisStore::builder(&server.address(), "bench", keys)?.deadline(PATIENCE)?;
         if let Some(checks) = together {
             builder = builder.together(checks)?;
         }

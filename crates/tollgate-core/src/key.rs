@@ -145,6 +145,24 @@ impl KeyBuf {
         }
     }
 
+    /// The parts with their kinds, in order: for those who show keys to people.
+    pub fn parts(&self) -> impl Iterator<Item = (PartKind, &[u8])> {
+        let mut rest = self.as_bytes();
+        std::iter::from_fn(move || {
+            let (kind, after) = rest.split_first()?;
+            let (len, after) = match after.split_first()? {
+                (&LONG, after) => {
+                    let (len, after) = after.split_first_chunk()?;
+                    (usize::try_from(u64::from_le_bytes(*len)).ok()?, after)
+                }
+                (len, after) => (usize::from(*len), after),
+            };
+            let (part, after) = after.split_at_checked(len)?;
+            rest = after;
+            Some((PartKind(*kind), part))
+        })
+    }
+
     /// The number of bytes collected.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -344,6 +362,24 @@ mod tests {
                 appended.truncate(before.len());
                 assert_eq!(before, appended);
             }
+        }
+    }
+
+    #[test]
+    fn a_key_is_made_of_its_parts_again() {
+        for len in [0, 1, 90, 254, 255, 256, 70_000] {
+            let part = vec![LONG; len];
+            let mut key = KeyBuf::new();
+            key.push(PartKind::HEADER, "a");
+            key.push(PartKind::custom(3), &part);
+            key.push(PartKind::SHARED, []);
+            let parts: Vec<_> = key.parts().collect();
+            let expected: [(PartKind, &[u8]); 3] = [
+                (PartKind::HEADER, b"a"),
+                (PartKind::custom(3), &part),
+                (PartKind::SHARED, b""),
+            ];
+            assert_eq!(parts, expected);
         }
     }
 

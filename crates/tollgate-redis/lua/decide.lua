@@ -8,7 +8,7 @@ else
 end
 
 local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
--- The checks of a request of several, ten places each, and which enforced rule denied: its number, or -1 for several.
+-- The checks of a request of several, twelve places each, and which enforced rule denied: its number, or -1 for several.
 local group, size, denied = nil, 0, nil
 local i, n = 2, 1
 while i <= checks do
@@ -24,8 +24,39 @@ while i <= checks do
   if what == 4 then
     call('DEL', KEYS[key])
   else
+    -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
+    local raw, gone, told
+    if what < 8 then
+      raw = try('GET', KEYS[key])
+    else
+      local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
+      local moves = what % 32 >= 16
+      told = what >= 32 and 1
+      what = what % 8
+      if what > 1 and overflow > 0 then
+        -- Units that would be fresh by now were those of a state of its own, which was forgotten.
+        local _, fresh_at = unpack('<dd', check, 39)
+        if fresh_at <= now then overflow = 0 end
+      end
+      repeat
+        raw = try('GET', KEYS[key])
+        if not raw and other > 0 then
+          raw = try('GET', KEYS[other])
+          if not moves then key = other elseif raw then gone = other end
+        end
+        local again = not raw and overflow > 0
+        if again then
+          key, other, overflow, told = overflow, overflow_other, 0, told and 2
+        end
+      until not again
+      if told == 2 then
+        -- Another client of the request may have taken from the same bucket.
+        for place = 1, size, 12 do
+          if group[place + 7] == key and group[place + 8] then raw = group[place + 8] end
+        end
+      end
+    end
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
-    local raw = try('GET', KEYS[key])
     if raw and raw.err then
       retry = -3
     elseif what < 2 then
@@ -59,7 +90,8 @@ while i <= checks do
         group[size + 1], group[size + 2], group[size + 3], group[size + 4] = step, raw, first, limit
         group[size + 5], group[size + 6], group[size + 7] = third, role, instead
         group[size + 8], group[size + 9], group[size + 10] = key, state or false, ttl
-        size, state = size + 10, nil
+        group[size + 11], group[size + 12] = gone or false, told or false
+        size, state, told = size + 12, nil, nil
       end
     elseif what == 3 then
       retry, left = step(raw, first, limit, third, now, 0)
@@ -75,20 +107,23 @@ while i <= checks do
         call('DEL', KEYS[key])
       elseif ttl < 2^53 then
         call('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+        if told and not raw then reset = -1 - reset end
       else
         -- Read from a value that only looked like ours.
         retry = -3
       end
+      if gone and retry ~= -3 then call('DEL', KEYS[gone]) end
     end
+    if told == 2 then left = -1 - left end
   end
   out[n + 1], out[n + 2], out[n + 3] = retry, left, reset
   n = n + 3
   i = i + 1
 
   if size > 0 and more == 0 then
-    local reply = n - size / 10 * 3
-    for place = 1, size, 10 do
-      local role, state = group[place + 5], group[place + 8]
+    local reply = n - size / 12 * 3
+    for place = 1, size, 12 do
+      local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
       if denied and out[reply + 1] == -1 then
         if role == 0 then
           -- It would have let the request pass, and keeps its units: its numbers are those before the take.
@@ -109,10 +144,13 @@ while i <= checks do
           call('DEL', KEYS[key])
         elseif ttl < 2^53 then
           call('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+          if told and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
         else
           out[reply + 1] = -3
         end
+        if gone and out[reply + 1] ~= -3 then call('DEL', KEYS[gone]) end
       end
+      if told == 2 then out[reply + 2] = -1 - out[reply + 2] end
       reply = reply + 3
     end
     size, denied = 0, nil

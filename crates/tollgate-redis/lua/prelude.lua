@@ -4,12 +4,15 @@
 -- at one time. A request is one or several checks: first all are decided, then all that has to be is written. Nothing is
 -- written on a denial but repairs of states that lie in the future.
 --
--- KEYS     one per rule and subject; a check says which. Requests of one call may share keys.
+-- KEYS     one per rule and subject; a check says which. Requests of one call may share keys. A check may have further
+--          keys, all of them here: its state's other name, and a bucket for those that no state may be made for.
 --
 -- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
 --          to add to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
---          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget
+--          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget; for 0 to 3, with what
+--              stands at the end of the check: 8 there are further keys, 16 what is found under the other name is moved
+--              when it is written, 32 tell of new keys
 --          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
 --          B   1 if the next check is of the same request, 0 if it is the last
 --          H   the key: KEYS[H]
@@ -23,7 +26,11 @@
 --              20 sliding log: period in µs, limit, 0
 --              21 sliding window in sub-buckets: width of one in µs, limit, how many
 --          then for 0 and 1: the same 21 bytes for each other plan of the rule whose limit is not smaller;
---          for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh.
+--          for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh; for
+--          3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken there.
+--          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
+--          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
+--          written under the first name if states are moved, under the other if they stay.
 --          2, 3 and 4 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
@@ -31,6 +38,8 @@
 --          after which the units would fit
 --          units left: after the take if the request takes, as they are if not
 --          µs until the state equals a fresh one
+--          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
+--          the overflow bucket, and -1 - µs where a key was made.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
 -- what its algorithm counts. It lives until it equals a fresh one. A quota that finds the state of another converts it.

@@ -34,13 +34,27 @@ use std::{fmt, time::Duration};
 use smallvec::SmallVec;
 use tollgate_core::{Check, Fingerprint, Holding, MAX_UNITS, Settlement, Tick};
 
-use crate::encode::{Encoder, IDENTITY, RuleLine, double};
+use crate::{
+    encode::Encoder,
+    keys::Name,
+    packed::Packed,
+    rule_line::{IDENTITY, RuleLine, double},
+};
 
 /// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
 
 /// The place of a check that the script is not asked about. There are not as many checks in a call.
 const NOBODY: u16 = u16::MAX;
+
+/// The most keys of a check: its own and the overflow bucket, each by two secrets.
+const MOST_KEYS: usize = 4;
+
+/// Flags of a check beside what the script does with it: there may be another key, states move to the first one, and the
+/// answer tells of new keys.
+const OTHER: u8 = 8;
+const MOVES: u8 = 16;
+const TELLS: u8 = 32;
 
 /// What the script does with a check.
 #[derive(Clone, Copy)]
@@ -59,35 +73,32 @@ pub struct Call {
     args: Packed,
 }
 
-/// Byte strings, one behind the other.
-#[derive(Clone, Default)]
-struct Packed {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Packed {
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn end(&mut self) {
-        self.ends.push(self.bytes.len());
-    }
-
-    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.ends.iter().enumerate().map(|(place, end)| {
-            let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-            &self.bytes[start..*end]
-        })
-    }
-}
-
 /// Where the answers to a request are in the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
     places: SmallVec<[u16; 4]>,
+    /// The checks of rules with a cap on new keys.
+    pub(crate) capped: SmallVec<[Capped; 1]>,
+}
+
+/// A check of a rule with a cap on new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capped {
+    pub(crate) rule: u16,
+    /// The answer that is its own.
+    pub(crate) place: u16,
+    /// Whether it was allowed to make a key.
+    pub(crate) may_make: bool,
+}
+
+/// The keys of a check, as the script finds them; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Places {
+    key: u16,
+    other: u16,
+    overflow: u16,
+    overflow_other: u16,
 }
 
 impl Asked {
@@ -155,10 +166,28 @@ impl Call {
 
     /// Adds a request that takes its units if all fit.
     ///
-    /// `None` where it does not fit into the call any more, which carries 65 535 checks; then nothing was added.
+    /// `None` where it does not fit into the call any more, which carries some 65 000 checks; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
-        self.request(rules, checks, What::Take)
+        self.request(rules, checks, What::Take, |_| true)
+    }
+
+    /// Adds a request that takes its units if all fit, and makes new keys only where it may.
+    ///
+    /// `may_make` is asked once for each state of a rule that has a cap on new keys
+    /// ([`Encoder::with_overflow`]), by the rule's place. Where it says no, and there is no state yet, the check is decided
+    /// against the bucket that all such clients share. [`Reply::new_keys`](crate::reply::Reply::new_keys) tells what became
+    /// of it.
+    ///
+    /// `None` as for [`acquire`](Self::acquire).
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub fn acquire_capped(
+        &mut self,
+        rules: &Encoder,
+        checks: &[Check],
+        may_make: impl FnMut(u16) -> bool,
+    ) -> Option<Asked> {
+        self.request(rules, checks, What::Take, may_make)
     }
 
     /// Adds a request that takes nothing.
@@ -166,61 +195,88 @@ impl Call {
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
-        self.request(rules, checks, What::Ask)
+        self.request(rules, checks, What::Ask, |_| true)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
     pub fn settle(&mut self, rules: &Encoder, holding: &Holding, how: Settlement) -> bool {
-        let check = &holding.check;
-        let (what, units) = match how {
-            Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
-            Settlement::Cancel => (What::GiveBack, check.cost()),
-            Settlement::Charge(units) => (What::TakeMore, units),
-            _ => return true,
-        };
-        let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
-            return true;
-        };
-        if !self.has_room(1) {
+        self.settle_all(rules, std::slice::from_ref(holding), how)
+    }
+
+    /// Adds the settlement of all units of a ticket. With a partition by a rule, their states are found by the client of
+    /// that rule, which has to be among them.
+    ///
+    /// False where it does not fit any more; then nothing was added.
+    pub fn settle_all(&mut self, rules: &Encoder, holdings: &[Holding], how: Settlement) -> bool {
+        if !self.has_room(holdings.len()) {
             return false;
         }
-        let key = self.key(rules, line, check.key(), self.keys.len());
-        self.check(what, line, &check.with_cost(units), key, &plan[..IDENTITY]);
-        if matches!(what, What::GiveBack) {
-            self.args.bytes.extend(double(holding.taken.at.min(LAST)));
-            // Later than any state of a quota: LAST and the time from empty to full.
-            let fresh_at = holding.taken.fresh_at.min(LAST << 1);
-            self.args.bytes.extend(double(fresh_at));
+        let with = rules.with(holdings.iter().map(|holding| holding.check));
+        for Holding { check, taken } in holdings {
+            let (what, units) = match how {
+                Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
+                Settlement::Cancel => (What::GiveBack, check.cost()),
+                Settlement::Charge(units) => (What::TakeMore, units),
+                _ => continue,
+            };
+            let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
+                continue;
+            };
+            let places = self.places(rules, line, check, with, line.overflow, self.keys.len());
+            let check = check.with_cost(units);
+            self.check(what, line, &check, places.key, &plan[..IDENTITY]);
+            if matches!(what, What::GiveBack) || places.overflow > 0 {
+                self.args.bytes.extend(double(taken.at.min(LAST)));
+                // Later than any state of a quota: LAST and the time from empty to full.
+                let fresh_at = taken.fresh_at.min(LAST << 1);
+                self.args.bytes.extend(double(fresh_at));
+            }
+            self.end(rules, places, false);
         }
-        self.args.end();
         true
     }
 
     /// Adds that a state is forgotten. False where it does not fit any more.
+    ///
+    /// With a partition by a rule, a state of another one [is not found](Encoder::is_found_alone).
     pub fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
         let check = Check::new(rule, key, 0);
         let Some((line, quota)) = rules.any_line(rule) else {
             return true;
         };
-        if !self.has_room(1) {
+        if !self.has_room(2) {
             return false;
         }
-        let key = self.key(rules, line, key, self.keys.len());
-        self.check(What::Forget, line, &check, key, &quota[..IDENTITY]);
-        self.args.end();
+        let places = self.places(rules, line, &check, None, None, self.keys.len());
+        for key in [places.key, places.other]
+            .into_iter()
+            .filter(|key| *key > 0)
+        {
+            self.check(What::Forget, line, &check, key, &quota[..IDENTITY]);
+            self.args.end();
+        }
         true
     }
 
     fn has_room(&self, checks: usize) -> bool {
-        self.checks() + checks < usize::from(NOBODY)
+        let most = usize::from(NOBODY);
+        self.checks() + checks < most && self.keys.len() + MOST_KEYS * checks < most
     }
 
-    fn request(&mut self, rules: &Encoder, checks: &[Check], what: What) -> Option<Asked> {
+    fn request(
+        &mut self,
+        rules: &Encoder,
+        checks: &[Check],
+        what: What,
+        mut may_make: impl FnMut(u16) -> bool,
+    ) -> Option<Asked> {
         if !self.has_room(checks.len()) {
             return None;
         }
         let first_key = self.keys.len();
+        let with = rules.with(checks.iter().copied());
         let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
+        let mut capped = SmallVec::new();
         // Where the flag of the last check is that says whether another follows.
         let mut more = None;
         for (index, check) in checks.iter().enumerate() {
@@ -244,20 +300,85 @@ impl Call {
             }
             more = Some(self.args.bytes.len() + 2);
             // Below 65 535, as there was room.
-            places.push(self.checks() as u16);
-            let key = self.key(rules, line, check.key(), first_key);
-            self.check(what, line, &check.with_cost(cost), key, plan);
-            self.args.end();
+            let place = self.checks() as u16;
+            places.push(place);
+            // What takes nothing makes no key.
+            let cap = line
+                .overflow
+                .filter(|_| matches!(what, What::Take) && cost > 0);
+            let overflow = cap.and_then(|overflow| {
+                let rule = check.rule();
+                let may_make = may_make(rule);
+                capped.push(Capped {
+                    rule,
+                    place,
+                    may_make,
+                });
+                (!may_make).then_some(overflow)
+            });
+            let found = self.places(rules, line, check, with, overflow, first_key);
+            self.check(what, line, &check.with_cost(cost), found.key, plan);
+            self.end(rules, found, cap.is_some());
         }
-        Some(Asked { places })
+        Some(Asked { places, capped })
+    }
+
+    /// The keys of a check.
+    fn places(
+        &mut self,
+        rules: &Encoder,
+        line: &RuleLine,
+        check: &Check,
+        with: Option<Fingerprint>,
+        overflow: Option<Fingerprint>,
+        from: usize,
+    ) -> Places {
+        let with = with.filter(|_| !rules.is_with(check.rule()));
+        let (key, other) = self.both(rules, line, check.key(), with, from);
+        let (overflow, overflow_other) = match overflow {
+            Some(overflow) => self.both(rules, line, overflow, with, from),
+            None => (0, 0),
+        };
+        Places {
+            key,
+            other,
+            overflow,
+            overflow_other,
+        }
+    }
+
+    /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
+    fn both(
+        &mut self,
+        rules: &Encoder,
+        line: &RuleLine,
+        key: Fingerprint,
+        with: Option<Fingerprint>,
+        from: usize,
+    ) -> (u16, u16) {
+        let keys = &rules.keyspace.keys;
+        let (newer, older) = keys.names(key);
+        let (with_newer, with_older) = with.map(|with| keys.names(with)).unzip();
+        let newer = self.key(rules, line, &newer, with_newer.as_ref(), from);
+        let older = older.map_or(0, |older| {
+            self.key(rules, line, &older, with_older.flatten().as_ref(), from)
+        });
+        (newer, older)
     }
 
     /// The number of a key, counted from 1: that of one from `from` on if it is there.
-    fn key(&mut self, rules: &Encoder, line: &RuleLine, key: Fingerprint, from: usize) -> u16 {
+    fn key(
+        &mut self,
+        rules: &Encoder,
+        line: &RuleLine,
+        name: &Name,
+        with: Option<&Name>,
+        from: usize,
+    ) -> u16 {
         let start = self.keys.bytes.len();
         rules
             .keyspace
-            .write(&mut self.keys.bytes, &line.name, line.family, key);
+            .write_name(&mut self.keys.bytes, &line.name, line.family, name, with);
         let (there, new) = self.keys.bytes.split_at(start);
         for place in from..self.keys.ends.len() {
             let begins = place
@@ -282,9 +403,30 @@ impl Call {
         bytes.extend(line.instead.to_le_bytes());
         bytes.extend(quota);
     }
+
+    /// Ends a check, with its other keys if it has any.
+    fn end(&mut self, rules: &Encoder, places: Places, tells: bool) {
+        if tells || places.other > 0 || places.overflow > 0 {
+            let begins = self.args.ends.last().copied().unwrap_or(0);
+            let flags = [
+                OTHER,
+                if rules.keyspace.keys.moves() {
+                    MOVES
+                } else {
+                    0
+                },
+                if tells { TELLS } else { 0 },
+            ];
+            self.args.bytes[begins] += flags.iter().sum::<u8>();
+            for place in [places.other, places.overflow, places.overflow_other] {
+                self.args.bytes.extend(place.to_le_bytes());
+            }
+        }
+        self.args.end();
+    }
 }
 
-/// The number by which the script finds a key: there are not more keys than checks, which are below 65 535.
+/// The number by which the script finds a key: there was room, so there are fewer than 65 535.
 fn number(place: usize) -> u16 {
     place as u16 + 1
 }

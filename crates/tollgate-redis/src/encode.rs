@@ -30,52 +30,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fmt;
+use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
 
-use tollgate_core::{
-    AlgorithmKind, Check, Mode, Quota, RuleError, RuleErrorKind, RuleSet,
-    algorithm::{Algorithm as _, Arrival, SlidingWindow},
+use crate::{
+    keyspace::{Keyspace, Partition},
+    rule_line::{MARK, RuleLine},
 };
-
-use crate::keyspace::Keyspace;
-
-/// The version of the format of states, in the upper half of their first byte.
-const VERSION: u8 = 1 << 4;
-
-/// The most plans of a rule: each check carries those that are larger than its own.
-const MOST_PLANS: usize = 255;
-
-/// The bytes of a quota in an argument and in a state.
-pub(crate) const IDENTITY: usize = 21;
 
 /// A rule set as the script is told of it.
 #[derive(Debug)]
 pub struct Encoder {
     pub(crate) keyspace: Keyspace,
     rules: Box<[RuleLine]>,
-}
-
-/// A rule as the script is told of it.
-pub(crate) struct RuleLine {
-    /// Whose state it is: its own, or that of the rule it marks.
-    pub(crate) name: Box<str>,
-    pub(crate) family: u8,
-    pub(crate) role: u8,
-    /// Whether nothing is asked of it. Its states can be forgotten all the same.
-    off: bool,
-    /// For a shadow, the place of the rule it replaces; 65 535: none.
-    pub(crate) instead: u16,
-    /// By plan: 21 bytes of the quota, and of each larger one. `None`: without a limit.
-    plans: Box<[Option<Box<[u8]>>]>,
-}
-
-impl fmt::Debug for RuleLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleLine")
-            .field("name", &self.name)
-            .field("plans", &self.plans.len())
-            .finish_non_exhaustive()
-    }
+    /// The rule whose client decides about the slot of a request.
+    with: Option<u16>,
 }
 
 impl Encoder {
@@ -83,15 +51,118 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// A rule with more than 255 plans.
+    /// A rule with more than 255 plans, or a partition by a rule that there is not, or that is not enforced.
     pub fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
+        let with = match &keyspace.partition {
+            Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
+            _ => None,
+        };
         let lines = (0..rules.rules().len())
             .map(|place| RuleLine::new(rules, place))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             keyspace,
             rules: lines,
+            with,
         })
+    }
+
+    /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
+    /// against one bucket of the rule that all such share. See [`Call::acquire_capped`](crate::call::Call::acquire_capped).
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or it is a mark, which has no state of its own.
+    pub fn with_overflow(mut self, rule: &str) -> Result<Self, RuleError> {
+        let place = self
+            .rules
+            .iter()
+            .position(|line| line.role != MARK && *line.name == *rule)
+            .ok_or_else(|| {
+                RuleError::new(
+                    RuleErrorKind::Store,
+                    rule,
+                    "a cap on new keys needs a rule of this name that has states of its own",
+                )
+            })?;
+        // A part of its own, so that it is not the bucket of requests without a key.
+        let mut key = KeyBuf::new();
+        key.push(PartKind::SHARED, b"overflow");
+        // A rule set has fewer than 65 536 rules.
+        self.rules[place].overflow = Some(self.fingerprint(place as u16, &key));
+        Ok(self)
+    }
+
+    /// What stands for a key, for the rule at a place.
+    ///
+    /// The rule's name is hashed with it, so that nobody who reads names can tell that a client of one rule is one of
+    /// another; not where the client decides about the slot, which is the same for all rules of a request then.
+    #[must_use]
+    pub fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        let line = self.rules.get(usize::from(rule));
+        let domain = match (&self.keyspace.partition, line) {
+            (Partition::Key, _) | (_, None) => &b""[..],
+            (_, Some(line)) => line.name.as_bytes(),
+        };
+        self.keyspace.keys.fingerprint(domain, key)
+    }
+
+    /// Refuses what a cluster cannot do in one step.
+    ///
+    /// # Errors
+    ///
+    /// A change of secrets, or a cap on new keys, with states in several slots.
+    pub fn fits_a_cluster(&self) -> Result<(), RuleError> {
+        if self.keyspace.partition == Partition::One {
+            return Ok(());
+        }
+        if self.keyspace.keys.is_rotating() {
+            return Err(RuleError::general(
+                RuleErrorKind::Store,
+                "a change of secrets moves states to other slots, which a cluster cannot do in one step; \
+                 take `Partition::One`, or change to the new secret alone and let all budgets begin anew",
+            ));
+        }
+        match self.rules.iter().find(|line| line.overflow.is_some()) {
+            Some(line) => Err(RuleError::new(
+                RuleErrorKind::Store,
+                &*line.name,
+                "in a cluster its overflow bucket lies in another slot than its clients; \
+                 take `Partition::One`, or no cap on new keys",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a state of the rule at a place is found by its client alone, as a reset has to.
+    #[must_use]
+    pub fn is_found_alone(&self, rule: u16) -> bool {
+        self.with.is_none_or(|with| with == rule)
+    }
+
+    /// The client that decides about the slot of these checks, if it is another than each one's own.
+    pub(crate) fn with(&self, mut checks: impl Iterator<Item = Check>) -> Option<Fingerprint> {
+        let with = self.with?;
+        checks
+            .find(|check| check.rule() == with)
+            .map(|check| check.key())
+    }
+
+    /// Whether the client of this rule decides about the slot.
+    /// What decides about the slot of a check of a request: the same for all where they are in one.
+    pub(crate) fn slot_of(&self, checks: &[Check], check: &Check) -> Option<Fingerprint> {
+        match &self.keyspace.partition {
+            Partition::One => None,
+            Partition::Key => Some(check.key()),
+            Partition::ByRule(_) => Some(
+                self.with(checks.iter().copied())
+                    .unwrap_or_else(|| check.key()),
+            ),
+        }
+    }
+
+    pub(crate) fn is_with(&self, rule: u16) -> bool {
+        self.with == Some(rule)
     }
 
     /// A check's rule and quota, if there is something to ask.
@@ -111,98 +182,15 @@ impl Encoder {
     }
 }
 
-impl RuleLine {
-    fn new(rules: &RuleSet, place: usize) -> Result<Self, RuleError> {
-        let rule = &rules.rules()[place];
-        if rule.quotas() > MOST_PLANS + 1 {
-            return Err(RuleError::new(
-                RuleErrorKind::Store,
-                rule.name(),
-                format!(
-                    "{} plans are above {MOST_PLANS}, the most on Redis; take a rule for each kind of plan",
-                    rule.quotas() - 1
-                ),
-            ));
-        }
-        let refers_to = rules.refers_to(place);
-        let (role, off) = match rule.mode() {
-            Mode::Enforce => (0, false),
-            Mode::Shadow { .. } => (1, false),
-            Mode::Mark { .. } => (2, false),
-            _ => (0, true),
-        };
-        let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
-        let plans = quotas.iter().map(|quota| {
-            let own = identity(quota)?;
-            let mut bytes = own.to_vec();
-            for other in quotas.iter().filter(|other| other.limit() >= quota.limit()) {
-                bytes.extend(
-                    identity(other)
-                        .filter(|other| *other != own)
-                        .into_iter()
-                        .flatten(),
-                );
-            }
-            Some(bytes.into())
-        });
-        Ok(Self {
-            name: match refers_to {
-                Some(of) if role == 2 => rules.rules()[of].name().into(),
-                _ => rule.name().into(),
-            },
-            family: quotas
-                .iter()
-                .find_map(|quota| family(quota))
-                .unwrap_or(b'-'),
-            role,
-            off,
-            instead: refers_to
-                .filter(|_| role == 1)
-                .and_then(|of| u16::try_from(of).ok())
-                .unwrap_or(u16::MAX),
-            plans: plans.collect(),
-        })
-    }
-}
-
-/// The letter of an algorithm's states.
-fn family(quota: &Quota) -> Option<u8> {
-    Some(match quota.algorithm() {
-        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => b'a',
-        AlgorithmKind::FixedWindow => b'f',
-        AlgorithmKind::SlidingWindow => b'w',
-        AlgorithmKind::SlidingLog => b'l',
-        AlgorithmKind::SlidingBuckets => b'b',
-        _ => return None,
+/// The place of the rule that a partition names.
+fn rule_that_partitions(rules: &RuleSet, name: &str) -> Result<u16, RuleError> {
+    let place = rules.position(name).filter(|place| rules.enforces(*place));
+    // A rule set has fewer than 65 536 rules.
+    place.map(|place| place as u16).ok_or_else(|| {
+        RuleError::new(
+            RuleErrorKind::Store,
+            name,
+            "a partition needs an enforced rule of this name; name one that every request has, or take `Partition::One`",
+        )
     })
-}
-
-/// What a quota is in an argument and in a state: `<BddI4`, as `prelude.lua` says.
-fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
-    let period = u64::try_from(quota.period().as_micros()).ok()?;
-    let (algorithm, first, third) = match family(quota)? {
-        b'a' => {
-            let denominator = Arrival::new(quota)?.denominator();
-            // The rate is a multiple of the denominator, and this is the numerator in lowest terms.
-            (1, period / (quota.rate() / denominator), denominator)
-        }
-        b'f' => (2, period, 0),
-        b'w' => (3, period, SlidingWindow::new(quota)?.grain()),
-        b'l' => (4, period, 0),
-        _ => {
-            let buckets = u64::from(quota.bucket_count());
-            (5, period.div_ceil(buckets), buckets)
-        }
-    };
-    let mut bytes = [0; IDENTITY];
-    bytes[0] = VERSION | algorithm;
-    bytes[1..9].copy_from_slice(&double(first));
-    bytes[9..17].copy_from_slice(&double(quota.limit()));
-    bytes[17..].copy_from_slice(&u32::try_from(third).ok()?.to_le_bytes());
-    Some(bytes)
-}
-
-/// A number below 2^53.
-pub(crate) fn double(number: u64) -> [u8; 8] {
-    (number as f64).to_le_bytes()
 }

@@ -1,8 +1,8 @@
-//! Keys: under which name a state lies in Redis.
+//! Names: where a state lies in Redis, and what lies in one slot of a cluster with it.
 //!
-//! `prefix:{tag}:rule:a`, where the tag decides about the slot in a cluster, the last letter is that of the algorithm, and
-//! the fingerprint, 22 letters and digits, is the tag or follows it. What clients send is in none of it but hashed, so
-//! that no key has more than some 120 bytes, and no brace of a client decides about a slot.
+//! `{namespace}:client:rule:a`, where the last letter is that of the algorithm, and the client a fingerprint of 22 letters
+//! and digits. What clients send is in none of it but hashed, so that no name has more than some 200 bytes, and no brace
+//! of a client decides about a slot.
 //!
 //! An algorithm has states of its own, as in memory: a rule that takes another one begins anew, and two versions of a
 //! service do not write over each other while one replaces the other.
@@ -12,85 +12,157 @@
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
 //! let mut key = Vec::new();
-//! Keyspace::new("tg", Partition::Key)?.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
-//! assert_eq!(key, b"tg:{AAAAAAAAAAAAAAAAAAAAAH}:api:a");
+//! let keyspace = Keyspace::new("shop", Partition::default())?;
+//! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
+//! assert_eq!(key, b"{shop}:AAAAAAAAAAAAAAAAAAAAAH:api:a");
 //! # Ok::<(), tollgate_core::RuleError>(())
 //! ```
 //!
-//! All in one slot, so that rules with different keys are decided in one step in a cluster too:
+//! Each client in a slot of its own:
 //!
 //! ```
 //! use tollgate_core::Fingerprint;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
 //! let mut key = Vec::new();
-//! Keyspace::new("tg", Partition::One)?.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
-//! assert_eq!(key, b"{tg}:AAAAAAAAAAAAAAAAAAAAAH:api:a");
+//! let keyspace = Keyspace::new("shop", Partition::Key)?;
+//! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
+//! assert_eq!(key, b"shop:{AAAAAAAAAAAAAAAAAAAAAH}:api:a");
 //! # Ok::<(), tollgate_core::RuleError>(())
 //! ```
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
 
-/// What goes into one slot of a cluster. Without a cluster it does not matter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use crate::keys::{Keys, Name};
+
+/// The longest namespace.
+const LONGEST: usize = 64;
+
+/// What lies in one slot of a cluster, and so what is decided in one step there.
+///
+/// One server decides all rules of a request in one step, whatever is chosen here. A cluster has a slot for each name,
+/// and decides in one step what lies in one slot; where the rules of a request lie in several, they are decided one after
+/// the other, and what was taken is given back when a later one denies. Another choice begins all budgets anew.
+///
+/// While a slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
+/// it is decided by its rules' answer to a store failure. One rule with one client never is, unless its state has two
+/// names, during a change of secrets, or it may go to an overflow bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Partition {
-    /// All states of one client: requests whose rules have one key are decided in one step.
+    /// All states of the namespace. Every request is decided in one step.
+    ///
+    /// One node of a cluster does all the work for the namespace: give services namespaces of their own, or choose
+    /// another partition when one node is not enough.
     #[default]
-    Key,
-    /// All states under the prefix.
     One,
+    /// All states of one client. Rules of a request are decided in one step if they count by the same key, and not
+    /// otherwise: a rule by account and one by address are two steps.
+    ///
+    /// A change of secrets moves states to other slots, and an overflow bucket is in another slot than its clients, so a
+    /// cluster refuses both here.
+    Key,
+    /// All states of one client of the rule with this name, such as one that counts by tenant. Requests that this rule
+    /// is asked about are decided in one step; others lie as with [`Key`](Self::Key).
+    ///
+    /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
+    /// tenant. The state of such a rule is found only together with its tenant: by a request and the whole of its
+    /// ticket, not by a reset, nor by a part of a ticket. A change of secrets and overflow buckets are refused in a
+    /// cluster as with [`Key`](Self::Key).
+    ByRule(Box<str>),
 }
 
-/// The names of the states of a store.
+/// The names of the states of a service.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
-    prefix: String,
-    partition: Partition,
+    namespace: Box<str>,
+    pub(crate) partition: Partition,
+    pub(crate) keys: Keys,
 }
 
 impl Keyspace {
-    /// The names that begin with `prefix`: 1 to 32 letters, digits and `_ . : / -`.
+    /// The names in `namespace`, which is part of each: 1 to 64 letters, digits and `_ . : -`. Services that have
+    /// different ones never meet.
     ///
     /// # Errors
     ///
-    /// A prefix of other characters or another length. A brace would decide about the slot.
-    pub fn new(prefix: impl Into<String>, partition: Partition) -> Result<Self, RuleError> {
-        let prefix = prefix.into();
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
-        if !(1..=32).contains(&prefix.len()) || !prefix.bytes().all(fits) {
+    /// A namespace of other characters or another length.
+    pub fn new(namespace: impl Into<String>, partition: Partition) -> Result<Self, RuleError> {
+        let namespace = namespace.into();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+        if !(1..=LONGEST).contains(&namespace.len()) || !namespace.bytes().all(fits) {
             return Err(RuleError::general(
                 RuleErrorKind::Store,
                 format!(
-                    "{prefix:?} cannot begin the names of states; \
-                     take 1 to 32 letters, digits and _ . : / -"
+                    "{namespace:?} is no namespace; take the name of the service, \
+                     in 1 to {LONGEST} letters, digits and _ . : -"
                 ),
             ));
         }
-        Ok(Self { prefix, partition })
+        Ok(Self {
+            namespace: namespace.into(),
+            partition,
+            keys: Keys::given(),
+        })
     }
 
     /// The name of the set of instances. No state has it: those end in the letter of an algorithm.
     #[must_use]
     pub fn instances(&self) -> String {
-        format!("{}:instances", self.prefix)
+        format!("{}:instances", self.namespace)
     }
 
-    /// Writes the name of a state.
+    /// The same with the keys of clients written so. Without, fingerprints are those of nobody's secret.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Keys) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Writes the name of a state, for a client alone.
     pub fn write(&self, out: &mut Vec<u8>, rule: &str, family: u8, key: Fingerprint) {
-        let (open, close) = match self.partition {
-            Partition::Key => (&b":{"[..], &b"}:"[..]),
-            Partition::One => (&b"}:"[..], &b":"[..]),
-        };
+        let (name, _) = self.keys.names(key);
+        self.write_name(out, rule, family, &name, None);
+    }
+
+    /// Writes the name of a state, which lies where `with` does.
+    pub(crate) fn write_name(
+        &self,
+        out: &mut Vec<u8>,
+        rule: &str,
+        family: u8,
+        name: &Name,
+        with: Option<&Name>,
+    ) {
+        let namespace = self.namespace.as_bytes();
         if self.partition == Partition::One {
             out.push(b'{');
+            out.extend_from_slice(namespace);
+            out.extend_from_slice(b"}:");
+            name.write(out);
+        } else {
+            out.extend_from_slice(namespace);
+            out.extend_from_slice(b":{");
+            with.unwrap_or(name).write(out);
+            out.push(b'}');
+            if with.is_some() {
+                // No name of a rule begins with it, so that this is no state of another partition.
+                out.push(b'+');
+                name.write(out);
+            }
         }
-        out.extend_from_slice(self.prefix.as_bytes());
-        out.extend_from_slice(open);
-        out.extend(letters(key));
-        out.extend_from_slice(close);
+        out.push(b':');
         out.extend_from_slice(rule.as_bytes());
         out.extend_from_slice(&[b':', family]);
+    }
+}
+
+impl Name {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hash(key) => out.extend(letters(*key)),
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+        }
     }
 }
 
@@ -109,10 +181,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_with_a_brace_is_refused() {
-        for prefix in ["", "{tg}", "a b", &"x".repeat(33)] {
-            let error = Keyspace::new(prefix, Partition::One).expect_err("it is no prefix");
+    fn a_namespace_with_a_brace_is_refused() {
+        for namespace in ["", "{shop}", "a b", "a/b", "ü", &"x".repeat(65)] {
+            let error = Keyspace::new(namespace, Partition::One).expect_err("it is none");
             assert!(error.to_string().contains("letters, digits"), "{error}");
+        }
+    }
+
+    #[test]
+    fn services_of_different_namespaces_never_meet() {
+        let mut names = HashSet::new();
+        let partitions = [
+            Partition::One,
+            Partition::Key,
+            Partition::ByRule("r".into()),
+        ];
+        let namespaces = ["shop", "shop:a", "shop:", "a", "shop:api", &"x".repeat(64)];
+        for namespace in namespaces {
+            for rule in ["a", "a:a", "api", "api:a"] {
+                for (place, partition) in partitions.iter().enumerate() {
+                    let keyspace = Keyspace::new(namespace, partition.clone()).expect("letters");
+                    let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
+                    let with = (place == 2).then_some(&name);
+                    let mut out = Vec::new();
+                    keyspace.write_name(&mut out, rule, b'a', &name, with);
+                    assert!(names.insert(out));
+                }
+            }
         }
     }
 

@@ -54,6 +54,28 @@ pub struct Reply {
     answers: Vec<i64>,
 }
 
+/// Whether a check made a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewKey {
+    /// It was there, or nothing was to be kept.
+    No,
+    /// It was made.
+    Made,
+    /// It was not there, and the check was decided against the overflow bucket.
+    Refused,
+}
+
+/// What became of a check of a rule with a cap on new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The rule's place.
+    pub rule: u16,
+    /// Whether it might have made a key.
+    pub may_make: bool,
+    /// Whether it did.
+    pub new_key: NewKey,
+}
+
 impl Reply {
     /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
     #[must_use]
@@ -80,7 +102,9 @@ impl Reply {
             let Some(place) = place else {
                 return Verdict::unanswered(rule, plan, Outcome::NotAsked);
             };
-            match self.answer(place) {
+            let mut capped = asked.capped.iter();
+            let tells = capped.any(|capped| usize::from(capped.place) == place);
+            match self.answer(place, tells) {
                 Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
                 None => Verdict::unanswered(rule, plan, Outcome::Failed),
             }
@@ -88,11 +112,44 @@ impl Reply {
         Decision::new(self.at, verdicts, |verdict| rules.enforces(verdict.rule()))
     }
 
+    /// What became of the checks of one request that might have made keys. None of a check that failed: whatever it had
+    /// leave for may be used.
+    pub fn new_keys(&self, asked: &Asked) -> impl Iterator<Item = Told> {
+        asked.capped.iter().filter_map(|capped| {
+            let answer = usize::from(capped.place) * 3;
+            let [retry, remaining, reset_after] = *self.answers.get(answer..answer + 3)? else {
+                return None;
+            };
+            let new_key = match () {
+                () if retry < NEVER => return None,
+                () if remaining < 0 => NewKey::Refused,
+                () if reset_after < 0 => NewKey::Made,
+                () => NewKey::No,
+            };
+            Some(Told {
+                rule: capped.rule,
+                may_make: capped.may_make,
+                new_key,
+            })
+        })
+    }
+
     /// The answer to a check; `None` where it failed.
-    fn answer(&self, place: usize) -> Option<Assessment> {
-        let [retry, remaining, reset_after] = *self.answers.get(place * 3..place * 3 + 3)? else {
+    fn answer(&self, place: usize, tells: bool) -> Option<Assessment> {
+        let [retry, mut remaining, mut reset_after] =
+            *self.answers.get(place * 3..place * 3 + 3)?
+        else {
             return None;
         };
+        if tells {
+            // -1 - n is the complement of n.
+            remaining = if remaining < 0 { !remaining } else { remaining };
+            reset_after = if reset_after < 0 {
+                !reset_after
+            } else {
+                reset_after
+            };
+        }
         Some(Assessment {
             fits: retry == FITS,
             remaining: u64::try_from(remaining).ok()?,

@@ -1,11 +1,12 @@
-//! The suite that every store has to pass, on a server and by the clock of the suite.
+//! The suite that every store has to pass, on a server and by the clock of the suite; with the keys of clients written in each
+//! way there is.
 
 mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{BoundStore, Clock, RuleError, RuleSet, Store, conformance_suite};
-use tollgate_redis::RedisStore;
+use tollgate_core::{BoundStore, Clock, RuleError, RuleSet, Store};
+use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::blocking_server::RedisServer;
 
@@ -22,12 +23,16 @@ impl Store for WithServer {
     }
 }
 
-async fn store(clock: Clock) -> WithServer {
+fn secret(byte: u8) -> Secret {
+    Secret::from_bytes([byte; 32]).expect("it is long enough")
+}
+
+async fn store(clock: Clock, keys: Keys) -> WithServer {
     let server = RedisServer::start(&[]);
     let address = format!("redis://127.0.0.1:{}", server.port());
     // The suite's clock goes back by years; what Redis has forgotten by then cannot come back.
     let margin = Duration::from_secs(1_000_000);
-    let store = RedisStore::builder(&address, "suite")
+    let store = RedisStore::builder(&address, "suite", keys)
         .expect("a valid address")
         .caller_clock(clock, margin)
         .deadline(Duration::from_secs(20))
@@ -41,4 +46,42 @@ async fn store(clock: Clock) -> WithServer {
     }
 }
 
-conformance_suite!(store);
+mod hashed {
+    use tollgate_core::{Clock, conformance_suite};
+    use tollgate_redis::Keys;
+
+    use crate::{WithServer, secret};
+
+    async fn store(clock: Clock) -> WithServer {
+        crate::store(clock, Keys::hashed(secret(7))).await
+    }
+
+    conformance_suite!(store);
+}
+
+mod during_a_change_of_secrets {
+    use tollgate_core::{Clock, conformance_suite};
+    use tollgate_redis::Keys;
+
+    use crate::{WithServer, secret};
+
+    async fn store(clock: Clock) -> WithServer {
+        let keys = Keys::hashed(secret(8)).previous(secret(7));
+        crate::store(clock, keys.expect("another one")).await
+    }
+
+    conformance_suite!(store);
+}
+
+mod plain {
+    use tollgate_core::{Clock, conformance_suite};
+    use tollgate_redis::Keys;
+
+    use crate::WithServer;
+
+    async fn store(clock: Clock) -> WithServer {
+        crate::store(clock, Keys::plain()).await
+    }
+
+    conformance_suite!(store);
+}

@@ -27,7 +27,7 @@ impl Subject {
     async fn start() -> Self {
         let server = RedisServer::start(&[]);
         let address = format!("redis://127.0.0.1:{}", server.port());
-        let store = RedisStore::builder(&address, "together")
+        let store = RedisStore::builder(&address, "together", tollgate_redis::Keys::plain())
             .and_then(|builder| builder.deadline(Duration::from_secs(20)))
             .and_then(|builder| builder.connect())
             .expect("a valid address, a deadline and a runtime");

@@ -9,13 +9,18 @@ mod service;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::redis_server::{PATIENCE, RedisServer};
 
+/// How clients are written.
+fn keys() -> Keys {
+    Keys::hashed(Secret::from_bytes([7; 32]).expect("it is long enough"))
+}
+
 /// A store that is connected.
 async fn store(server: &RedisServer, namespace: &str) -> RedisStore {
-    let store = RedisStore::builder(&server.url(), namespace)
+    let store = RedisStore::builder(&server.url(), namespace, keys())
         .and_then(|builder| builder.deadline(Duration::from_secs(2)))
         .and_then(tollgate_redis::RedisStoreBuilder::connect)
         .expect("a valid address");

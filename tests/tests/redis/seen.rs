@@ -28,6 +28,9 @@ async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
     let events = Events::listen();
 
     let mut redis = RedisServer::start(&[]).await;
+    let node = format!("127.0.0.1:{}", redis.port());
+    let connected = format!("tollgate_redis_connected{{node={node}}}");
+    let share = format!("tollgate_redis_breaker_share{{node={node}}}");
     let store = store(&redis, "shop").await;
     let rule = Rule::new("strict", Quota::fixed_window(1_000_000, MINUTE));
     let rule = rule.on_store_error(OnStoreError::Deny);
@@ -43,7 +46,7 @@ async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
             .len(),
         1
     );
-    assert!(counted.gauge("tollgate_redis_connected{}") > 0.5);
+    assert!(counted.gauge(&connected) > 0.5);
 
     redis.kill();
     for _ in 0..100 {
@@ -57,8 +60,8 @@ async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
     let failed =
         |error: &str| counted.count(&format!("tollgate_redis_errors_total{{error={error}}}"));
     assert_eq!(failed("unavailable") + failed("unknown"), 100);
-    assert!(counted.gauge("tollgate_redis_connected{}") < 0.5);
-    assert!(counted.gauge("tollgate_redis_breaker_share{}") < 0.5);
+    assert!(counted.gauge(&connected) < 0.5);
+    assert!(counted.gauge(&share) < 0.5);
 
     redis.restart().await;
     until("the breaker closes", || {

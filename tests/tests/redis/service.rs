@@ -8,7 +8,7 @@ use tollgate::{
 use tollgate_redis::RedisStore;
 use tollgate_tests::server::Server;
 
-use crate::{redis_server::RedisServer, store};
+use crate::{keys, redis_server::RedisServer, store};
 
 async fn serve(store: RedisStore, rules: impl IntoIterator<Item = RequestRule>) -> Server {
     let limits = RateLimitLayer::new(store, rules).expect("valid rules");
@@ -64,7 +64,7 @@ async fn a_service_starts_without_redis_and_answers_as_its_rules_say() {
         rule.on_store_error(answer).by(constant("all"))
     };
     let unconnected = || {
-        RedisStore::builder(&redis.url(), "shop")
+        RedisStore::builder(&redis.url(), "shop", keys())
             .and_then(tollgate_redis::RedisStoreBuilder::connect)
             .expect("a valid address")
     };

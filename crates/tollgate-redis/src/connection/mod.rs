@@ -19,10 +19,6 @@
 mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod call;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the store does not stand on it yet")
-)]
 pub(crate) mod cluster;
 mod command;
 mod dialogue;

@@ -33,6 +33,9 @@ struct Checks {
 /// Where a check keeps the number of its key, counted from 1, little endian.
 const KEY: Range<usize> = 3..5;
 
+/// In the first byte of a check: it has three more numbers of keys, at its end.
+const FURTHER_KEYS: u8 = 8;
+
 impl Request {
     /// Any script.
     pub(crate) fn new<B: AsRef<[u8]>>(script: &Arc<Script>, keys: &[B], args: &[B]) -> Self {
@@ -179,13 +182,27 @@ fn move_keys(mut checks: &mut [u8], by: usize) {
         let digits = checks[1..end].iter();
         let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
         let (check, rest) = std::mem::take(&mut checks)[end + 2..].split_at_mut(length + 2);
+        let further = check.first().is_some_and(|what| what & FURTHER_KEYS != 0);
         if let Some(key) = check.get_mut(KEY) {
-            // As many keys as that do not travel together.
-            let number = u16::from_le_bytes([key[0], key[1]]).wrapping_add(by as u16);
-            key.copy_from_slice(&number.to_le_bytes());
+            move_key(key, by);
+        }
+        // Two bytes for each of three; then CR LF.
+        if further && let Some(start) = length.checked_sub(6) {
+            for key in check[start..length].chunks_exact_mut(2) {
+                // 0 is none.
+                if key != [0, 0] {
+                    move_key(key, by);
+                }
+            }
         }
         checks = rest;
     }
+}
+
+fn move_key(key: &mut [u8], by: usize) {
+    // As many keys as that do not travel together.
+    let number = u16::from_le_bytes([key[0], key[1]]).wrapping_add(by as u16);
+    key.copy_from_slice(&number.to_le_bytes());
 }
 
 /// Without its keys and arguments.

@@ -1,10 +1,10 @@
 //! Events: one when Redis is lost and one when it is back; mistakes of the set-up now and then. Never a key or a password.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "tracing")]
+use std::time::Duration;
 use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 #[cfg(feature = "tracing")]
@@ -22,47 +22,89 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// Whether requests are without Redis.
-    is_down: AtomicBool,
-    is_connected: AtomicBool,
-    is_open: AtomicBool,
+    nodes: Mutex<HashMap<Box<str>, Standing>>,
     #[cfg(feature = "tracing")]
     last_mistake: Mutex<Option<Instant>>,
 }
 
-impl Events {
-    /// One event when requests begin to be without Redis, and one when they are not any more, however often it was tried
-    /// in between.
-    pub(super) fn node(&self, event: &NodeEvent) {
+/// How a server stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// Whether requests are without it.
+    is_down: bool,
+    is_connected: bool,
+    is_open: bool,
+}
+
+impl Standing {
+    /// One event when requests begin to be without a server, and one when they are not any more, however often it was
+    /// tried in between.
+    fn hear<'a>(&mut self, event: &'a NodeEvent) -> Option<Told<'a>> {
         let why = match event {
             NodeEvent::Connected => {
-                self.is_connected.store(true, Ordering::Relaxed);
+                self.is_connected = true;
                 None
             }
             NodeEvent::NotConnected(why) | NodeEvent::Lost(why) => {
-                self.is_connected.store(false, Ordering::Relaxed);
+                self.is_connected = false;
                 Some(&**why)
             }
             NodeEvent::Breaker { to, .. } => {
-                let is_open = *to != BreakerState::Closed;
-                self.is_open.store(is_open, Ordering::Relaxed);
-                is_open.then_some("too many calls have failed")
+                self.is_open = *to != BreakerState::Closed;
+                self.is_open.then_some("too many calls have failed")
             }
         };
         match why {
-            Some(why) => {
-                if !self.is_down.swap(true, Ordering::Relaxed) {
-                    lost(why);
-                }
+            Some(why) if !self.is_down => {
+                self.is_down = true;
+                Some(Told::Lost(why))
             }
-            None => {
-                let is_well = self.is_connected.load(Ordering::Relaxed)
-                    && !self.is_open.load(Ordering::Relaxed);
-                if is_well && self.is_down.swap(false, Ordering::Relaxed) {
-                    found();
-                }
+            None if self.is_down && self.is_connected && !self.is_open => {
+                self.is_down = false;
+                Some(Told::Found)
             }
+            _ => None,
         }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told<'a> {
+    Lost(&'a str),
+    Found,
+}
+
+impl Events {
+    pub(super) fn node(&self, node: &str, event: &NodeEvent) {
+        let told = {
+            let mut nodes = lock(&self.nodes);
+            match nodes.get_mut(node) {
+                Some(standing) => standing.hear(event),
+                None => nodes.entry(node.into()).or_default().hear(event),
+            }
+        };
+        match told {
+            Some(Told::Lost(why)) => lost(node, why),
+            Some(Told::Found) => found(node),
+            None => {}
+        }
+    }
+
+    pub(super) fn node_left(&self, node: &str) {
+        lock(&self.nodes).remove(node);
+    }
+
+    pub(super) fn not_learnt(&self, why: &str) {
+        if self.may_tell() {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(
+                target: "tollgate",
+                why,
+                "no server of the cluster could say which there are; what was known holds (told at most every 10 s)"
+            );
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = why;
     }
 
     /// Tells of calls that will fail until somebody changes something.
@@ -90,10 +132,7 @@ impl Events {
     #[cfg(feature = "tracing")]
     fn may_tell(&self) -> bool {
         let now = Instant::now();
-        let mut last = self
-            .last_mistake
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last_mistake);
         let may = last.is_none_or(|last| now.duration_since(last) >= PAUSE);
         if may {
             *last = Some(now);
@@ -107,20 +146,28 @@ impl Events {
     }
 }
 
-fn lost(why: &str) {
+fn lost(node: &str, why: &str) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
         target: "tollgate",
+        node,
         why,
         "Redis cannot be asked; each rule answers as it says for a store failure"
     );
     #[cfg(not(feature = "tracing"))]
-    let _ = why;
+    let _ = (node, why);
 }
 
-fn found() {
+fn found(node: &str) {
     #[cfg(feature = "tracing")]
-    tracing::info!(target: "tollgate", "Redis decides again");
+    tracing::info!(target: "tollgate", node, "Redis decides again");
+    #[cfg(not(feature = "tracing"))]
+    let _ = node;
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change under these locks is one step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -132,29 +179,26 @@ mod tests {
     }
 
     #[test]
-    fn it_is_down_from_the_first_loss_until_it_is_connected_and_trusted() {
-        let events = Events::default();
-        let is_down = |event: &NodeEvent| {
-            events.node(event);
-            events.is_down.load(Ordering::Relaxed)
-        };
+    fn it_is_told_once_that_a_server_is_lost_and_once_that_it_is_back() {
+        let mut standing = Standing::default();
+        let mut hear = |event: NodeEvent| standing.hear(&event).map(|told| told == Told::Found);
         let (closed, open) = (BreakerState::Closed, BreakerState::Open);
-        assert!(!is_down(&NodeEvent::Connected));
-        assert!(is_down(&NodeEvent::Lost("it was closed".into())));
-        assert!(is_down(&breaker(closed, open)));
-        assert!(is_down(&NodeEvent::NotConnected("refused".into())));
+        assert_eq!(hear(NodeEvent::Connected), None);
+        assert_eq!(hear(NodeEvent::Lost("it was closed".into())), Some(false));
+        assert_eq!(hear(breaker(closed, open)), None);
+        assert_eq!(hear(NodeEvent::NotConnected("refused".into())), None);
         // Connected, and not trusted yet.
-        assert!(is_down(&NodeEvent::Connected));
-        assert!(is_down(&breaker(
-            open,
-            BreakerState::Ramping { percent: 10 }
-        )));
-        assert!(!is_down(&breaker(
-            BreakerState::Ramping { percent: 50 },
-            closed
-        )));
+        assert_eq!(hear(NodeEvent::Connected), None);
+        assert_eq!(
+            hear(breaker(open, BreakerState::Ramping { percent: 10 })),
+            None
+        );
+        assert_eq!(
+            hear(breaker(BreakerState::Ramping { percent: 50 }, closed)),
+            Some(true)
+        );
         // A breaker that opens while the connection stands.
-        assert!(is_down(&breaker(closed, open)));
-        assert!(!is_down(&breaker(open, closed)));
+        assert_eq!(hear(breaker(closed, open)), Some(false));
+        assert_eq!(hear(breaker(open, closed)), Some(true));
     }
 }

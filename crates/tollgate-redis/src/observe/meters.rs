@@ -9,7 +9,6 @@ use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
 
 use crate::{
     connection::{
-        breaker::BreakerState,
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
@@ -19,6 +18,8 @@ use crate::{
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
 const ERRORS: &str = "tollgate_redis_errors_total";
 const SETTLEMENTS_LOST: &str = "tollgate_redis_settlements_lost_total";
+const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
+const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
@@ -39,9 +40,8 @@ struct Handles {
     misconfigured: Counter,
     protocol: Counter,
     settlements_lost: Counter,
-    connected: Gauge,
-    lost: Counter,
-    breaker_share: Gauge,
+    keys_made: Counter,
+    keys_refused: Counter,
     instances: Gauge,
 }
 
@@ -65,9 +65,8 @@ impl Handles {
             misconfigured: errors("misconfigured"),
             protocol: errors("protocol"),
             settlements_lost: counter!(SETTLEMENTS_LOST),
-            connected: gauge!(CONNECTED),
-            lost: counter!(LOST),
-            breaker_share: gauge!(BREAKER_SHARE),
+            keys_made: counter!(KEYS_MADE),
+            keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
         }
     }
@@ -86,6 +85,11 @@ fn describe() {
     metrics::describe_counter!(
         SETTLEMENTS_LOST,
         "Settlements that could not be sent: units stay as they were taken"
+    );
+    metrics::describe_counter!(KEYS_MADE, "Keys made for rules that have a cap on them");
+    metrics::describe_counter!(
+        KEYS_REFUSED,
+        "Requests of clients beyond that cap, which share one bucket"
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
@@ -131,20 +135,28 @@ impl Meters {
         self.handles().instances.set(count);
     }
 
-    pub(super) fn node(&self, event: &NodeEvent) {
-        let handles = self.handles();
+    pub(super) fn key_made(&self) {
+        self.handles().keys_made.increment(1);
+    }
+
+    pub(super) fn key_refused(&self) {
+        self.handles().keys_refused.increment(1);
+    }
+
+    /// Rare, so that handles are looked up: servers of a cluster come and go.
+    pub(super) fn node(&self, node: &str, event: &NodeEvent) {
+        self.handles();
+        let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
         match event {
-            NodeEvent::Connected => handles.connected.set(1),
-            NodeEvent::NotConnected(_) => handles.connected.set(0),
+            NodeEvent::Connected => connected(1.0),
+            NodeEvent::NotConnected(_) => connected(0.0),
             NodeEvent::Lost(_) => {
-                handles.connected.set(0);
-                handles.lost.increment(1);
+                connected(0.0);
+                counter!(LOST, "node" => node.to_owned()).increment(1);
             }
-            NodeEvent::Breaker { to, .. } => handles.breaker_share.set(match to {
-                BreakerState::Closed => 1.0,
-                BreakerState::Open | BreakerState::Probing => 0.0,
-                BreakerState::Ramping { percent } => f64::from(*percent) / 100.0,
-            }),
+            NodeEvent::Breaker { to, .. } => {
+                gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
+            }
         }
     }
 }

@@ -50,10 +50,32 @@ impl Observer {
         let _ = count;
     }
 
-    /// Something happened to a connection.
-    pub(crate) fn node(&self, event: &NodeEvent) {
+    /// A key was made for a rule with a cap on them.
+    pub(crate) fn key_made(&self) {
         #[cfg(feature = "metrics")]
-        self.meters.node(event);
-        self.events.node(event);
+        self.meters.key_made();
+    }
+
+    /// A client beyond the cap went to the bucket that all such share.
+    pub(crate) fn key_refused(&self) {
+        #[cfg(feature = "metrics")]
+        self.meters.key_refused();
+    }
+
+    /// Something happened to a connection.
+    pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
+        #[cfg(feature = "metrics")]
+        self.meters.node(node, event);
+        self.events.node(node, event);
+    }
+
+    /// A server is no longer part of the cluster.
+    pub(crate) fn node_left(&self, node: &str) {
+        self.events.node_left(node);
+    }
+
+    /// No server could say what the cluster is.
+    pub(crate) fn not_learnt(&self, why: &str) {
+        self.events.not_learnt(why);
     }
 }

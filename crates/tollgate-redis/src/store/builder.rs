@@ -11,11 +11,13 @@ use tollgate_core::Clock;
 use crate::connection::security::Security;
 use crate::{
     address::Address,
-    connection::{event::EventSink, node::Node, options::NodeOptions},
+    connection::options::NodeOptions,
     error::{SetupError, SetupErrorKind},
+    keys::Keys,
     keyspace::{Keyspace, Partition},
+    new_keys::NewKeys,
     observe::Observer,
-    store::{heartbeat::Instances, redis_store::RedisStore, shared::Shared},
+    store::{backend::Backend, heartbeat::Instances, redis_store::RedisStore, shared::Shared},
 };
 
 /// What may be set about a [`RedisStore`]. Made by [`RedisStore::builder`].
@@ -26,12 +28,13 @@ pub struct RedisStoreBuilder {
     partition: Partition,
     options: NodeOptions,
     clock: Option<(Clock, Duration)>,
-    secret: Option<[u8; 32]>,
+    keys: Keys,
+    caps: Vec<(Box<str>, Arc<NewKeys>)>,
     heartbeats: bool,
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(address: &str, namespace: &str) -> Result<Self, SetupError> {
+    pub(super) fn new(address: &str, namespace: &str, keys: Keys) -> Result<Self, SetupError> {
         let address = Address::parse(address)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         keyspace(namespace, Partition::default())?;
@@ -41,7 +44,8 @@ impl RedisStoreBuilder {
             partition: Partition::default(),
             options: NodeOptions::default(),
             clock: None,
-            secret: None,
+            keys,
+            caps: Vec::new(),
             heartbeats: true,
         })
     }
@@ -50,6 +54,30 @@ impl RedisStoreBuilder {
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = partition;
         self
+    }
+
+    /// Lets this process make at most so many new keys a second for the rule with this name, and as many at once: for
+    /// rules whose keys anybody can invent, such as those by address or by an API key that nobody has checked yet.
+    ///
+    /// Clients beyond that, of which Redis has no state yet, share one bucket with the rule's quota until there is room
+    /// again; clients that are known are not affected. So a flood of invented clients costs Redis no more than this rate
+    /// times the time that a state lasts.
+    ///
+    /// # Errors
+    ///
+    /// A rate of nothing.
+    pub fn cap_new_keys(mut self, rule: &str, per_second: u32) -> Result<Self, SetupError> {
+        if per_second == 0 {
+            return Err(SetupError::new(
+                SetupErrorKind::Setting,
+                format!(
+                    "no new keys for {rule:?} would let nobody new in; take at least 1 a second"
+                ),
+            ));
+        }
+        self.caps
+            .push((rule.into(), Arc::new(NewKeys::per_second(per_second))));
+        Ok(self)
     }
 
     /// How long a request may wait for Redis, with all that it waits for. 50 ms unless told otherwise. Then its rules'
@@ -136,21 +164,19 @@ impl RedisStoreBuilder {
                 "a store is connected by a task of tokio, and there is no runtime here; call it inside of #[tokio::main]",
             ));
         }
-        let keyspace = keyspace(&self.namespace, self.partition)?;
+        let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
-        let mut options = self.options.probing_with(&self.namespace, &instance);
-        let heard = Arc::clone(&observer);
-        options.events = EventSink::new(move |event| heard.node(event));
-        let node = Node::start(self.address, options)
+        let options = self.options.probing_with(&self.namespace, &instance);
+        let backend = Backend::start(self.address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         let shared = Shared {
-            node,
+            backend,
             keyspace,
             instances: Instances::default(),
             observer,
             clock: self.clock,
-            secret: self.secret.unwrap_or_default(),
+            caps: self.caps,
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }

@@ -11,10 +11,7 @@ use std::{
 use redis::Value;
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{
-    connection::{request::Request, script::Script},
-    store::shared::Shared,
-};
+use crate::{connection::script::Script, store::shared::Shared};
 
 static SCRIPT: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/instances.lua"))));
@@ -64,10 +61,9 @@ async fn beat(shared: Weak<Shared>, instance: String) {
             return;
         };
         let key = shared.keyspace.instances();
-        let args = [instance.as_str(), GONE_AFTER_MS];
         let call = shared
-            .node
-            .call(Request::new(&SCRIPT, &[key.as_str()], &args));
+            .backend
+            .run(&SCRIPT, &key, &[&instance, GONE_AFTER_MS]);
         // What was last known stays known while Redis fails: that is when it is needed.
         if let Ok(Value::Int(count)) = call.await
             && let Ok(count) = u32::try_from(count)

@@ -8,6 +8,7 @@ use tollgate_core::{BoundStore, RuleError, RuleSet, Store};
 use crate::{
     connection::breaker::BreakerState,
     error::SetupError,
+    keys::Keys,
     store::{bound::Bound, builder::RedisStoreBuilder, heartbeat::Heartbeat, shared::Shared},
 };
 
@@ -24,13 +25,18 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store at this address, whose keys begin with this namespace. See [`RedisStoreBuilder`] for what may be set.
+    /// A store at this address, in this namespace, which two services must not share by accident; `keys` says how clients
+    /// are written there. See [`RedisStoreBuilder`] for what else may be set.
     ///
     /// # Errors
     ///
     /// The part of the address or the namespace that is wrong.
-    pub fn builder(address: &str, namespace: &str) -> Result<RedisStoreBuilder, SetupError> {
-        RedisStoreBuilder::new(address, namespace)
+    pub fn builder(
+        address: &str,
+        namespace: &str,
+        keys: Keys,
+    ) -> Result<RedisStoreBuilder, SetupError> {
+        RedisStoreBuilder::new(address, namespace, keys)
     }
 
     pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
@@ -56,15 +62,27 @@ impl RedisStore {
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
-        while !self.shared.node.is_connected() {
+        while !self.shared.backend.is_connected() {
             sleep(PAUSE).await;
         }
     }
 
-    /// Whether requests are kept from Redis at present, because it is in trouble.
+    /// Whether requests are kept from Redis at present, because it is in trouble: of several servers, the state of the one
+    /// that is in the worst.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
-        self.shared.node.breaker()
+        let states = self.shared.backend.breakers().into_iter();
+        states
+            .map(|(_, state)| state)
+            .min_by_key(BreakerState::share)
+            .unwrap_or(BreakerState::Closed)
+    }
+
+    /// The servers that may be asked, by where they listen, and whether requests are kept from them: one, or each primary of
+    /// a cluster that is known.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<(String, BreakerState)> {
+        self.shared.backend.breakers()
     }
 }
 

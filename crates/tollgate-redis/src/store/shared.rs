@@ -8,16 +8,20 @@ use std::{
 
 use redis::Value;
 use tokio::runtime::Handle;
-use tollgate_core::{Clock, Fingerprint, KeyBuf, StoreError, StoreErrorKind};
+use tollgate_core::{Clock, StoreError, StoreErrorKind};
 
 use crate::{
     call::Call,
-    connection::{call::Call as Answer, node::Node, request::Request, script::Script},
+    connection::script::Script,
     keyspace::Keyspace,
+    new_keys::NewKeys,
     observe::{Observer, Timer},
     reply::Reply,
     script,
-    store::heartbeat::Instances,
+    store::{
+        backend::{Answer, Backend},
+        heartbeat::Instances,
+    },
 };
 
 /// The script, known to servers by its hash.
@@ -25,13 +29,14 @@ static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(scr
 
 /// What the rule sets on one store have in common.
 pub(super) struct Shared {
-    pub(super) node: Node,
+    pub(super) backend: Backend,
     pub(super) keyspace: Keyspace,
     pub(super) instances: Instances,
     pub(super) observer: Arc<Observer>,
-    pub(super) secret: [u8; 32],
     /// For servers whose scripts may not ask for the time, with how much longer states are kept.
     pub(super) clock: Option<(Clock, Duration)>,
+    /// By the names of rules: how many keys this process may make for them.
+    pub(super) caps: Vec<(Box<str>, Arc<NewKeys>)>,
 }
 
 impl Shared {
@@ -43,35 +48,20 @@ impl Shared {
         }
     }
 
-    /// What stands for a client under a rule: nobody without the secret can tell whom.
-    pub(super) fn fingerprint(&self, rule: &str, key: &KeyBuf) -> Fingerprint {
-        let mut hash = blake3::Hasher::new_keyed(&self.secret);
-        // The length first, so that no rule's name and key read as another's.
-        hash.update(&(rule.len() as u64).to_le_bytes());
-        hash.update(rule.as_bytes());
-        hash.update(key.as_bytes());
-        let hash = hash.finalize();
-        let (first, _) = hash.as_bytes().split_at(16);
-        Fingerprint::from_bits(
-            first
-                .iter()
-                .fold(0, |bits, byte| bits << 8 | u128::from(*byte)),
-        )
+    /// Sends a call. It is on its way when this returns, or has failed.
+    pub(super) fn send(&self, call: &Call) -> Answer {
+        self.backend.send(&SCRIPT, call)
     }
 
-    /// Sends a call whose answer nobody waits for. False if it was not even queued.
-    pub(super) fn send_and_forget(&self, call: &Call) -> bool {
+    /// Sends a settlement, whose answer nobody waits for.
+    pub(super) fn settle(&self, call: &Call) {
         let answer = self.send(call);
-        if answer.is_refused() {
-            return false;
-        }
-        // A call that is dropped before it is sent is not sent.
         match Handle::try_current() {
-            Ok(runtime) => {
+            Ok(runtime) if !answer.is_refused() => {
+                // A call that is dropped before it is sent is not sent.
                 runtime.spawn(answer);
-                true
             }
-            Err(_) => false,
+            _ => self.observer.settlement_lost(),
         }
     }
 
@@ -96,18 +86,12 @@ impl Shared {
             "Redis answered something else than the script does",
         )
     }
-
-    /// Sends a call. It is on its way when this returns, or has failed.
-    pub(super) fn send(&self, call: &Call) -> Answer {
-        self.node
-            .call(Request::checks(&SCRIPT, 0, call.keys(), call.args()))
-    }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
-            .field("node", &self.node)
+            .field("backend", &self.backend)
             .finish_non_exhaustive()
     }
 }

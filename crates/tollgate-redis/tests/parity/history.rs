@@ -1,12 +1,16 @@
 //! A history: rule sets, requests, settlements, and time, done in memory and by the script.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tollgate_core::{
     BoundStore, Check, Decision, Fingerprint, Holding, ManualClock, MemoryStore, Outcome, RuleSet,
     Settlement, Store as _, algorithm::Taken,
 };
 use tollgate_redis::{
+    Keys, Secret,
     call::Call,
     encode::Encoder,
     keyspace::{Keyspace, Partition},
@@ -36,7 +40,7 @@ pub(crate) struct History {
     clock: ManualClock,
     memory: MemoryStore,
     bound: Arc<dyn BoundStore>,
-    encoder: Arc<Encoder>,
+    encoder: Arc<Encoders>,
     /// A state that was forgotten because it was fresh is not there when a clock goes back. So either it does, and each
     /// rule has one key, or there are many keys, which the memory store forgets.
     goes_back: bool,
@@ -44,7 +48,7 @@ pub(crate) struct History {
     changes: bool,
     modes: bool,
     /// What tickets hold, each of the rule set that gave it.
-    held: Vec<(Arc<dyn BoundStore>, Arc<Encoder>, Holding)>,
+    held: Vec<(Arc<dyn BoundStore>, Arc<Encoders>, Holding)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
     denied: Option<(Check, u64)>,
     again: Option<Check>,
@@ -75,7 +79,7 @@ impl History {
             changes: numbers.one_in(2),
             modes,
             bound: memory.bind(Arc::clone(&rules)).expect("a valid rule set"),
-            encoder: encoder(&rules, seed),
+            encoder: Encoders::new(&rules, seed),
             numbers,
             ranges,
             clock,
@@ -141,9 +145,9 @@ impl History {
         let encoder = Arc::clone(&self.encoder);
         let call = self.call();
         let asked = if peek {
-            call.peek(&encoder, &checks)
+            call.peek(encoder.any(), &checks)
         } else {
-            call.acquire(&encoder, &checks)
+            call.acquire(encoder.any(), &checks)
         };
         self.expected.push(Expected {
             call: self.calls.len() - 1,
@@ -223,7 +227,7 @@ impl History {
             _ => Settlement::Refund(units),
         };
         bound.settle(&[holding], how);
-        assert!(self.call().settle(&encoder, &holding, how));
+        assert!(self.call().settle(encoder.settling(), &holding, how));
     }
 
     fn reset(&mut self) {
@@ -231,7 +235,7 @@ impl History {
         let done = self.bound.reset(check.rule(), check.key());
         assert!(matches!(done.ready(), Some(Ok(()))));
         let encoder = Arc::clone(&self.encoder);
-        assert!(self.call().reset(&encoder, check.rule(), check.key()));
+        assert!(self.call().reset(encoder.any(), check.rule(), check.key()));
         self.held.clear();
     }
 
@@ -243,7 +247,7 @@ impl History {
             .memory
             .bind(Arc::clone(&rules))
             .expect("a valid rule set");
-        self.encoder = encoder(&rules, self.seed);
+        self.encoder = Encoders::new(&rules, self.seed);
     }
 
     fn move_time(&mut self) {
@@ -315,7 +319,59 @@ impl History {
     }
 }
 
-fn encoder(rules: &RuleSet, seed: u64) -> Arc<Encoder> {
-    let keyspace = Keyspace::new(format!("tg-{seed}"), Partition::Key).expect("letters and digits");
-    Arc::new(Encoder::new(rules, keyspace).expect("few plans"))
+/// Those that count together: one process, or, in some histories, two in the middle of a change of secrets.
+#[derive(Debug)]
+struct Encoders {
+    encoders: Vec<Encoder>,
+    /// Without a cap on new keys: a settlement whose own state is gone would go to the bucket of all.
+    settling: Vec<Encoder>,
+    /// Numbers of their own, so that histories are the same for all.
+    numbers: Mutex<Numbers>,
+}
+
+impl Encoders {
+    fn new(rules: &RuleSet, seed: u64) -> Arc<Self> {
+        let partition = match seed % 2 {
+            0 => Partition::Key,
+            _ => Partition::One,
+        };
+        let keyspace = Keyspace::new(format!("tg-{seed}"), partition).expect("letters and digits");
+        let [old, new] = [1, 2].map(|byte| Secret::from_bytes([byte; 32]).expect("32 bytes"));
+        let keys = match seed % 3 {
+            0 => vec![
+                Keys::hashed(old.clone()).next(new.clone()).expect("two"),
+                Keys::hashed(new).previous(old).expect("two"),
+            ],
+            _ => vec![Keys::hashed(old)],
+        };
+        let encoder = |keys: &Keys, capped| {
+            let encoder = Encoder::new(rules, keyspace.clone().with_keys(keys.clone()));
+            let encoder = encoder.expect("few plans");
+            if capped {
+                encoder.with_overflow("rule-0").expect("it is there")
+            } else {
+                encoder
+            }
+        };
+        // With a cap there is always leave to make a key.
+        let capped = seed.is_multiple_of(5);
+        Arc::new(Self {
+            encoders: keys.iter().map(|keys| encoder(keys, capped)).collect(),
+            settling: keys.iter().map(|keys| encoder(keys, false)).collect(),
+            numbers: Mutex::new(Numbers(seed)),
+        })
+    }
+
+    fn any(&self) -> &Encoder {
+        self.one_of(&self.encoders)
+    }
+
+    fn settling(&self) -> &Encoder {
+        self.one_of(&self.settling)
+    }
+
+    fn one_of<'a>(&self, these: &'a [Encoder]) -> &'a Encoder {
+        let mut numbers = self.numbers.lock().expect("no test has failed");
+        &these[numbers.below(these.len() as u64) as usize]
+    }
 }

@@ -59,6 +59,18 @@ pub enum BreakerState {
     },
 }
 
+impl BreakerState {
+    /// The share of requests that goes to the server, in percent.
+    #[must_use]
+    pub fn share(&self) -> u8 {
+        match self {
+            Self::Closed => 100,
+            Self::Open | Self::Probing => 0,
+            Self::Ramping { percent } => *percent,
+        }
+    }
+}
+
 /// What is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Plan<T> {

@@ -98,6 +98,16 @@ impl Cluster {
         ClusterCall::ask(&self.shared, member, first, deadline, || request(first))
     }
 
+    /// Whether the map is known, and there is a connection to every server in it.
+    pub(crate) fn is_connected(&self) -> bool {
+        let map = self.shared.map.load();
+        !map.members().is_empty()
+            && map
+                .members()
+                .iter()
+                .all(|member| member.node.is_connected())
+    }
+
     /// The servers that may be asked at present, and whether requests are kept from them.
     pub(crate) fn breakers(&self) -> Vec<(Place, BreakerState)> {
         let map = self.shared.map.load();

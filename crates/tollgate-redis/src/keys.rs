@@ -1,0 +1,265 @@
+//! Keys of clients: how a key becomes a fingerprint, and how a fingerprint is written in Redis.
+//!
+//! A key is hashed twice: once without a secret, and what comes out once more with it. So a process that knows two
+//! secrets finds both names of a state from what it kept of the key, and one that knows one pays for nothing else.
+//!
+//! ```
+//! use tollgate_redis::{Keys, Secret};
+//!
+//! let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
+//! assert_eq!(format!("{keys:?}"), "Keys(hashed)");
+//! # Ok::<(), tollgate_redis::SecretError>(())
+//! ```
+//!
+//! # Changing the secret
+//!
+//! Nobody's budget begins anew if the change takes three deployments:
+//!
+//! ```
+//! use tollgate_redis::{Keys, Secret};
+//!
+//! let (old, new) = (Secret::from_bytes([7; 32])?, Secret::from_bytes([8; 32])?);
+//! // 1. Every process learns the new secret, and goes on under the old one.
+//! let first = Keys::hashed(old.clone()).next(new.clone())?;
+//! // 2. The new one is in force. States move to their new names as they are written.
+//! let second = Keys::hashed(new.clone()).previous(old)?;
+//! // 3. After as long as the longest window or refill of a rule no state has an old name any more.
+//! let third = Keys::hashed(new);
+//! assert!(first.is_rotating() && second.is_rotating() && !third.is_rotating());
+//! # Ok::<(), tollgate_redis::SecretError>(())
+//! ```
+//!
+//! Processes of one step and the next may run side by side for as long as a deployment takes, and share one budget. A
+//! step that is left out is a split budget while both run. Until it is over, a check costs the server a second read.
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+use tollgate_core::{Fingerprint, KeyBuf};
+
+use crate::{
+    plain::Plain,
+    rotation::Rotation,
+    secret::{Secret, SecretError},
+};
+
+/// How the keys of clients are written in Redis. All processes that share a limit write them alike.
+#[derive(Clone)]
+pub struct Keys(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    /// As they were given, for tests.
+    Given,
+    Hashed(Secret),
+    Rotating(Arc<Rotation>),
+    Plain(Arc<Plain>),
+}
+
+/// A fingerprint as it is written in a name.
+#[derive(Clone)]
+pub(crate) enum Name {
+    Hash(Fingerprint),
+    Text(Arc<str>),
+}
+
+impl Keys {
+    /// As fingerprints, by this secret: who reads the server's keys learns nothing of who the clients are.
+    #[must_use]
+    pub fn hashed(secret: Secret) -> Self {
+        Self(Kind::Hashed(secret))
+    }
+
+    /// Readably, to look for a mistake: `address=192.0.2.1/32`, or the beginning and a hash of what is long.
+    ///
+    /// **Everybody who can list the keys of the server, or reads a copy of its memory, sees the names of clients: their
+    /// addresses, accounts, and API keys.** Never leave it on. Switching it on or off begins all budgets anew, because
+    /// the states have other names. Of a process that counts more than 60 000 clients at once, what is settled late may
+    /// be lost.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self(Kind::Plain(Arc::default()))
+    }
+
+    /// Fingerprints as they were given, for tests.
+    pub(crate) fn given() -> Self {
+        Self(Kind::Given)
+    }
+
+    /// The same with the secret that comes next: states are found under it too, and stay where they are.
+    ///
+    /// # Errors
+    ///
+    /// It is the one in force, or another change is under way, or keys are not hashed.
+    pub fn next(self, next: Secret) -> Result<Self, SecretError> {
+        self.rotate(next, false)
+    }
+
+    /// The same with the secret that was in force before: states are found under it too, and are moved when they are
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`next`](Self::next).
+    pub fn previous(self, previous: Secret) -> Result<Self, SecretError> {
+        self.rotate(previous, true)
+    }
+
+    /// Whether a second secret is known.
+    #[must_use]
+    pub fn is_rotating(&self) -> bool {
+        matches!(self.0, Kind::Rotating(_))
+    }
+
+    fn rotate(self, other: Secret, moves: bool) -> Result<Self, SecretError> {
+        let current = match self.0 {
+            Kind::Hashed(current) => current,
+            Kind::Rotating(_) => {
+                return Err(SecretError::new(
+                    "two secrets are known already; end one change of secrets before the next",
+                ));
+            }
+            Kind::Plain(_) | Kind::Given => {
+                return Err(SecretError::new(
+                    "keys that are written plainly have no secret; take `Keys::hashed`",
+                ));
+            }
+        };
+        if current == other {
+            return Err(SecretError::new(
+                "the other secret is the one in force; give the one before or after it, or none",
+            ));
+        }
+        let rotation = Rotation::new(current, other, moves);
+        Ok(Self(Kind::Rotating(Arc::new(rotation))))
+    }
+
+    /// What stands for a key in this process. Without a change of secrets it is what stands for it in Redis.
+    pub(crate) fn fingerprint(&self, domain: &[u8], key: &KeyBuf) -> Fingerprint {
+        let digest = digest(domain, key);
+        match &self.0 {
+            Kind::Given => Fingerprint::from_bits(u128::from_le_bytes(digest)),
+            Kind::Hashed(secret) => secret.sign(digest),
+            Kind::Rotating(rotation) => rotation.mask(digest),
+            Kind::Plain(plain) => {
+                let fingerprint = Fingerprint::from_bits(u128::from_le_bytes(digest));
+                plain.remember(fingerprint, key);
+                fingerprint
+            }
+        }
+    }
+
+    /// How it is written; of two secrets by the newer, then by the older.
+    pub(crate) fn names(&self, key: Fingerprint) -> (Name, Option<Name>) {
+        match &self.0 {
+            Kind::Given | Kind::Hashed(_) => (Name::Hash(key), None),
+            Kind::Rotating(rotation) => {
+                let (newer, older) = rotation.both(key);
+                (Name::Hash(newer), Some(Name::Hash(older)))
+            }
+            Kind::Plain(plain) => {
+                let name = plain.text(key).map_or(Name::Hash(key), Name::Text);
+                (name, None)
+            }
+        }
+    }
+
+    /// Whether states are moved from the older name to the newer.
+    pub(crate) fn moves(&self) -> bool {
+        matches!(&self.0, Kind::Rotating(rotation) if rotation.moves())
+    }
+}
+
+/// A key and the domain in front of it, whose length is part of it.
+fn digest(domain: &[u8], key: &KeyBuf) -> [u8; 16] {
+    let mut bytes: SmallVec<[u8; 192]> = SmallVec::new();
+    bytes.extend_from_slice(&(domain.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(domain);
+    bytes.extend_from_slice(key.as_bytes());
+    let mut half = [0; 16];
+    half.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
+    half
+}
+
+/// Shows how keys are written, and no secret.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Given => "Keys(as given)",
+            Kind::Hashed(_) => "Keys(hashed)",
+            Kind::Rotating(rotation) if rotation.moves() => {
+                "Keys(hashed, with the previous secret)"
+            }
+            Kind::Rotating(_) => "Keys(hashed, with the next secret)",
+            Kind::Plain(_) => "Keys(plain)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Key;
+
+    use super::*;
+
+    fn secret(byte: u8) -> Secret {
+        Secret::from_bytes([byte; 32]).expect("32 bytes")
+    }
+
+    fn key(text: &str) -> KeyBuf {
+        Key::of([text]).into()
+    }
+
+    fn bits(name: &Name) -> u128 {
+        match name {
+            Name::Hash(key) => key.bits(),
+            Name::Text(text) => panic!("{text} is no hash"),
+        }
+    }
+
+    #[test]
+    fn a_process_with_two_secrets_finds_the_names_of_those_with_one() {
+        let (old, new) = (Keys::hashed(secret(1)), Keys::hashed(secret(2)));
+        let a = old.clone().next(secret(2)).expect("another");
+        let b = new.clone().previous(secret(1)).expect("another");
+        for text in ["", "a", "2001:db8::/64", &"x".repeat(1_000)] {
+            let by = |keys: &Keys| bits(&keys.names(keys.fingerprint(b"api", &key(text))).0);
+            for both in [&a, &b] {
+                let fingerprint = both.fingerprint(b"api", &key(text));
+                let (newer, older) = both.names(fingerprint);
+                assert_eq!(bits(&newer), by(&new));
+                assert_eq!(bits(&older.expect("two secrets")), by(&old));
+                // In the process it is neither of the two, nor what a client could compute.
+                assert_ne!(
+                    fingerprint.bits(),
+                    u128::from_le_bytes(digest(b"api", &key(text)))
+                );
+            }
+            assert_ne!(by(&old), by(&new));
+        }
+    }
+
+    #[test]
+    fn another_rule_is_another_fingerprint_however_names_and_keys_are_cut() {
+        let keys = Keys::hashed(secret(1));
+        let api = keys.fingerprint(b"api", &key("a"));
+        assert_ne!(api, keys.fingerprint(b"apia", &key("")));
+        assert_ne!(api, keys.fingerprint(b"log-in", &key("a")));
+        assert_eq!(api, keys.fingerprint(b"api", &key("a")));
+    }
+
+    #[test]
+    fn a_change_of_secrets_that_is_none_is_refused() {
+        let keys = Keys::hashed(secret(1));
+        assert!(keys.clone().next(secret(1)).is_err());
+        assert!(Keys::plain().next(secret(1)).is_err());
+        let rotating = keys.next(secret(2)).expect("another");
+        assert!(rotating.previous(secret(3)).is_err());
+    }
+
+    #[test]
+    fn nothing_of_a_secret_is_printed() {
+        let keys = Keys::hashed(secret(1)).next(secret(2)).expect("another");
+        assert_eq!(format!("{keys:?}"), "Keys(hashed, with the next secret)");
+    }
+}

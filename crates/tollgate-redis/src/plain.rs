@@ -1,0 +1,184 @@
+//! Keys as people read them.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tollgate_core::{Fingerprint, KeyBuf, PartKind};
+
+/// The longest text. What does not fit ends in a hash of the whole.
+const LONGEST: usize = 96;
+
+/// The keys that are remembered are this many, and up to as many again.
+const KEYS: usize = 1 << 16;
+
+/// The texts of the keys that were seen last: a check carries a fingerprint, not its key.
+#[derive(Default)]
+pub(crate) struct Plain(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    young: HashMap<u128, Arc<str>>,
+    old: HashMap<u128, Arc<str>>,
+}
+
+impl Plain {
+    pub(crate) fn remember(&self, fingerprint: Fingerprint, key: &KeyBuf) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.young.contains_key(&fingerprint.bits()) {
+            return;
+        }
+        let old = seen.old.remove(&fingerprint.bits());
+        let text = old.unwrap_or_else(|| text(key).into());
+        if seen.young.len() >= KEYS {
+            seen.old = mem::take(&mut seen.young);
+        }
+        seen.young.insert(fingerprint.bits(), text);
+    }
+
+    /// `None` where it was forgotten.
+    pub(crate) fn text(&self, fingerprint: Fingerprint) -> Option<Arc<str>> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let young = seen.young.get(&fingerprint.bits());
+        young.or_else(|| seen.old.get(&fingerprint.bits())).cloned()
+    }
+}
+
+/// The parts with their kinds, so that no two keys have one text. What has a meaning in a name is escaped: braces, which
+/// decide about slots, and colons.
+fn text(key: &KeyBuf) -> String {
+    let mut text = String::new();
+    for (kind, part) in key.parts() {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&kind_name(kind));
+        text.push('=');
+        match (kind, part) {
+            (PartKind::ADDRESS, [4, prefix, network @ ..]) if network.len() == 4 => {
+                let network: Vec<_> = network.iter().map(u8::to_string).collect();
+                text.push_str(&format!("{}/{prefix}", network.join(".")));
+            }
+            (PartKind::ADDRESS, [6, prefix, network @ ..]) if network.len() == 16 => {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(network);
+                text.push_str(&format!("{}/{prefix}", std::net::Ipv6Addr::from(octets)));
+            }
+            _ => escape(&mut text, part),
+        }
+        if text.len() > LONGEST {
+            break;
+        }
+    }
+    if text.len() > LONGEST {
+        // Only ASCII is in it.
+        text.truncate(LONGEST - 33);
+        text.push('~');
+        text.push_str(&blake3::hash(key.as_bytes()).to_hex()[..32]);
+    }
+    text
+}
+
+fn kind_name(kind: PartKind) -> String {
+    let names = [
+        (PartKind::SHARED, "shared"),
+        (PartKind::CONSTANT, "constant"),
+        (PartKind::VALUE, "value"),
+        (PartKind::HEADER, "header"),
+        (PartKind::ADDRESS, "address"),
+        (PartKind::EXTENSION, "extension"),
+        (PartKind::METHOD, "method"),
+        (PartKind::ROUTE, "route"),
+        (PartKind::PATH_PARAMETER, "path-parameter"),
+        (PartKind::QUERY_PARAMETER, "query-parameter"),
+        (PartKind::COOKIE, "cookie"),
+        (PartKind::LOOK_UP, "look-up"),
+        (PartKind::PATH, "path"),
+        (PartKind::AUTHORITY, "authority"),
+        (PartKind::GRPC_SERVICE, "grpc-service"),
+        (PartKind::GRPC_METHOD, "grpc-method"),
+        (PartKind::METADATA, "metadata"),
+    ];
+    let known = names.iter().find(|(known, _)| *known == kind);
+    known.map_or_else(
+        || {
+            let debug = format!("{kind:?}");
+            format!("kind-{}", debug.replace(|c: char| !c.is_ascii_digit(), ""))
+        },
+        |(_, name)| (*name).into(),
+    )
+}
+
+fn escape(text: &mut String, part: &[u8]) {
+    // Above the longest text whatever follows is in the hash only.
+    for byte in part.iter().take(LONGEST + 1) {
+        if byte.is_ascii_alphanumeric() || b"_./@+-".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Key;
+
+    use super::*;
+
+    fn of(kind: PartKind, part: impl AsRef<[u8]>) -> String {
+        let mut key = KeyBuf::new();
+        key.push(kind, part);
+        text(&key)
+    }
+
+    #[test]
+    fn a_key_is_readable() {
+        assert_eq!(
+            text(Key::of(["acme", "k1"]).as_ref()),
+            "value=acme,value=k1"
+        );
+        assert_eq!(
+            of(PartKind::ADDRESS, [4, 32, 192, 0, 2, 1]),
+            "address=192.0.2.1/32"
+        );
+        let mut v6 = vec![6, 64, 0x20, 0x01, 0x0d, 0xb8];
+        v6.resize(18, 0);
+        assert_eq!(of(PartKind::ADDRESS, v6), "address=2001:db8::/64");
+        assert_eq!(of(PartKind::custom(2), "x"), "kind-130=x");
+    }
+
+    #[test]
+    fn what_could_change_the_meaning_of_a_name_is_escaped() {
+        assert_eq!(
+            of(PartKind::VALUE, "}a{,b=%\0ü"),
+            "value=%7Da%7B%2Cb%3D%25%00%C3%BC"
+        );
+        assert_eq!(of(PartKind::ADDRESS, [9, 9]), "address=%09%09");
+    }
+
+    #[test]
+    fn what_is_long_is_cut_and_still_another_key() {
+        let long = |end: &str| of(PartKind::VALUE, "x".repeat(100_000) + end);
+        assert_eq!(long("a").len(), LONGEST);
+        assert_ne!(long("a"), long("b"));
+        assert!(long("a").starts_with("value=xxx"));
+        assert_eq!(of(PartKind::VALUE, "{".repeat(50)).len(), LONGEST);
+    }
+
+    #[test]
+    fn texts_of_many_keys_are_forgotten_and_not_those_of_the_last() {
+        let plain = Plain::default();
+        let key = KeyBuf::from(Key::of(["a"]));
+        let total = 3 * KEYS as u128;
+        for bits in 0..total {
+            plain.remember(Fingerprint::from_bits(bits), &key);
+        }
+        assert!(plain.text(Fingerprint::from_bits(0)).is_none());
+        for bits in total - KEYS as u128..total {
+            assert!(plain.text(Fingerprint::from_bits(bits)).is_some());
+        }
+    }
+}

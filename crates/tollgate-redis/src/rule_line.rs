@@ -1,0 +1,142 @@
+//! One rule as the script is told of it.
+
+use std::fmt;
+
+use tollgate_core::{
+    AlgorithmKind, Fingerprint, Mode, Quota, RuleError, RuleErrorKind, RuleSet,
+    algorithm::{Algorithm as _, Arrival, SlidingWindow},
+};
+
+/// The version of the format of states, in the upper half of their first byte.
+const VERSION: u8 = 1 << 4;
+
+/// The role of a rule that is read on the state of another.
+pub(crate) const MARK: u8 = 2;
+
+/// The most plans of a rule: each check carries those that are larger than its own.
+const MOST_PLANS: usize = 255;
+
+/// The bytes of a quota in an argument and in a state.
+pub(crate) const IDENTITY: usize = 21;
+
+/// A rule as the script is told of it.
+pub(crate) struct RuleLine {
+    /// Whose state it is: its own, or that of the rule it marks.
+    pub(crate) name: Box<str>,
+    pub(crate) family: u8,
+    pub(crate) role: u8,
+    /// Whether nothing is asked of it. Its states can be forgotten all the same.
+    pub(crate) off: bool,
+    /// For a shadow, the place of the rule it replaces; 65 535: none.
+    pub(crate) instead: u16,
+    /// By plan: 21 bytes of the quota, and of each larger one. `None`: without a limit.
+    pub(crate) plans: Box<[Option<Box<[u8]>>]>,
+    /// The bucket of those that no state may be made for, where there is a cap.
+    pub(crate) overflow: Option<Fingerprint>,
+}
+
+impl fmt::Debug for RuleLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleLine")
+            .field("name", &self.name)
+            .field("plans", &self.plans.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuleLine {
+    pub(crate) fn new(rules: &RuleSet, place: usize) -> Result<Self, RuleError> {
+        let rule = &rules.rules()[place];
+        if rule.quotas() > MOST_PLANS + 1 {
+            return Err(RuleError::new(
+                RuleErrorKind::Store,
+                rule.name(),
+                format!(
+                    "{} plans are above {MOST_PLANS}, the most on Redis; take a rule for each kind of plan",
+                    rule.quotas() - 1
+                ),
+            ));
+        }
+        let refers_to = rules.refers_to(place);
+        let (role, off) = match rule.mode() {
+            Mode::Enforce => (0, false),
+            Mode::Shadow { .. } => (1, false),
+            Mode::Mark { .. } => (MARK, false),
+            _ => (0, true),
+        };
+        let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
+        let plans = quotas.iter().map(|quota| {
+            let own = identity(quota)?;
+            let mut bytes = own.to_vec();
+            for other in quotas.iter().filter(|other| other.limit() >= quota.limit()) {
+                bytes.extend(
+                    identity(other)
+                        .filter(|other| *other != own)
+                        .into_iter()
+                        .flatten(),
+                );
+            }
+            Some(bytes.into())
+        });
+        Ok(Self {
+            name: match refers_to {
+                Some(of) if role == MARK => rules.rules()[of].name().into(),
+                _ => rule.name().into(),
+            },
+            family: quotas
+                .iter()
+                .find_map(|quota| family(quota))
+                .unwrap_or(b'-'),
+            role,
+            off,
+            instead: refers_to
+                .filter(|_| role == 1)
+                .and_then(|of| u16::try_from(of).ok())
+                .unwrap_or(u16::MAX),
+            plans: plans.collect(),
+            overflow: None,
+        })
+    }
+}
+
+/// The letter of an algorithm's states.
+fn family(quota: &Quota) -> Option<u8> {
+    Some(match quota.algorithm() {
+        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => b'a',
+        AlgorithmKind::FixedWindow => b'f',
+        AlgorithmKind::SlidingWindow => b'w',
+        AlgorithmKind::SlidingLog => b'l',
+        AlgorithmKind::SlidingBuckets => b'b',
+        _ => return None,
+    })
+}
+
+/// What a quota is in an argument and in a state: `<BddI4`, as `prelude.lua` says.
+fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
+    let period = u64::try_from(quota.period().as_micros()).ok()?;
+    let (algorithm, first, third) = match family(quota)? {
+        b'a' => {
+            let denominator = Arrival::new(quota)?.denominator();
+            // The rate is a multiple of the denominator, and this is the numerator in lowest terms.
+            (1, period / (quota.rate() / denominator), denominator)
+        }
+        b'f' => (2, period, 0),
+        b'w' => (3, period, SlidingWindow::new(quota)?.grain()),
+        b'l' => (4, period, 0),
+        _ => {
+            let buckets = u64::from(quota.bucket_count());
+            (5, period.div_ceil(buckets), buckets)
+        }
+    };
+    let mut bytes = [0; IDENTITY];
+    bytes[0] = VERSION | algorithm;
+    bytes[1..9].copy_from_slice(&double(first));
+    bytes[9..17].copy_from_slice(&double(quota.limit()));
+    bytes[17..].copy_from_slice(&u32::try_from(third).ok()?.to_le_bytes());
+    Some(bytes)
+}
+
+/// A number below 2^53.
+pub(crate) fn double(number: u64) -> [u8; 8] {
+    (number as f64).to_le_bytes()
+}

@@ -1,0 +1,211 @@
+//! Secrets: what keeps the names of clients out of Redis.
+//!
+//! A fingerprint that anybody could compute would tell whoever reads the keys of a server which addresses were there: all
+//! addresses of IPv4 are tried in minutes. All processes that share a limit have the same secret.
+//!
+//! ```
+//! use tollgate_redis::Secret;
+//!
+//! // As `openssl rand -hex 32` or `openssl rand -base64 32` prints it.
+//! let secret = Secret::from_text("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")?;
+//! assert_eq!(format!("{secret:?}"), "Secret(..)");
+//! # Ok::<(), tollgate_redis::SecretError>(())
+//! ```
+//!
+//! From a file or a vault, as bytes:
+//!
+//! ```
+//! use tollgate_redis::Secret;
+//!
+//! assert!(Secret::from_bytes([7; 32]).is_ok());
+//! let error = Secret::from_bytes(b"hunter2").expect_err("seven bytes");
+//! assert!(error.to_string().contains("7 bytes; it takes 32 or more"), "{error}");
+//! ```
+
+use std::{env, error::Error, fmt, sync::Arc};
+
+use tollgate_core::Fingerprint;
+
+/// The fewest bytes of a secret.
+const LEAST: usize = 32;
+
+/// 32 bytes or more that nobody outside can guess. Clones share them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<[u8; 32]>);
+
+impl Secret {
+    /// A secret of these bytes. All of them count, however many there are.
+    ///
+    /// # Errors
+    ///
+    /// Fewer than 32 bytes.
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self, SecretError> {
+        let bytes = bytes.as_ref();
+        if bytes.len() < LEAST {
+            return Err(SecretError::new(format!(
+                "a secret has {} bytes; it takes {LEAST} or more, such as `openssl rand -hex {LEAST}` prints them",
+                bytes.len()
+            )));
+        }
+        let key = blake3::derive_key("tollgate-redis, secret of fingerprints", bytes);
+        Ok(Self(Arc::new(key)))
+    }
+
+    /// A secret in hexadecimal digits, or else in base 64 (of either alphabet, padded or not). White space around it
+    /// does not count.
+    ///
+    /// # Errors
+    ///
+    /// Another text, or one for fewer than 32 bytes. The error does not repeat it.
+    pub fn from_text(text: &str) -> Result<Self, SecretError> {
+        let text = text.trim();
+        let bytes = from_hex(text).or_else(|| from_base64(text));
+        Self::from_bytes(bytes.ok_or_else(|| {
+            SecretError::new(format!(
+                "a secret of {} characters is neither hexadecimal nor base 64; \
+                 take what `openssl rand -hex {LEAST}` prints",
+                text.len()
+            ))
+        })?)
+    }
+
+    /// The secret in an environment variable, as [`from_text`](Self::from_text) reads it.
+    ///
+    /// # Errors
+    ///
+    /// The variable is not there, or [`from_text`](Self::from_text) refuses what is in it. The error names the variable.
+    pub fn from_env(variable: &str) -> Result<Self, SecretError> {
+        let text = env::var(variable).map_err(|_| {
+            SecretError::new(format!(
+                "the environment variable {variable} holds no text; \
+                 set it to what `openssl rand -hex {LEAST}` prints, the same for all processes"
+            ))
+        })?;
+        Self::from_text(&text).map_err(|error| SecretError::new(format!("{variable}: {error}")))
+    }
+
+    /// The key for hashes.
+    pub(crate) fn key(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The fingerprint of a digest by this secret.
+    pub(crate) fn sign(&self, digest: [u8; 16]) -> Fingerprint {
+        let hash = blake3::keyed_hash(self.key(), &digest);
+        let mut half = [0; 16];
+        half.copy_from_slice(&hash.as_bytes()[..16]);
+        Fingerprint::from_bits(u128::from_le_bytes(half))
+    }
+}
+
+/// Shows nothing.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A secret that cannot be used. It says what would be right and repeats nothing of the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretError {
+    message: String,
+}
+
+impl SecretError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for SecretError {}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| Some(digit.to_digit(16)? as u8))
+        .collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect())
+}
+
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
+    for letter in text.bytes() {
+        let six = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        (bits, held) = (bits << 6 | u32::from(six), held + 6);
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    (text.len() % 4 != 1).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: [u8; 33] = [0xfb; 33];
+
+    #[test]
+    fn one_secret_reads_the_same_in_every_spelling() {
+        let secret = Secret::from_bytes(BYTES).expect("33 bytes");
+        let text = "+/v7".repeat(11);
+        let spellings = [
+            "fb".repeat(33),
+            "FB".repeat(33),
+            text.clone(),
+            format!(" {text}\n"),
+            text.replace('+', "-").replace('/', "_"),
+        ];
+        for spelling in spellings {
+            assert_eq!(
+                Secret::from_text(&spelling),
+                Ok(secret.clone()),
+                "{spelling}"
+            );
+        }
+        let padded = format!("{}+/s=", "+/v7".repeat(10));
+        let short = Secret::from_bytes(&BYTES[..32]).expect("32 bytes");
+        assert_eq!(Secret::from_text(&padded), Ok(short.clone()));
+        assert_ne!(short, secret);
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused_and_not_repeated() {
+        for text in ["", "hunter2!", "fbfbfbfb", "+/v7", "not a secret at all"] {
+            let error = Secret::from_text(text).expect_err("too short").to_string();
+            assert!(error.contains("openssl rand -hex 32"), "{error}");
+            assert!(text.is_empty() || !error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_there_is_named() {
+        let error = Secret::from_env("TOLLGATE_NO_SUCH_VARIABLE").expect_err("not set");
+        assert!(error.to_string().contains("TOLLGATE_NO_SUCH_VARIABLE"));
+    }
+
+    #[test]
+    fn all_bytes_of_a_long_secret_count() {
+        let (mut one, mut other) = ([0; 64], [0; 64]);
+        (one[63], other[63]) = (1, 2);
+        assert_ne!(Secret::from_bytes(one), Secret::from_bytes(other));
+    }
+}

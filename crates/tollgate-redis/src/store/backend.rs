@@ -1,0 +1,165 @@
+//! One server, or a cluster of them.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use redis::Value;
+
+use crate::{
+    address::{Address, AddressError, Target},
+    call,
+    connection::{
+        breaker::BreakerState,
+        call::Call,
+        cluster::{
+            event::{ClusterEvent, ClusterSink},
+            options::ClusterOptions,
+            routed::ClusterCall,
+            router::Cluster,
+        },
+        error::CallError,
+        event::EventSink,
+        node::Node,
+        options::NodeOptions,
+        request::Request,
+        script::Script,
+    },
+    observe::Observer,
+};
+
+/// Whoever decides.
+pub(super) enum Backend {
+    /// One server, or the one that sentinels name.
+    One {
+        name: String,
+        node: Node,
+    },
+    Cluster(Cluster),
+}
+
+/// An answer on its way.
+pub(super) enum Answer {
+    One(Call),
+    Cluster(Box<ClusterCall>),
+}
+
+impl Backend {
+    /// Starts to connect. Needs a tokio runtime.
+    pub(super) fn start(
+        address: Address,
+        mut options: NodeOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Self, AddressError> {
+        let observer = Arc::clone(observer);
+        if matches!(address.target(), Target::Cluster(_)) {
+            let options = ClusterOptions {
+                node: options,
+                events: ClusterSink::new(move |event| tell(&observer, event)),
+                ..ClusterOptions::default()
+            };
+            return Cluster::start(address, options).map(Self::Cluster);
+        }
+        let name = name_of(&address);
+        let told = name.clone();
+        options.events = EventSink::new(move |event| observer.node(&told, event));
+        let node = Node::start(address, options)?;
+        Ok(Self::One { name, node })
+    }
+
+    /// Sends a call of the script that decides. In a cluster all its keys are in one slot.
+    pub(super) fn send(&self, script: &Arc<Script>, call: &call::Call) -> Answer {
+        let request = |slot| Request::checks(script, slot, call.keys(), call.args());
+        match self {
+            Self::One { node, .. } => Answer::One(node.call(request(0))),
+            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.send(call.keys(), request))),
+        }
+    }
+
+    /// Runs another script.
+    pub(super) fn run(&self, script: &Arc<Script>, key: &str, args: &[&str]) -> Answer {
+        match self {
+            Self::One { node, .. } => {
+                let args: Vec<_> = args.iter().map(|arg| arg.as_bytes()).collect();
+                Answer::One(node.call(Request::new(script, &[key.as_bytes()], &args)))
+            }
+            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.call(script, &[key], args))),
+        }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Self::One { node, .. } => node.is_connected(),
+            Self::Cluster(cluster) => cluster.is_connected(),
+        }
+    }
+
+    /// The servers that may be asked, and whether requests are kept from them.
+    pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match self {
+            Self::One { name, node } => vec![(name.clone(), node.breaker())],
+            Self::Cluster(cluster) => {
+                let nodes = cluster.breakers().into_iter();
+                nodes
+                    .map(|(place, state)| (place.to_string(), state))
+                    .collect()
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// Whether it has failed without having been queued.
+    pub(super) fn is_refused(&self) -> bool {
+        match self {
+            Self::One(call) => call.is_refused(),
+            Self::Cluster(call) => call.is_refused(),
+        }
+    }
+}
+
+impl Future for Answer {
+    type Output = Result<Value, CallError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::One(call) => Pin::new(call).poll(cx),
+            Self::Cluster(call) => Pin::new(&mut **call).poll(cx),
+        }
+    }
+}
+
+fn tell(observer: &Observer, event: &ClusterEvent) {
+    match event {
+        ClusterEvent::Node(place, event) => observer.node(&place.to_string(), event),
+        ClusterEvent::Left(place) => observer.node_left(&place.to_string()),
+        ClusterEvent::Joined(_) => {}
+        ClusterEvent::NotLearnt(why) => observer.not_learnt(why),
+    }
+}
+
+/// What a server is called in metrics and events.
+fn name_of(address: &Address) -> String {
+    match address.target() {
+        Target::Server(place) => place.to_string(),
+        Target::Sentinel(sentinels) => sentinels.master().to_owned(),
+        Target::Cluster(_) => "cluster".to_owned(),
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One { name, node } => f.debug_map().entry(name, node).finish(),
+            Self::Cluster(cluster) => cluster.fmt(f),
+        }
+    }
+}

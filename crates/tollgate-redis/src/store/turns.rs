@@ -1,0 +1,100 @@
+//! Requests whose states lie in several slots of a cluster: decided one slot after the other.
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+use tollgate_core::{
+    Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Verdict, algorithm::Taken,
+};
+
+use crate::{encode::Encoder, store::bound::Inner};
+
+/// Checks that are decided in one step.
+pub(super) struct Group {
+    /// Their places in the request.
+    pub(super) places: SmallVec<[usize; 4]>,
+    checks: Checks,
+}
+
+/// What is decided in one step each, in the order of the rules.
+pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]> {
+    let mut groups: SmallVec<[(Option<Fingerprint>, Group); 2]> = SmallVec::new();
+    for (place, check) in checks.iter().enumerate() {
+        let slot = encoder.slot_of(checks, check);
+        match groups.iter_mut().find(|(other, _)| *other == slot) {
+            Some((_, group)) => {
+                group.places.push(place);
+                group.checks.push(*check);
+            }
+            None => groups.push((
+                slot,
+                Group {
+                    places: smallvec![place],
+                    checks: Checks::from_slice(&[*check]),
+                },
+            )),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Asks group after group. What was taken goes back when a later one is known to deny; after an answer that did not come,
+/// nothing is sent again, and the rest is asked all the same: the rules' answers to a store failure need to know.
+pub(super) async fn ask(inner: Arc<Inner>, groups: SmallVec<[Group; 2]>, takes: bool) -> Decision {
+    let count = groups.iter().map(|group| group.places.len()).sum();
+    let mut verdicts: SmallVec<[Option<Verdict>; 4]> = smallvec![None; count];
+    let (mut held, mut at, mut denied): (Vec<Holding>, _, _) = (Vec::new(), 0, false);
+    for group in &groups {
+        if denied {
+            for (place, check) in group.places.iter().zip(&group.checks) {
+                let not_asked = Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked);
+                verdicts[*place] = Some(not_asked);
+            }
+            continue;
+        }
+        let decision = inner.ask(&group.checks, takes).await;
+        at = at.max(decision.at());
+        for (place, verdict) in group.places.iter().zip(decision.verdicts()) {
+            verdicts[*place] = Some(*verdict);
+        }
+        if !takes {
+            continue;
+        }
+        denied = decision.outcome() == Outcome::Deny;
+        if !denied {
+            held.extend(taken(&inner, group, &decision));
+        }
+    }
+    if denied && !held.is_empty() {
+        for holding in &held {
+            inner.settle(std::slice::from_ref(holding), Settlement::Cancel);
+        }
+    }
+    Decision::new(at, verdicts.into_iter().flatten(), |verdict| {
+        inner.rules.enforces(verdict.rule())
+    })
+}
+
+/// What a group has taken.
+fn taken(inner: &Inner, group: &Group, decision: &Decision) -> impl Iterator<Item = Holding> {
+    let at = decision.at();
+    group
+        .checks
+        .iter()
+        .zip(decision.verdicts())
+        .filter(|(check, verdict)| {
+            check.cost() > 0
+                && verdict.outcome() == Outcome::Allow
+                && inner.rules.enforces(verdict.rule())
+        })
+        .map(move |(check, verdict)| {
+            let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+            Holding {
+                check: *check,
+                taken: Taken {
+                    at,
+                    fresh_at: at.saturating_add(lasts),
+                },
+            }
+        })
+}
