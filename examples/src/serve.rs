@@ -4,8 +4,10 @@ use std::{error::Error, net::SocketAddr};
 
 use axum::Router;
 use tokio::net::TcpListener;
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Serves `app` on 127.0.0.1, on `$PORT` or 3000, until Ctrl-C, and prints what to try.
+/// Serves `app` on 127.0.0.1, on `$PORT` or 3000, until Ctrl-C or a polite `kill`, and prints what to try.
 ///
 /// # Errors
 ///
@@ -29,11 +31,28 @@ pub async fn serve(
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service)
         .with_graceful_shutdown(async {
-            // Where there is no Ctrl-C to wait for, the server runs until it is killed.
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending().await
+            tokio::select! {
+                () = ctrl_c() => {}
+                () = terminated() => {}
             }
         })
         .await?;
     Ok(())
+}
+
+/// Where there is no Ctrl-C to wait for, the server runs until it is killed.
+async fn ctrl_c() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// So that what the example has started ends with it.
+async fn terminated() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        terminate.recv().await;
+        return;
+    }
+    std::future::pending().await
 }
