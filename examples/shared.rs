@@ -3,7 +3,7 @@
 //!
 //! | variable | is |
 //! | --- | --- |
-//! | `REDIS_URL` | where Redis is: `redis://host:6379`, `rediss://…`, `unix:///path`, `redis-sentinel://host,host/master`. Without it the example starts a `redis-server` of its own |
+//! | `REDIS_URL` | where Redis is: `redis://host:6379`, `unix:///path`, `redis-sentinel://host,host/master`. Without it the example starts a `redis-server` of its own |
 //! | `PORT` | where to listen, 3000 unless told otherwise |
 
 #![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]

@@ -63,8 +63,6 @@
 //! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
 //! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
 //!
-//! With `rediss://` and `rediss-sentinel://` every connection is encrypted (feature `tls`).
-//!
 //! # What is promised
 //!
 //! While one server has the states and answers:
@@ -106,3 +104,8 @@ pub use self::{
 #[cfg(test)]
 #[path = "../tests/connection/mod.rs"]
 mod connection_tests;
+
+/// Compiles the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

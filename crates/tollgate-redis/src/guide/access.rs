@@ -27,8 +27,8 @@
 //! # Secrets and encryption
 //!
 //! No key holds what a client has sent: it is hashed. Still, who reads the keys knows how many clients there are and how busy,
-//! and who writes them decides who passes. So do not let others in: `bind` to a private network, a password, and encryption
-//! (`rediss://`, feature `tls`) wherever the way is not the loopback interface.
+//! and who writes them decides who passes. So do not let others in: `bind` to a private network, a password, and an
+//! encrypted way wherever it is not the loopback interface.
 //!
 //! A user who may call `EVAL` may run any script on its keys. That is why the keys are bounded, and why servers have to be
 //! patched: CVE-2025-49844, by which a script could leave its cage, is fixed in Redis 6.2.20, 7.4.6, 8.0.4 and 8.2.2, and in

@@ -26,7 +26,7 @@
 //! | --- | --- | --- |
 //! | Redis is gone | connections refused | the bound above. Requests wait for nothing |
 //! | Redis stands still | no answer; the connection is given up after three deadlines | the first requests wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
-//! | the network is cut | as above, after 3 s at the latest | the same |
+//! | the network is cut | as above | the same |
 //! | a connection breaks | calls in flight have no known outcome | each may have been counted by Redis and by the share: a unit too many is taken, never too few |
 //! | restart without a disk | the script and all states are gone | one quota for each client |
 //! | `FLUSHALL` | nothing shows | one quota for each client |
@@ -48,7 +48,7 @@
 //! | step | what happens |
 //! | --- | --- |
 //! | ahead by `d` | everything refills by `d`, at most one quota for each client; states are forgotten by `d` earlier |
-//! | back by `d` | nothing is refilled, and nobody is locked out for `d`: what lies in the future is cut to a full debt at the next decision, a denial too. A client waits for the time from empty to full at most |
+//! | back by `d` | nothing is refilled, and nobody is locked out for `d`: what lies in the future is cut to a full debt at the next decision, a denial too. A client waits at most for the time from empty to full of a bucket, or for two windows |
 //! | another server, after a failover | both, by as much as the clocks differ |
 //!
 //! Let `chrony` or `ntpd` slew the clocks of these machines (`makestep` at the start only), and do not restore snapshots of

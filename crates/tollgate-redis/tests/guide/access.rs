@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate_core::{Key, Limiter, MINUTE, Outcome, Quota, Rule, Step};
-use tollgate_redis::RedisStore;
+use tollgate_core::{Key, Limiter, MINUTE, Outcome, Quota, Rule, Source, Step};
+use tollgate_redis::{Partition, RedisStore, RedisStoreBuilder};
 
 use crate::support::{
     blocking_server::RedisServer,
@@ -32,10 +32,14 @@ fn commands() -> Vec<&'static str> {
 
 /// A server with the user of the guide, but for one command.
 fn server_without(command: &str) -> RedisServer {
-    let server = RedisServer::start(&[]);
     let words = line().split(' ').filter(|word| *word != command);
-    let line = words.collect::<Vec<_>>().join(" ");
-    let answer = Resp::connect(server.address()).say(&line);
+    server_with(&words.collect::<Vec<_>>().join(" "))
+}
+
+/// A server with the user that this line makes.
+fn server_with(line: &str) -> RedisServer {
+    let server = RedisServer::start(&[]);
+    let answer = Resp::connect(server.address()).say(line);
     assert_eq!(answer, Value::Status("OK".into()), "{line}");
     server
 }
@@ -47,10 +51,15 @@ async fn answer<T: Send>(step: Step<T>) -> T {
 /// What a service does: the first thing that does not work.
 async fn works(server: &RedisServer) -> Result<(), &'static str> {
     let address = format!("redis://tollgate:sesame@127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(&address, "shop")
-        .and_then(|builder| builder.deadline(PATIENCE))
+    let builder = RedisStore::builder(&address, "shop").expect("a valid address");
+    works_with(builder).await
+}
+
+async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
+    let store = builder
+        .deadline(PATIENCE)
         .and_then(|builder| builder.connect())
-        .expect("a valid address");
+        .expect("a runtime");
     timeout(PATIENCE, store.connected())
         .await
         .expect("it may connect");
@@ -61,7 +70,7 @@ async fn works(server: &RedisServer) -> Result<(), &'static str> {
     // Twice: the server learns the script, and knows it.
     for _ in 0..2 {
         let decision = answer(limiter.acquire(&[check])).await;
-        if decision.verdicts()[0].source() != tollgate_core::Source::Store {
+        if decision.verdicts()[0].source() != Source::Store {
             return Err("a request is decided");
         }
     }
@@ -88,6 +97,37 @@ async fn the_user_of_the_guide_needs_each_of_its_commands() {
         let server = server_without(command);
         assert!(works(&server).await.is_err(), "{command} is not needed");
     }
+}
+
+#[tokio::test]
+async fn what_the_guide_adds_for_one_slot_and_for_a_database_is_enough_and_needed() {
+    let with = |server: &RedisServer| {
+        let address = format!("redis://tollgate:sesame@127.0.0.1:{}", server.port());
+        let in_a_database = RedisStore::builder(&format!("{address}/1"), "shop");
+        let in_one_slot = RedisStore::builder(&address, "shop");
+        (
+            in_a_database.expect("a valid address"),
+            in_one_slot
+                .expect("a valid address")
+                .partition(Partition::One),
+        )
+    };
+    let server = server_with(&format!("{} ~{{shop}}:* +select", line()));
+    let (in_a_database, in_one_slot) = with(&server);
+    assert_eq!(works_with(in_a_database).await, Ok(()));
+    assert_eq!(works_with(in_one_slot).await, Ok(()));
+    // Without `select` there is no connection at all; without the other keys there are no decisions.
+    let server = server_with(line());
+    let (in_a_database, in_one_slot) = with(&server);
+    let store = in_a_database.connect().expect("a runtime");
+    let limiter = Limiter::new(store, [Rule::new("api", Quota::gcra(1, MINUTE))]);
+    let limiter = limiter.expect("a valid rule");
+    let check = limiter
+        .check("api", &Key::of(["client"]))
+        .expect("it is there");
+    let decision = answer(limiter.acquire(&[check])).await;
+    assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+    assert!(works_with(in_one_slot).await.is_err());
 }
 
 #[tokio::test]
