@@ -4,7 +4,7 @@
 //!
 //! | server | |
 //! | --- | --- |
-//! | Redis 6.2, Redis 7.0, Valkey 9.1 | the whole suite runs on them at each change: every algorithm, compared with the store in memory |
+//! | Redis 6.2, Redis 7.0, Valkey 9.1 | tested at each change: the suite of every store, and each algorithm compared with the store in memory |
 //! | Redis 7.2 to 8, Valkey 7.2 and 8 | between these; nothing is used that they lack |
 //! | Redis 5 and older | untested; access lists came with 6 |
 //! | proxies that know no `HELLO 3` | the protocol of version 2 is spoken then |

@@ -5,6 +5,7 @@ mod support;
 
 mod access;
 mod by_hand;
+mod failures;
 mod memory;
 
 use tollgate_redis::{call::Call, script};
