@@ -5,15 +5,15 @@
 //! The limiter needs these commands and no other, on keys that begin with its namespace, here `shop`:
 //!
 //! ```text
-//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~shop:* resetchannels -@all +eval +evalsha +get +set +del +time
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~shop:* ~{shop}:* resetchannels -@all +eval +evalsha +get +set +del +time
 //! ```
 //!
 //! Take a better password. Commands inside of a script are checked one by one, so that `get`, `set`, `del` and `time` have to
-//! be there. The address is then `redis://tollgate:sesame@host`; with another database than 0 add `+select`.
+//! be there. Which of the two patterns states have depends on the [`Partition`](crate::Partition); the first is needed for
+//! probes in any case. The address is then `redis://tollgate:sesame@host`.
 //!
 //! | for | add |
 //! | --- | --- |
-//! | [`Partition::One`](crate::Partition::One), whose keys begin with a brace | `~{shop}:*` |
 //! | an address with a database | `+select` |
 //! | Sentinel | `+role`, on the servers |
 //! | a clock of the caller's own, on servers whose scripts may not tell the time | nothing; leave out `+time` |

@@ -23,15 +23,15 @@
 //! # }
 //! ```
 //!
-//! In Redis, a key is `namespace:{client}:rule:algorithm`: the client as 22 letters of a hash, and the algorithm as `a` (token
-//! bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets). Under
-//! [`Partition::One`](crate::Partition::One) it is `{namespace}:client:rule:algorithm`. Deleting one is always allowed, and lets
-//! the client start anew:
+//! In Redis, the key of a state is `shop:{client}:rule:algorithm` or, under [`Partition::One`](crate::Partition::One),
+//! `{shop}:client:rule:algorithm`: the namespace, the client as 22 letters of a hash, the rule's name, and the algorithm as `a`
+//! (token bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets). Deleting one is
+//! always allowed, and lets the client start anew. Of the second form:
 //!
 //! ```text
-//! $ redis-cli --scan --pattern 'shop:*:exports:l' | head         # never KEYS, which blocks the server
-//! $ redis-cli PTTL 'shop:{AAAAAAAAAAAAAAAAAAAAAH}:exports:l'     # ms until it equals a fresh one
-//! $ redis-cli --scan --pattern 'shop:*:exports:*' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
+//! $ redis-cli --scan --pattern '{shop}:*:exports:l' | head   # never KEYS, which blocks the server
+//! $ redis-cli PTTL '{shop}:AAAAAAAAAAAAAAAAAAAAAH:exports:l'  # ms until it equals a fresh one
+//! $ redis-cli --scan --pattern '{shop}:*:exports:?' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
 //! ```
 //!
 //! # The script

@@ -48,13 +48,25 @@ async fn answer<T: Send>(step: Step<T>) -> T {
     timeout(PATIENCE, step).await.expect("an answer")
 }
 
-/// What a service does: the first thing that does not work.
-async fn works(server: &RedisServer) -> Result<(), &'static str> {
-    let address = format!("redis://tollgate:sesame@127.0.0.1:{}", server.port());
-    let builder = RedisStore::builder(&address, "shop").expect("a valid address");
-    works_with(builder).await
+/// A connection of the user's.
+fn logged_in(server: &RedisServer) -> Resp {
+    let mut connection = Resp::connect(server.address());
+    let answer = connection.say("AUTH tollgate sesame");
+    assert_eq!(answer, Value::Status("OK".into()));
+    connection
 }
 
+fn builder(server: &RedisServer, database: &str) -> RedisStoreBuilder {
+    let port = server.port();
+    let address = format!("redis://tollgate:sesame@127.0.0.1:{port}{database}");
+    RedisStore::builder(&address, "shop").expect("a valid address")
+}
+
+async fn works(server: &RedisServer) -> Result<(), &'static str> {
+    works_with(builder(server, "")).await
+}
+
+/// What a service does: the first thing that does not work.
 async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
     let store = builder
         .deadline(PATIENCE)
@@ -100,44 +112,33 @@ async fn the_user_of_the_guide_needs_each_of_its_commands() {
 }
 
 #[tokio::test]
-async fn what_the_guide_adds_for_one_slot_and_for_a_database_is_enough_and_needed() {
-    let with = |server: &RedisServer| {
-        let address = format!("redis://tollgate:sesame@127.0.0.1:{}", server.port());
-        let in_a_database = RedisStore::builder(&format!("{address}/1"), "shop");
-        let in_one_slot = RedisStore::builder(&address, "shop");
-        (
-            in_a_database.expect("a valid address"),
-            in_one_slot
-                .expect("a valid address")
-                .partition(Partition::One),
-        )
-    };
-    let server = server_with(&format!("{} ~{{shop}}:* +select", line()));
-    let (in_a_database, in_one_slot) = with(&server);
-    assert_eq!(works_with(in_a_database).await, Ok(()));
-    assert_eq!(works_with(in_one_slot).await, Ok(()));
-    // Without `select` there is no connection at all; without the other keys there are no decisions.
+async fn the_user_of_the_guide_may_touch_the_keys_of_each_partition() {
     let server = server_with(line());
-    let (in_a_database, in_one_slot) = with(&server);
-    let store = in_a_database.connect().expect("a runtime");
-    let limiter = Limiter::new(store, [Rule::new("api", Quota::gcra(1, MINUTE))]);
-    let limiter = limiter.expect("a valid rule");
-    let check = limiter
-        .check("api", &Key::of(["client"]))
-        .expect("it is there");
-    let decision = answer(limiter.acquire(&[check])).await;
-    assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
-    assert!(works_with(in_one_slot).await.is_err());
+    for partition in [Partition::Key, Partition::One] {
+        assert_eq!(
+            works_with(builder(&server, "").partition(partition)).await,
+            Ok(())
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_needs_select_for_a_database() {
+    let server = server_with(&format!("{} +select", line()));
+    assert_eq!(works_with(builder(&server, "/1")).await, Ok(()));
+    // Without it a connection is refused on its way.
+    let server = server_with(line());
+    let mut connection = logged_in(&server);
+    let Value::Error(refused) = connection.say("SELECT 1") else {
+        panic!("the user may not");
+    };
+    assert!(refused.starts_with("NOPERM"), "{refused}");
 }
 
 #[tokio::test]
 async fn the_user_of_the_guide_may_touch_no_other_key() {
     let server = server_without("nothing");
-    let mut connection = Resp::connect(server.address());
-    assert_eq!(
-        connection.say("AUTH tollgate sesame"),
-        Value::Status("OK".into())
-    );
+    let mut connection = logged_in(&server);
     for command in [
         "GET other",
         "KEYS *",
