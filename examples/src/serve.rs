@@ -1,11 +1,11 @@
 //! Serving an example on the loopback interface.
 
-use std::{error::Error, net::SocketAddr};
+use std::{error::Error, io, net::SocketAddr};
 
 use axum::Router;
 use tokio::net::TcpListener;
 
-/// Serves `app` on 127.0.0.1, on `$PORT` or 3000, until Ctrl-C, and prints what to try.
+/// Serves `app` on 127.0.0.1, on `$PORT` or 3000, until Ctrl-C or a polite `kill`, and prints what to try.
 ///
 /// # Errors
 ///
@@ -24,16 +24,38 @@ pub async fn serve(
         .await
         .map_err(|error| format!("127.0.0.1:{port}: {error}; choose another with PORT=…"))?;
     let address = listener.local_addr()?;
+    // Before anybody can know that it is there.
+    let end = told_to_end()?;
     println!("listening on http://{address}\n\n{}", try_this(address));
     // Client IP addresses come from the socket, so the server has to hand them to the requests.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service)
-        .with_graceful_shutdown(async {
-            // Where there is no Ctrl-C to wait for, the server runs until it is killed.
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending().await
-            }
-        })
+        .with_graceful_shutdown(end)
         .await?;
     Ok(())
+}
+
+/// Until Ctrl-C or a polite `kill`, which are waited for from this call on: what an example has started ends with it.
+#[cfg(unix)]
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        // Where there is no Ctrl-C to wait for, the server runs until it is killed.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    })
 }

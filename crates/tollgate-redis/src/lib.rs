@@ -1,4 +1,79 @@
-//! Limits that many processes share: a store on Redis or Valkey.
+//! Limits that many processes share: a store on Redis or Valkey for [tollgate](https://docs.rs/tollgate).
+//!
+//! Every process that uses one namespace on one Redis counts against one limit. The rules, the layer, the limiter and the
+//! answers are those of the store in memory, and so is the arithmetic: a script decides all rules of a request in one atomic
+//! step on the server, to the microsecond, and is compared with the store in memory over random histories.
+//!
+//! ```no_run
+//! use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
+//! use tollgate_redis::RedisStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // It connects in the background: a service starts while Redis is down.
+//! let store = RedisStore::builder("redis://localhost", "shop")?.connect()?;
+//! let limiter = Limiter::new(store, [Rule::new("per-key", Quota::gcra(60, MINUTE))])?;
+//!
+//! let check = limiter.check("per-key", &Key::of(["key-7"]))?;
+//! let decision = limiter.acquire(&[check]).await;
+//! assert!(decision.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Customised: with less patience, and rules that say what to do while Redis does not answer. Here it never does:
+//!
+//! ```
+//! use std::{num::NonZeroU32, time::Duration};
+//!
+//! use tollgate_core::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
+//! use tollgate_redis::{Partition, RedisStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop")?
+//!     .deadline(Duration::from_millis(20))?
+//!     .partition(Partition::One)
+//!     .connect()?;
+//! let rules = [
+//!     // Rather nobody than too many.
+//!     Rule::new("log-in", Quota::sliding_log(5, MINUTE)).on_store_error(OnStoreError::Deny),
+//!     // Each instance its part, here of two.
+//!     Rule::new("search", Quota::fixed_window(60, MINUTE)).on_store_error(OnStoreError::LocalShare),
+//! ];
+//! let two = NonZeroU32::new(2).expect("it is not 0");
+//! let limiter = Limiter::new(store, rules)?.shared_by(two)?;
+//!
+//! let key = Key::of(["account-7"]);
+//! let log_in = limiter.acquire(&[limiter.check("log-in", &key)?]).await;
+//! assert!(!log_in.is_allowed());
+//! let search = limiter.acquire(&[limiter.check("search", &key)?]).await;
+//! assert!(search.is_allowed());
+//! assert_eq!(search.verdicts()[0].source(), Source::Fallback);
+//! assert_eq!(search.verdicts()[0].remaining(), 29);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Addresses
+//!
+//! | form | means |
+//! | --- | --- |
+//! | `redis://[user[:password]@]host[:6379][/database]` | one server |
+//! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
+//! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
+//!
+//! # What is promised
+//!
+//! While one server has the states and answers:
+//!
+//! 1. Never more than the quota from all processes together, within the bound that each algorithm's page states.
+//! 2. The rules of a request are decided in one step; if one denies, nothing is taken.
+//! 3. The time is that of the server: the clocks of the processes do not matter.
+//! 4. No request waits for longer than its deadline, nor is it sent twice.
+//!
+//! When servers fail, restart, or lose what they had acknowledged, more may pass: by how much is the subject of
+//! [`guide::failures`]. [`guide`] is the operator's page.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -10,6 +85,7 @@ mod connection;
 #[doc(hidden)]
 pub mod encode;
 mod error;
+pub mod guide;
 mod keys;
 #[doc(hidden)]
 pub mod keyspace;
@@ -39,3 +115,8 @@ pub use self::{
 #[cfg(test)]
 #[path = "../tests/connection/mod.rs"]
 mod connection_tests;
+
+/// Compiles the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,5 @@
-//! A `redis-server` of a test's own: a free port, a folder that goes with it, killed on drop.
+//! A `redis-server` of a test's own: a free port, a folder that goes with it, killed on drop. `TOLLGATE_REDIS_SERVER` names
+//! another program, such as a `valkey-server`.
 
 use std::{
     env, fs,
@@ -87,7 +88,8 @@ impl Drop for RedisServer {
 }
 
 fn spawn(port: u16, dir: &Path, args: &[&str]) -> Child {
-    Command::new("redis-server")
+    let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    Command::new(&program)
         .current_dir(dir)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
@@ -99,8 +101,10 @@ fn spawn(port: u16, dir: &Path, args: &[&str]) -> Child {
         .spawn()
         .unwrap_or_else(|error| {
             panic!(
-                "redis-server could not be started ({error}): these tests need it on PATH; \
-                 on Debian or Ubuntu `apt-get install redis-server`, on macOS `brew install redis`"
+                "{} could not be started ({error}): these tests need redis-server on PATH, or another in \
+                 TOLLGATE_REDIS_SERVER; on Debian or Ubuntu `apt-get install redis-server`, on macOS \
+                 `brew install redis`",
+                program.display()
             )
         })
 }

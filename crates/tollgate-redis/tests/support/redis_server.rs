@@ -1,7 +1,8 @@
 //! A `redis-server` of the test's own: on a free port of the loopback, in a folder of its own, killed on drop.
+//! `TOLLGATE_REDIS_SERVER` names another program, such as a `valkey-server`.
 
 use std::{
-    io,
+    env, io,
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -146,7 +147,8 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, dir: &Path, args: &[String]) -> Child {
-    let mut command = Command::new("redis-server");
+    let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    let mut command = Command::new(&program);
     // A first argument without dashes is a file of settings.
     let (file, args) = match args.first() {
         Some(first) if !first.starts_with("--") => args.split_at(1),
@@ -165,8 +167,9 @@ fn spawn(port: u16, dir: &Path, args: &[String]) -> Child {
         .stderr(Stdio::null());
     command.spawn().unwrap_or_else(|error| {
         panic!(
-            "this test starts its own redis-server, which is not there ({error}): \
-             install it with `apt-get install -y redis-server`"
+            "this test starts its own {}, which is not there ({error}): \
+             install one with `apt-get install -y redis-server`, or name another in TOLLGATE_REDIS_SERVER",
+            program.display()
         )
     })
 }

@@ -1,0 +1,79 @@
+//! Looking at states, and the script from other programs.
+//!
+//! # Looking a client up, and letting it start anew
+//!
+//! In code, by the same key that the rule counts by. Behind a layer,
+//! `RateLimitLayer::key_of` makes it of a request's head and `RateLimitLayer::limiter` is the limiter:
+//!
+//! ```no_run
+//! use tollgate_core::{HOUR, Key, Limiter, Quota, Rule};
+//! use tollgate_redis::RedisStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("redis://localhost", "shop")?.connect()?;
+//! let limiter = Limiter::new(store, [Rule::new("exports", Quota::sliding_log(5, HOUR))])?;
+//! let account = Key::of(["account-7"]);
+//! let look = limiter.check("exports", &account)?.with_cost(0);
+//! let seen = limiter.peek(&[look]).await;
+//! println!("{} of 5 left", seen.verdicts()[0].remaining());
+//! // Everybody who asks for it nicely starts anew.
+//! limiter.reset("exports", &account)?.await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In Redis, the key of a state is `shop:{client}:rule:algorithm` or, under [`Partition::One`](crate::Partition::One),
+//! `{shop}:client:rule:algorithm`: the namespace, the client as 22 letters of a hash, the rule's name, and the algorithm as `a`
+//! (token bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets). Deleting one is
+//! always allowed, and lets the client start anew. Of the second form:
+//!
+//! ```text
+//! $ redis-cli --scan --pattern '{shop}:*:exports:l' | head   # never KEYS, which blocks the server
+//! $ redis-cli PTTL '{shop}:AAAAAAAAAAAAAAAAAAAAAH:exports:l'  # ms until it equals a fresh one
+//! $ redis-cli --scan --pattern '{shop}:*:exports:?' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
+//! ```
+//!
+//! # The script
+//!
+//! There is one script for everything. Print it with `cargo run -p tollgate-redis --example script > script.lua`, in the version
+//! that the services run. Its head says what it takes and returns; states and arguments may change with any release until
+//! 1.0, and the first byte of each state is its version.
+//!
+//! `KEYS` are the states that a request touches. `ARGV[1]` is the time, or empty for that of the server. Each further argument
+//! is a check, packed with little-endian numbers, 38 bytes:
+//!
+//! | bytes | as | what |
+//! | --- | --- | --- |
+//! | 0 | u8 | 0 take, 1 look, 2 give back, 3 take more as far as there is, 4 forget |
+//! | 1 | u8 | 0 the rule is enforced, 1 a shadow, 2 a mark |
+//! | 2 | u8 | 1 if the next check belongs to the same request |
+//! | 3, 4 | u16 | which of `KEYS`, from 1 |
+//! | 5 to 12 | f64 | units |
+//! | 13, 14 | u16 | the rule's number, one for each rule of the request |
+//! | 15, 16 | u16 | for a shadow, the rule that it replaces; 65 535 otherwise |
+//! | 17 to 37 | u8, f64, f64, u32 | the quota: algorithm, and three numbers |
+//!
+//! The answer is a list of integers: the time in µs, then three for each check. The first is -1 if the units fit, -2 if they
+//! never will, -3 if the key holds something else, and otherwise the µs until they fit; the second is what is left; the third
+//! the µs until the state equals a fresh one.
+//!
+//! A unit of a budget of 60 an hour, with `redis-cli` (which reads `\x` in lines that it is given, not in its arguments):
+//!
+//! ```text
+//! $ redis-cli -x SCRIPT LOAD < script.lua
+//! 127.0.0.1:6379> EVALSHA <the hash> 1 shop:by-hand "" "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\xff\xff\x11\x00\x00\x00\x00\x38\x9c\x8c\x41\x00\x00\x00\x00\x00\x00\x4e\x40\x01\x00\x00\x00"
+//! 1) (integer) 1763740800123456
+//! 2) (integer) -1
+//! 3) (integer) 59
+//! 4) (integer) 60000000
+//! ```
+//!
+//! The same in Python, without a library:
+//!
+//! ```python
+#![doc = include_str!("take.py")]
+//! ```
+//!
+//! To take of a budget that a Rust service counts too, use its key and its very quota: a state that another quota wrote is
+//! converted, and two that take turns convert it each time.

@@ -1,0 +1,82 @@
+//! What each failure costs.
+//!
+//! While Redis does not answer, each rule answers by what it was told with
+//! [`on_store_error`](tollgate_core::Rule::on_store_error). Nothing is asked twice: a take whose outcome is not known is never
+//! sent again, and never given back.
+//!
+//! # The bound of an outage
+//!
+//! For one client under one rule, in an outage of length `t`, with N instances that know of each other:
+//!
+//! | answer | lets through, from all instances together, at most |
+//! | --- | --- |
+//! | [`Deny`](tollgate_core::OnStoreError::Deny) | nothing |
+//! | [`LocalShare`](tollgate_core::OnStoreError::LocalShare), of a bucket | `rate · t + max(burst, N)` |
+//! | [`LocalShare`](tollgate_core::OnStoreError::LocalShare), of a window | `max(limit, N)` in each window |
+//! | [`Cap`](tollgate_core::OnStoreError::Cap) | N times the cap |
+//! | [`Allow`](tollgate_core::OnStoreError::Allow) | everything |
+//!
+//! Around the outage come at most two bursts more: what Redis let through just before, as far as an instance had not seen it,
+//! and what it lets through just after, because its state is stale or gone. Say how many instances there are, with
+//! [`instances`](tollgate_core::Limiter::shared_by): one that believes to be alone takes the whole quota for its share.
+//!
+//! # One by one
+//!
+//! | failure | how it shows | what it costs |
+//! | --- | --- | --- |
+//! | Redis is gone | connections refused | the bound above. Requests wait for nothing |
+//! | Redis stands still | no answer; the connection is given up after three deadlines | the first requests wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
+//! | the network is cut | as above | the same |
+//! | a connection breaks | calls in flight have no known outcome | each may have been counted by Redis and by the share: a unit too many is taken, never too few |
+//! | restart without a disk | the script and all states are gone | one quota for each client |
+//! | `FLUSHALL` | nothing shows | one quota for each client |
+//! | `SCRIPT FLUSH` | nothing shows | one more round trip, once |
+//! | failover | some seconds without a master | the bound above, and what the old master had not yet told the new one |
+//! | an old master that does not know it | two servers accept | up to twice the quota while both do; see [`min-replicas-to-write`](super::servers#sentinel) |
+//! | `READONLY`, `LOADING`, `MASTERDOWN`, `BUSY`, `NOREPLICAS`, `MISCONF` | refused before anything is written | the bound above |
+//! | memory is full, `noeviction` | `OOM` to takes; denials and looks are still answered | the bound above, for takes |
+//! | memory is full, any other policy | nothing shows | one quota for each key that is forgotten, again and again |
+//! | a value that is not ours under our key | that check fails, and others do not | the rule's answer, until somebody deletes the key |
+//! | rights are missing, a wrong password | "misconfigured" | the rules' answers, until it is put right |
+//! | too many connections | turned away, tried again later | the bound above |
+//! | hundreds of instances come back at once | attempts are spread at random | some seconds |
+//!
+//! # When a clock steps
+//!
+//! The time is that of the server that decides. It is the wall clock, and may step.
+//!
+//! | step | what happens |
+//! | --- | --- |
+//! | ahead by `d` | everything refills by `d`, at most one quota for each client; states are forgotten by `d` earlier |
+//! | back by `d` | nothing is refilled, and nobody is locked out for `d`: what lies in the future is cut to a full debt at the next decision, a denial too. A client waits at most for the time from empty to full of a bucket, or for two windows |
+//! | another server, after a failover | both, by as much as the clocks differ |
+//!
+//! Let `chrony` or `ntpd` slew the clocks of these machines (`makestep` at the start only), and do not restore snapshots of
+//! virtual machines beneath a running server.
+//!
+//! With [`caller_clock`](crate::RedisStoreBuilder::caller_clock) the clocks of all processes take part, and differences between
+//! them count as steps do.
+//!
+//! # Seeing it
+//!
+//! `cargo run --example redis_outage` in the repository kills a Redis and shows, second by second, what clients see under each
+//! answer. In code, a decision says who made it:
+//!
+//! ```no_run
+//! use tollgate_core::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
+//! use tollgate_redis::RedisStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("redis://localhost", "shop")?.connect()?;
+//! let rule = Rule::new("codes", Quota::gcra(5, HOUR)).on_store_error(OnStoreError::Deny);
+//! let limiter = Limiter::new(store, [rule])?;
+//! let check = limiter.check("codes", &Key::of(["+44 1632 960000"]))?;
+//! let decision = limiter.acquire(&[check]).await;
+//! if decision.verdicts()[0].source() == Source::Fallback {
+//!     // Redis did not decide this; under `Deny` nobody gets a code now.
+//!     assert!(!decision.is_allowed());
+//! }
+//! # Ok(())
+//! # }
+//! ```

@@ -1,0 +1,23 @@
+//! The operator's pages: what Redis needs, what its failures cost, and what to watch.
+//!
+//! | page | for |
+//! | --- | --- |
+//! | [`sizing`] | memory for each key, the eviction policy, what to keep on disk, several services on one Redis |
+//! | [`access`] | a user with no more rights than it needs, encryption, patched servers |
+//! | [`servers`] | settings of Redis, Sentinel and Cluster; which servers are tested; timeouts |
+//! | [`failures`] | what each failure costs, as a bound; clocks that step |
+//! | [`by_hand`] | looking a client up, resetting it, and the script from `redis-cli` and other languages |
+//! | [`watching`] | metrics to alarm on |
+//!
+//! The short answer: a Redis or Valkey for limits alone, `maxmemory` with `noeviction` and an alarm at 70 %, nothing on disk,
+//! a user of its own, clocks that are slewed and never stepped, and each rule's answer to a failure chosen by what it
+//! protects.
+//!
+//! The pages hold text only. Their programs, their table of memory and their access list are held to a server by tests.
+
+pub mod access;
+pub mod by_hand;
+pub mod failures;
+pub mod servers;
+pub mod sizing;
+pub mod watching;

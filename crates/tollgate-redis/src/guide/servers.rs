@@ -1,0 +1,88 @@
+//! Settings of servers, and which servers there are.
+//!
+//! # Which servers
+//!
+//! | server | |
+//! | --- | --- |
+//! | Redis 6.2, Redis 7.0, Valkey 9.1 | tested at each change: the suite of every store, and each algorithm compared with the store in memory |
+//! | Redis 7.2 to 8, Valkey 7.2 and 8 | between these; nothing is used that they lack |
+//! | Redis 5 and older | untested; access lists came with 6 |
+//! | proxies that know no `HELLO 3` | the protocol of version 2 is spoken then |
+//! | servers on which a script may not ask for the time | [`caller_clock`](crate::RedisStoreBuilder::caller_clock) |
+//! | KeyDB as active replica, and other sets of several masters | **no**: two masters are two limits |
+//!
+//! Replicas are never asked. A rate limiter that reads a replica lets through what the master has counted already.
+//!
+//! # A single server
+//!
+//! ```text
+//! maxmemory 1gb
+//! maxmemory-policy noeviction
+//! save ""
+//! appendonly no
+//! timeout 0
+//! tcp-keepalive 60
+//! ```
+//!
+//! # Sentinel
+//!
+//! ```text
+//! sentinel down-after-milliseconds limits 3000      # in sentinel.conf; 30 s unless told otherwise
+//! min-replicas-to-write 1                           # in redis.conf, with two replicas or more
+//! min-replicas-max-lag 5
+//! ```
+//!
+//! The last two bound the time in which an old master that was cut off goes on accepting: some ten seconds rather than for as
+//! long as the cut lasts. With a single replica leave them out, for the master that is promoted would have none and refuse to
+//! write.
+//!
+//! The address names all sentinels: `redis-sentinel://one,two,three/limits`. The first that knows is asked; the server it names
+//! has to say itself that it is the master; and the question is repeated every five seconds, so that an old master that still
+//! answers is left.
+//!
+//! # Cluster
+//!
+//! ```text
+//! cluster-require-full-coverage no                  # one shard that is gone is not the end of the others
+//! cluster-node-timeout 5000
+//! ```
+//!
+//! By [`Partition::Key`](crate::Partition::Key) the states of one client under rules with one key are in one slot and are
+//! decided in one step. Rules with different keys in one request, by address and by account, can only be decided in one step
+//! under [`Partition::One`](crate::Partition::One), which puts all states of the namespace on one shard.
+//!
+//! # Timeouts
+//!
+//! | what | how long |
+//! | --- | --- |
+//! | a decision, with everything that it waits for | the [deadline](crate::RedisStoreBuilder::deadline): 50 ms unless told otherwise |
+//! | a connection, with encryption and log-in | 500 ms |
+//! | a server that was asked and says nothing is given up after | three deadlines |
+//! | between attempts to connect | at random up to 50 ms, doubled each time up to 5 s |
+//! | an idle connection is probed by TCP | after 5 s, each second, three times |
+//! | sent data without an acknowledgement (Linux) | 3 s |
+//! | five failures in a row, or half of at least 20 calls within 2 s | the breaker opens: nobody waits any more |
+//! | it asks again, by probes that write | after 250 ms, doubled each time up to 10 s, or as soon as there is a connection |
+//! | three probes answered | 10 % of the requests for 0.5 s, 50 % for 0.5 s, then all |
+//!
+//! Set the deadline to what a request may lose, not to what Redis usually takes: at 50 ms an outage costs each of the first
+//! few requests 50 ms, and later ones nothing. In another region add the round trip, twice.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use tollgate_redis::RedisStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("redis-sentinel://one,two,three/limits", "shop")?
+//!     .deadline(Duration::from_millis(20))?
+//!     .connect()?;
+//! // A start that would rather wait for Redis than begin without, though not for ever.
+//! let patience = Duration::from_secs(10);
+//! if tokio::time::timeout(patience, store.connected()).await.is_err() {
+//!     eprintln!("no Redis yet; the rules answer by themselves until it is there");
+//! }
+//! # Ok(())
+//! # }
+//! ```

@@ -1,0 +1,47 @@
+//! What failures cost, where it is not seen at the store.
+
+use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
+use tollgate_redis::{
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+};
+
+use crate::{
+    load_script, run,
+    support::{
+        blocking_server::RedisServer,
+        resp::{Resp, Value},
+    },
+};
+
+#[test]
+fn a_server_without_memory_refuses_takes_and_still_answers_denials_and_looks() {
+    let rules = RuleSet::new([Rule::new("api", Quota::gcra(1, HOUR))]);
+    let encoder = Keyspace::new("shop", Partition::Key)
+        .and_then(|keyspace| Encoder::new(&rules?, keyspace))
+        .expect("a valid rule");
+    let check = |client| Check::new(0, Fingerprint::from_bits(client), 1);
+    let mut take = Call::new();
+    assert!(take.acquire(&encoder, &[check(1)]).is_some());
+    let mut other = Call::new();
+    assert!(other.acquire(&encoder, &[check(2)]).is_some());
+    let mut look = Call::new();
+    assert!(look.peek(&encoder, &[check(2)]).is_some());
+
+    let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]);
+    let mut connection = Resp::connect(server.address());
+    load_script(&mut connection);
+    assert_eq!(run(&mut connection, &take).integers()[1], -1);
+    connection.say("CONFIG SET maxmemory 1");
+
+    assert!(run(&mut connection, &take).integers()[1] > 0);
+    assert_eq!(run(&mut connection, &look).integers()[1], -1);
+    let Value::Error(refused) = run(&mut connection, &other) else {
+        panic!("there is no memory for it");
+    };
+    assert!(refused.contains("OOM"), "{refused}");
+    // Nothing was taken.
+    connection.say("CONFIG SET maxmemory 0");
+    assert_eq!(run(&mut connection, &other).integers()[1], -1);
+}

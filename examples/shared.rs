@@ -1,0 +1,65 @@
+//! The quickstart's service with its limits in Redis, so that several processes are one limit: `cargo run --example
+//! shared`.
+//!
+//! | variable | is |
+//! | --- | --- |
+//! | `REDIS_URL` | where Redis is: `redis://host:6379`, `unix:///path`, `redis-sentinel://host,host/master`. Without it the example starts a `redis-server` of its own |
+//! | `PORT` | where to listen, 3000 unless told otherwise |
+
+#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+
+use std::{env, error::Error, time::Duration};
+
+use tokio::time::timeout;
+use tollgate_examples::{redis_server::RedisServer, serve::serve, shop};
+use tollgate_redis::RedisStore;
+
+/// Two services on one Redis do not meet if their namespaces differ.
+const NAMESPACE: &str = "shop";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Ends with this function.
+    let mut own = None;
+    let address = match env::var("REDIS_URL") {
+        Ok(address) => address,
+        Err(_) => own
+            .insert(RedisServer::start().map_err(|error| format!("{error}, or set REDIS_URL"))?)
+            .url(),
+    };
+    // 50 ms is right for a service. A busy laptop takes longer at times, and would show what happens then, each process
+    // counting for itself.
+    let store = RedisStore::builder(&address, NAMESPACE)?
+        .deadline(Duration::from_secs(2))?
+        .connect()?;
+    // A service need not wait: until there is a connection each rule answers as it does when Redis is down. But whoever
+    // tries an example wants to be told of a wrong address.
+    let patience = Duration::from_secs(5);
+    if timeout(patience, store.connected()).await.is_err() {
+        println!("no connection after {patience:?}; going on without, each process for itself");
+    }
+    if own.is_some() {
+        println!(
+            "REDIS_URL is not set: started a redis-server at {address}, which ends with this program"
+        );
+    }
+
+    serve(shop::app(store)?, |here| {
+        // An address may hold a password; that of our own Redis does not.
+        let redis = own
+            .as_ref()
+            .map_or_else(|| "$REDIS_URL".to_owned(), RedisServer::url);
+        format!(
+            "Start another beside it, which shares its limits:
+  REDIS_URL={redis} PORT=0 cargo run --example shared
+
+Try:
+  curl -i http://{here}/
+  curl -i http://{here}/items -H 'x-api-key: acme.k1'
+  curl -i 'http://{here}/search?q=anvils+for+coyotes'
+  for i in 1 2 3 4 5 6; do curl -i -X POST http://{here}/login; done
+"
+        )
+    })
+    .await
+}

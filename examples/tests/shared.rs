@@ -1,0 +1,148 @@
+//! Two processes of the example `shared`, over sockets.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use tollgate_examples::redis_server::RedisServer;
+
+/// A process of the example on a port of its own, killed on drop.
+struct Process {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+    said: String,
+    address: String,
+}
+
+impl Process {
+    /// Starts it, on this Redis or on one of its own, and waits until it listens.
+    fn start(redis: Option<&str>) -> Self {
+        let program = program();
+        let mut command = Command::new(&program);
+        command.env("PORT", "0").env_remove("REDIS_URL");
+        if let Some(redis) = redis {
+            command.env("REDIS_URL", redis);
+        }
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!(
+                    "{} does not start ({error}): `cargo build -p tollgate-examples --examples` makes it",
+                    program.display()
+                )
+            });
+        let mut process = Self {
+            out: BufReader::new(child.stdout.take().expect("it is piped")),
+            child,
+            said: String::new(),
+            address: String::new(),
+        };
+        while process.address.is_empty() {
+            let start = process.said.len();
+            let read = process.out.read_line(&mut process.said).expect("text");
+            assert!(read > 0, "it ended before it listened: {}", process.said);
+            let line = process.said[start..].trim_end();
+            if let Some(address) = line.strip_prefix("listening on http://") {
+                process.address = address.to_owned();
+            }
+        }
+        process
+    }
+
+    /// The status of the answer to a request without a body.
+    fn ask(&self, method: &str, path: &str) -> u16 {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let status = answer.split(' ').nth(1).and_then(|text| text.parse().ok());
+        status.unwrap_or_else(|| panic!("no status in {answer:?}"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where cargo puts the example: beside the folder of this test.
+fn program() -> PathBuf {
+    let test = env::current_exe().expect("a test is a program");
+    let profile = test.parent().and_then(|deps| deps.parent());
+    let examples = profile.expect("target/debug/deps").join("examples");
+    examples.join(format!("shared{}", env::consts::EXE_SUFFIX))
+}
+
+/// A Redis that answers.
+fn redis() -> (RedisServer, String) {
+    let server = RedisServer::start().expect("these tests start a redis-server");
+    let address = server.url();
+    (server, address)
+}
+
+#[test]
+fn two_processes_on_one_redis_are_one_limit() {
+    let (_redis, address) = redis();
+    let processes = [
+        Process::start(Some(&address)),
+        Process::start(Some(&address)),
+    ];
+    // Five in any minute, whoever is asked.
+    let statuses: Vec<u16> = (0..8)
+        .map(|turn| processes[turn % 2].ask("POST", "/login"))
+        .collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 429]);
+}
+
+#[test]
+fn a_process_that_is_started_later_knows_what_was_used() {
+    let (_redis, address) = redis();
+    for _ in 0..5 {
+        // Each is killed after its request.
+        assert_eq!(Process::start(Some(&address)).ask("POST", "/login"), 200);
+    }
+    assert_eq!(Process::start(Some(&address)).ask("POST", "/login"), 429);
+}
+
+#[test]
+fn without_a_redis_it_starts_its_own_and_ends_it() {
+    let mut process = Process::start(None);
+    let line = process
+        .said
+        .lines()
+        .find(|line| line.contains("started a redis-server at "))
+        .expect("it says so");
+    let at = line.split("redis://").nth(1).expect("an address");
+    let at = at.split(',').next().expect("one part").to_owned();
+    assert!(TcpStream::connect(&at).is_ok());
+    assert_eq!(process.ask("POST", "/login"), 200);
+
+    let pid = process.child.id().to_string();
+    let status = Command::new("kill").arg(&pid).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    // It closes its output last.
+    process.out.read_to_string(&mut process.said).expect("text");
+    assert!(process.child.wait().expect("it was started").success());
+    assert!(TcpStream::connect(&at).is_err(), "{at} still listens");
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_with_what_would_be_right() {
+    let out = Command::new(program())
+        .env("REDIS_URL", "localhost:6379")
+        .output()
+        .expect("it was built");
+    assert!(!out.status.success());
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("redis://host:6379"), "{said}");
+}
