@@ -23,15 +23,15 @@ pub(crate) fn every_algorithm(limit: u64, window: Duration) -> [Quota; ALGORITHM
     ]
 }
 
-/// The longest that a client that has used up `quota` waits until the whole of it is there again: a window, and what the
-/// algorithm's page says comes to it.
+/// The longest, after a clock went back, until the whole of a used-up `quota` is there again: a denial moves what lies in
+/// the future no further than to the next window or sub-bucket.
 pub(crate) fn horizon(quota: &Quota) -> Duration {
     use tollgate_core::AlgorithmKind as A;
     match quota.algorithm() {
-        // The window is weighed until the one after it has ended.
-        A::SlidingWindow => 2 * quota.window(),
-        // A unit of a sub-bucket counts until the whole sub-bucket has slid out.
-        A::SlidingBuckets => quota.window() + quota.window() / quota.bucket_count().max(1),
+        A::FixedWindow => 2 * quota.window(),
+        // A window weighs until the one after it has ended.
+        A::SlidingWindow => 3 * quota.window(),
+        A::SlidingBuckets => quota.window() + 2 * quota.window() / quota.bucket_count().max(1),
         _ => quota.window(),
     }
 }
