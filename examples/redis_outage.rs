@@ -12,7 +12,7 @@ use http::Request;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tollgate::{By, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, key::constant};
 use tollgate_examples::redis_server::RedisServer;
-use tollgate_redis::{BreakerState, RedisStore};
+use tollgate_redis::{BreakerState, Keys, RedisStore};
 use tower::ServiceExt;
 
 /// After so many seconds Redis is killed..
@@ -31,7 +31,7 @@ const PATHS: [&str; 3] = ["/deny", "/share", "/allow"];
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut redis = RedisServer::start()?;
-    let store = RedisStore::builder(&redis.url(), "outage")?.connect()?;
+    let store = RedisStore::builder(&redis.url(), "outage", Keys::plain())?.connect()?;
     timeout(Duration::from_secs(5), store.connected()).await?;
     let app = app(&store)?;
 

@@ -3,7 +3,8 @@
 //!
 //! | variable | is |
 //! | --- | --- |
-//! | `REDIS_URL` | where Redis is: `redis://host:6379`, `unix:///path`, `redis-sentinel://host,host/master`. Without it the example starts a `redis-server` of its own |
+//! | `REDIS_URL` | where Redis is: `redis://host:6379`, `unix:///path`, `redis-sentinel://host,host/master`, `redis-cluster://host,host`. Without it the example starts a `redis-server` of its own |
+//! | `TOLLGATE_SECRET` | what clients are hashed with, 32 bytes or more in hex or base64: `openssl rand -hex 32` |
 //! | `PORT` | where to listen, 3000 unless told otherwise |
 
 #![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
@@ -12,7 +13,7 @@ use std::{env, error::Error, time::Duration};
 
 use tokio::time::timeout;
 use tollgate_examples::{redis_server::RedisServer, serve::serve, shop};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Keys, RedisStore, Secret, SecretError};
 
 /// Two services on one Redis do not meet if their namespaces differ.
 const NAMESPACE: &str = "shop";
@@ -29,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     // 50 ms is right for a service. A busy laptop takes longer at times, and would show what happens then, each process
     // counting for itself.
-    let store = RedisStore::builder(&address, NAMESPACE)?
+    let store = RedisStore::builder(&address, NAMESPACE, Keys::hashed(secret()?))?
         .deadline(Duration::from_secs(2))?
         .connect()?;
     // A service need not wait: until there is a connection each rule answers as it does when Redis is down. But whoever
@@ -62,4 +63,15 @@ Try:
         )
     })
     .await
+}
+
+/// All processes that share limits have the same one.
+fn secret() -> Result<Secret, SecretError> {
+    if env::var_os("TOLLGATE_SECRET").is_some() {
+        return Secret::from_env("TOLLGATE_SECRET");
+    }
+    println!(
+        "TOLLGATE_SECRET is not set: taking one that everybody knows, so that whoever reads Redis could find out who the clients are"
+    );
+    Secret::from_bytes(*b"a secret that everybody knows...")
 }

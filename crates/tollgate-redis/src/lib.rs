@@ -6,12 +6,13 @@
 //!
 //! ```no_run
 //! use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
-//! use tollgate_redis::RedisStore;
+//! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // It connects in the background: a service starts while Redis is down.
-//! let store = RedisStore::builder("redis://localhost", "shop")?.connect()?;
+//! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
+//! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
 //! let limiter = Limiter::new(store, [Rule::new("per-key", Quota::gcra(60, MINUTE))])?;
 //!
 //! let check = limiter.check("per-key", &Key::of(["key-7"]))?;
@@ -27,11 +28,12 @@
 //! use std::{num::NonZeroU32, time::Duration};
 //!
 //! use tollgate_core::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
-//! use tollgate_redis::{Partition, RedisStore};
+//! use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop")?
+//! let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
+//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", keys)?
 //!     .deadline(Duration::from_millis(20))?
 //!     .partition(Partition::One)
 //!     .connect()?;

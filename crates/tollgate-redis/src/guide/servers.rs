@@ -71,11 +71,12 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use tollgate_redis::RedisStore;
+//! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("redis-sentinel://one,two,three/limits", "shop")?
+//! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
+//! let store = RedisStore::builder("redis-sentinel://one,two,three/limits", "shop", keys)?
 //!     .deadline(Duration::from_millis(20))?
 //!     .connect()?;
 //! // A start that would rather wait for Redis than begin without, though not for ever.

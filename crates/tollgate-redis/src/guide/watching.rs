@@ -25,11 +25,12 @@
 //! Until an alarm tells you, [`RedisStore::breaker`](crate::RedisStore::breaker) says whether requests reach Redis at present:
 //!
 //! ```no_run
-//! use tollgate_redis::{BreakerState, RedisStore};
+//! use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("redis://localhost", "shop")?.connect()?;
+//! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
+//! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
 //! // For a page that people read. A health check that fails on it takes instances away that would serve.
 //! let text = match store.breaker() {
 //!     BreakerState::Closed => "Redis decides",

@@ -128,8 +128,13 @@ impl RedisStoreBuilder {
     ///
     /// # Accuracy
     ///
-    /// A process whose clock is behind another's by `d` may be told to wait by `d` longer; one whose clock is ahead is let
-    /// through by `d` earlier, once.
+    /// Where clocks differ by `d`, a process that is behind may be told to wait by `d` longer, and one that is ahead is let
+    /// through earlier by `d`. Of a fixed or a sliding window that is once, as long as `d` is below a window.
+    ///
+    /// Of the others it is again and again, because a denial by the one that is behind repairs what the other has written, as
+    /// it would after a clock went back: a log and sub-buckets count as if the window were shorter by `d`, and a bucket as if
+    /// each unit came back earlier by `d`. Where `d` is as long as a window, or as a bucket takes for a unit, nothing
+    /// bounds what passes. Keep the clocks together to far less than that.
     pub fn caller_clock(mut self, clock: impl Into<Clock>, margin: Duration) -> Self {
         self.clock = Some((clock.into(), margin));
         self

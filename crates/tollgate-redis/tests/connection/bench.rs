@@ -1,13 +1,9 @@
 //! A node with what happens to it, and a script that counts how often it runs.
 
 use std::{
-    fmt::Debug,
     sync::{Arc, Mutex},
     time::Duration,
 };
-
-use redis::Value;
-use tokio::time::{Instant, sleep};
 
 use crate::{
     address::Address,
@@ -21,8 +17,11 @@ use crate::{
         request::Request,
         script::Script,
     },
-    connection_tests::redis_server::{PATIENCE, RedisServer},
+    connection_tests::redis_server::RedisServer,
 };
+use redis::Value;
+
+pub(super) use crate::connection_tests::eventually::eventually;
 
 pub(super) struct Bench {
     pub(super) node: Node,
@@ -147,19 +146,4 @@ pub(super) async fn calls_of(server: &RedisServer, command: &str) -> u64 {
         .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.and_then(|line| line.split(',').next())
         .map_or(0, |number| number.parse().unwrap())
-}
-
-/// Asks for a condition again and again until it holds.
-pub(super) async fn eventually<T: Debug, F: Future<Output = Option<T>>>(
-    what: &str,
-    condition: impl Fn() -> F,
-) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = condition().await {
-            return found;
-        }
-        assert!(Instant::now() < until, "it never happened that {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
 }

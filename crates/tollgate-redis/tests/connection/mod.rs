@@ -2,12 +2,16 @@
 //!
 //! A part of the crate rather than a test of its own, because connections are private to the crate.
 
+#[path = "../support/eventually.rs"]
+mod eventually;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis_cluster.rs"]
 mod redis_cluster;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
+#[path = "../support/sentinels.rs"]
+mod sentinels;
 
 mod bench;
 mod breaker;

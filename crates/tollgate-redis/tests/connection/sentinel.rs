@@ -1,72 +1,12 @@
 //! Masters that sentinels name.
 
-use std::{fs, path::Path};
-
-use tempfile::TempDir;
-
 use crate::{
     connection::{error::CallErrorKind, event::NodeEvent},
     connection_tests::{
         bench::{Bench, calls_of, eventually},
-        redis_server::RedisServer,
+        sentinels::Group,
     },
 };
-
-/// A master, a replica, and three sentinels that watch them.
-struct Group {
-    master: RedisServer,
-    replica: RedisServer,
-    sentinels: Vec<RedisServer>,
-    _settings: TempDir,
-}
-
-impl Group {
-    async fn start() -> Self {
-        let master = RedisServer::start(&[]).await;
-        let port = master.port().to_string();
-        let replica = RedisServer::start(&["--replicaof", &format!("127.0.0.1 {port}")]).await;
-        let settings = TempDir::new().unwrap();
-        let mut sentinels = Vec::new();
-        for number in 0..3 {
-            let file = settings.path().join(format!("{number}.conf"));
-            sentinels.push(sentinel(&file, master.port()).await);
-        }
-        for sentinel in &sentinels {
-            eventually("the sentinels know each other and the replica", || async {
-                let known = sentinel.ask(&["SENTINEL", "CKQUORUM", "mymaster"]).await;
-                let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", "mymaster"]).await;
-                let ready = known.contains("OK 3 usable") && replicas.contains("slave");
-                ready.then_some(())
-            })
-            .await;
-        }
-        Self {
-            master,
-            replica,
-            sentinels,
-            _settings: settings,
-        }
-    }
-
-    fn url(&self) -> String {
-        let places: Vec<_> = self
-            .sentinels
-            .iter()
-            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()))
-            .collect();
-        format!("redis-sentinel://{}/mymaster", places.join(","))
-    }
-}
-
-async fn sentinel(file: &Path, master: u16) -> RedisServer {
-    let settings = format!(
-        "sentinel monitor mymaster 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds mymaster 500\n\
-         sentinel failover-timeout mymaster 3000\n"
-    );
-    fs::write(file, settings).unwrap();
-    RedisServer::start(&[file.to_str().unwrap(), "--sentinel"]).await
-}
 
 #[tokio::test]
 async fn after_a_failover_the_new_master_is_asked() {
@@ -77,7 +17,7 @@ async fn after_a_failover_the_new_master_is_asked() {
     group.master.kill();
     bench.recovers("after").await;
     assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
-    assert!(group.replica.ask(&["ROLE"]).await.contains("master"));
+    assert!(group.replica.is_in_role("master").await);
     bench.is_well().await;
 }
 

@@ -59,7 +59,7 @@ fn logged_in(server: &RedisServer) -> Resp {
 fn builder(server: &RedisServer, database: &str) -> RedisStoreBuilder {
     let port = server.port();
     let address = format!("redis://tollgate:sesame@127.0.0.1:{port}{database}");
-    RedisStore::builder(&address, "shop").expect("a valid address")
+    RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain()).expect("a valid address")
 }
 
 async fn works(server: &RedisServer) -> Result<(), &'static str> {

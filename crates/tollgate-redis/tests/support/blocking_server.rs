@@ -32,10 +32,15 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// A server that writes nothing to disk. `args` go to the end of the command line, so that they win.
     pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_with(args, &[])
+    }
+
+    /// As [`start`](Self::start), with these variables in its environment.
+    pub(crate) fn start_with(args: &[&str], environment: &[(&str, &Path)]) -> Self {
         for _ in 0..PORTS {
             let port = free_port();
             let dir = own_folder();
-            let child = spawn(port, &dir, args);
+            let child = spawn(port, &dir, args, environment);
             let mut server = Self { child, port, dir };
             if server.answers() {
                 return server;
@@ -87,10 +92,11 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(port: u16, dir: &Path, args: &[&str]) -> Child {
+fn spawn(port: u16, dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Child {
     let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
     Command::new(&program)
         .current_dir(dir)
+        .envs(environment.iter().copied())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .args(["--loglevel", "warning", "--logfile", "redis.log"])

@@ -3,5 +3,11 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub(crate) mod blocking_server;
+pub(crate) mod child;
+pub(crate) mod eventually;
 pub(crate) mod numbers;
+pub(crate) mod proxy;
+pub(crate) mod quotas;
+pub(crate) mod redis_server;
 pub(crate) mod resp;
+pub(crate) mod sentinels;

@@ -103,6 +103,13 @@ impl RedisServer {
             .unwrap_or_else(|error| panic!("{commands:?}: {error}"))
     }
 
+    /// Whether it says that it is in this role: `master` or `slave`. A server that changes its role sends everybody away,
+    /// and says nothing then.
+    pub(crate) async fn is_in_role(&self, role: &str) -> bool {
+        let answer = ask(self.port, &[&["ROLE"]]).await;
+        answer.is_ok_and(|answer| answer.contains(role))
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

@@ -1,0 +1,203 @@
+//! The server's clock jumps.
+//!
+//! Every time here is one by the server's clock. It also goes on by itself, so that what is told or left may be less by as
+//! much as a test takes: [`SLACK`] is more than that.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use tollgate_core::{Check, Decision, HOUR, Key, Limiter, MINUTE, Quota, Rule, algorithm::Retry};
+use tollgate_redis::RedisStore;
+
+use crate::{
+    server::{Micros, MovedServer},
+    support::{
+        child::{ask, patient_store},
+        quotas::{every_algorithm, horizon, wait},
+    },
+};
+
+const LIMIT: u64 = 5;
+const SLACK: Duration = Duration::from_secs(120);
+
+/// A quarter past a full hour, which is in the middle of ten minutes.
+const START: Micros = 472_222 * 3_600_000_000 + 900_000_000;
+const DAY: Micros = 86_400_000_000;
+const BACK: Micros = -3_600_000_000;
+const AHEAD: Micros = 3 * 3_600_000_000;
+
+/// One rule on a server whose clock can be moved.
+struct Moved<'a> {
+    server: &'a mut MovedServer,
+    limiter: Limiter,
+    rule: String,
+    quota: Quota,
+}
+
+impl Moved<'_> {
+    fn check(&self, cost: u64) -> [Check; 1] {
+        let check = self.limiter.check(&self.rule, &Key::of(["client"]));
+        [check.expect("the rule is there").with_cost(cost)]
+    }
+
+    async fn take(&self, cost: u64) -> Decision {
+        ask(&self.limiter, &self.check(cost)).await
+    }
+
+    async fn is_left(&self, units: u64) {
+        let looked = self.limiter.peek(&self.check(0)).await;
+        assert_eq!(looked.verdicts()[0].remaining(), units, "{:?}", self.quota);
+    }
+
+    async fn uses_everything_up(&self) {
+        assert!(self.take(LIMIT).await.is_allowed(), "{:?}", self.quota);
+        self.is_denied().await;
+    }
+
+    async fn is_denied(&self) -> Duration {
+        let denied = self.take(1).await;
+        assert!(!denied.is_allowed(), "{:?}", self.quota);
+        let told = wait(denied.retry());
+        assert!(
+            told <= 2 * self.quota.window(),
+            "{told:?}: {:?}",
+            self.quota
+        );
+        told
+    }
+
+    /// Asserts that the state lives until it is fresh, and not longer.
+    async fn lives_until_it_is_fresh(&self) {
+        let looked = self.limiter.peek(&self.check(0)).await;
+        let reset = looked.verdicts()[0].reset_after();
+        let lives = self.server.time_to_live(&self.rule);
+        let lives = Duration::from_millis(lives.unwrap_or(0).unsigned_abs());
+        let right: RangeInclusive<_> = reset.saturating_sub(SLACK)..=reset + SLACK;
+        assert!(
+            right.contains(&lives) && !lives.is_zero(),
+            "it lives for {lives:?} and is fresh after {reset:?}: {:?}",
+            self.quota
+        );
+    }
+
+    fn goes_on(&mut self, by: Duration) {
+        let by = i64::try_from(by.as_micros()).expect("a short time");
+        self.server.jump(by);
+    }
+}
+
+/// Every algorithm, in windows that are shorter than the jumps and as long as one of them.
+fn quotas() -> impl Iterator<Item = Quota> {
+    let windows = [10 * MINUTE, HOUR];
+    windows
+        .into_iter()
+        .flat_map(|window| every_algorithm(LIMIT, window))
+}
+
+/// Each on a day of its own, so that no case sees the time of another.
+async fn each(case: impl AsyncFn(Moved<'_>)) {
+    let mut server = MovedServer::start(START);
+    let store: RedisStore = patient_store(&server.url()).await;
+    for (number, quota) in quotas().enumerate() {
+        let day = START + (number as Micros + 1) * DAY;
+        let now = server.now();
+        server.jump(day - now);
+        let rule = format!("rule-{number}");
+        let limiter = Limiter::new(store.clone(), [Rule::new(&*rule, quota)]);
+        case(Moved {
+            server: &mut server,
+            limiter: limiter.expect("a valid rule"),
+            rule,
+            quota,
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_jump_back_refills_nothing_and_locks_nobody_out_for_longer_than_two_windows() {
+    each(async |mut moved| {
+        moved.uses_everything_up().await;
+        moved.server.jump(BACK);
+        moved.is_left(0).await;
+        let told = moved.is_denied().await;
+        moved.is_left(0).await;
+        moved.lives_until_it_is_fresh().await;
+        moved.goes_on(told);
+        assert!(moved.take(1).await.is_allowed(), "{:?}", moved.quota);
+        moved.goes_on(horizon(&moved.quota));
+        moved.is_left(LIMIT).await;
+        moved.uses_everything_up().await;
+        moved.lives_until_it_is_fresh().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_jump_back_that_is_taken_back_refills_nothing() {
+    each(async |mut moved| {
+        moved.uses_everything_up().await;
+        moved.server.jump(BACK);
+        moved.is_left(0).await;
+        moved.server.jump(-BACK);
+        moved.is_left(0).await;
+        moved.is_denied().await;
+        // Also after a denial, which repairs what lies in the future.
+        moved.server.jump(BACK);
+        moved.is_denied().await;
+        moved.is_left(0).await;
+        moved.goes_on(horizon(&moved.quota));
+        moved.is_left(LIMIT).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_jump_back_in_the_middle_of_a_quota_gives_none_of_it_back() {
+    each(async |moved| {
+        assert!(moved.take(3).await.is_allowed());
+        moved.server.jump(BACK);
+        // A bucket knows until when it is used, and not how much: by an earlier clock it is full.
+        let looked = moved.limiter.peek(&moved.check(0)).await;
+        let left = looked.verdicts()[0].remaining();
+        assert!(left <= LIMIT - 3, "{left}: {:?}", moved.quota);
+        if left > 0 {
+            assert!(moved.take(left).await.is_allowed(), "{:?}", moved.quota);
+        }
+        moved.is_denied().await;
+        moved.lives_until_it_is_fresh().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_jump_ahead_gives_one_fresh_quota_and_no_more() {
+    each(async |moved| {
+        moved.uses_everything_up().await;
+        moved.server.jump(AHEAD);
+        assert_eq!(moved.server.time_to_live(&moved.rule), None);
+        moved.is_left(LIMIT).await;
+        let above = moved.take(LIMIT + 1).await;
+        assert_eq!(above.retry(), Retry::Never, "{:?}", moved.quota);
+        moved.uses_everything_up().await;
+        moved.lives_until_it_is_fresh().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_jump_ahead_that_is_taken_back_locks_nobody_out_for_longer_than_two_windows() {
+    each(async |mut moved| {
+        moved.uses_everything_up().await;
+        moved.server.jump(AHEAD);
+        moved.uses_everything_up().await;
+        moved.server.jump(-AHEAD);
+        moved.is_left(0).await;
+        let told = moved.is_denied().await;
+        moved.lives_until_it_is_fresh().await;
+        moved.goes_on(told);
+        assert!(moved.take(1).await.is_allowed(), "{:?}", moved.quota);
+        moved.goes_on(horizon(&moved.quota));
+        moved.is_left(LIMIT).await;
+    })
+    .await;
+}

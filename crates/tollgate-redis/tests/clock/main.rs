@@ -1,0 +1,8 @@
+//! Clocks that jump, and clocks that differ.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod jumps;
+mod server;
+mod skew;

@@ -1,0 +1,198 @@
+//! What can go wrong.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use crate::{
+    instance::DEADLINE,
+    support::{
+        numbers::Numbers,
+        proxy::{self, Proxy},
+        redis_server::{RedisServer, free_port},
+        resp::{Resp, Value},
+    },
+};
+
+/// Settings of a server on which all of these can go wrong. The instances log in as `rl`, with the password `first`.
+pub(crate) const SERVER: [&str; 8] = [
+    "--enable-debug-command",
+    "yes",
+    "--user",
+    "rl",
+    "on",
+    ">first",
+    "~*",
+    "+@all",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// `kill -9`, and a start without data.
+    Killed,
+    /// SIGSTOP, SIGCONT.
+    Stopped,
+    /// Answers come after the deadline.
+    Slow,
+    /// The network swallows everything.
+    BlackHole,
+    /// Connections are reset in the middle of an answer.
+    Reset,
+    ScriptFlushed,
+    Flushed,
+    /// A master becomes a replica, and a master again. It still denies, for which it only reads: so that it is felt, the
+    /// states are lost.
+    ReadOnly,
+    Loading,
+    /// As above: a server that is full still denies.
+    OutOfMemory,
+    ClientsKilled,
+    /// The password is another for a while.
+    Password,
+    /// The states are hashes for a while.
+    WrongType,
+    /// No more clients are accepted, and those that are there are sent away.
+    Full,
+}
+
+impl Fault {
+    /// How often the states are lost.
+    pub(crate) fn losses(self) -> u64 {
+        u64::from(matches!(
+            self,
+            Self::Killed | Self::Flushed | Self::ReadOnly | Self::OutOfMemory
+        ))
+    }
+
+    /// Whether requests fail of it for certain.
+    pub(crate) fn is_felt(self) -> bool {
+        !matches!(
+            self,
+            Self::ScriptFlushed | Self::Flushed | Self::ClientsKilled
+        )
+    }
+
+    pub(crate) async fn begin(
+        self,
+        server: &mut RedisServer,
+        proxy: &Proxy,
+        numbers: &mut Numbers,
+    ) -> Healing {
+        let mut healing = Healing::default();
+        let admin = || Resp::connect(([127, 0, 0, 1], server.port()).into());
+        match self {
+            Self::Killed => server.kill(),
+            Self::Stopped => server.stop(),
+            Self::Slow => {
+                let delay = DEADLINE + Duration::from_millis(50 + numbers.below(200));
+                proxy.set(proxy::Fault::Delay(delay, 2 * delay));
+            }
+            Self::BlackHole => proxy.set(proxy::Fault::BlackHole),
+            Self::Reset => proxy.set(proxy::Fault::ResetAfter(numbers.below(400) as usize)),
+            Self::ScriptFlushed => done(&admin().say("SCRIPT FLUSH")),
+            Self::Flushed => done(&admin().say("FLUSHALL")),
+            Self::ReadOnly => {
+                // Nobody is there: it stays a replica with the data that it has.
+                let nobody = free_port();
+                let mut admin = admin();
+                done(&admin.say("FLUSHALL"));
+                done(&admin.say(&format!("REPLICAOF 127.0.0.1 {nobody}")));
+            }
+            Self::Loading => {
+                let mut admin = admin();
+                done(&admin.say("DEBUG POPULATE 20000"));
+                done(&admin.say("CONFIG SET key-load-delay 50"));
+                done(&admin.say("CONFIG SET loading-process-events-interval-bytes 1024"));
+                healing.loads = Some(tokio::task::spawn_blocking(move || {
+                    done(&admin.say("DEBUG RELOAD"));
+                    done(&admin.say("CONFIG SET key-load-delay 0"));
+                }));
+            }
+            Self::OutOfMemory => {
+                let mut admin = admin();
+                done(&admin.say("FLUSHALL"));
+                done(&admin.say("CONFIG SET maxmemory 1"));
+            }
+            Self::ClientsKilled => {
+                let _ = admin().say("CLIENT KILL TYPE normal");
+            }
+            Self::Password => {
+                let mut admin = admin();
+                done(&admin.say("ACL SETUSER rl resetpass >second"));
+                let _ = admin.say("CLIENT KILL USER rl");
+            }
+            Self::WrongType => {
+                let mut admin = admin();
+                for key in states(&mut admin) {
+                    let aside = [&key[..], b":aside"].concat();
+                    done(&admin.say("MULTI"));
+                    let _ = admin.ask([&b"RENAME"[..], &key, &aside]);
+                    let _ = admin.ask([&b"HSET"[..], &key, b"field", b"value"]);
+                    let _ = admin.say("EXEC");
+                    healing.aside.push((aside, key));
+                }
+            }
+            Self::Full => {
+                let mut admin = admin();
+                done(&admin.say("CONFIG SET maxclients 1"));
+                let _ = admin.say("CLIENT KILL TYPE normal");
+                healing.guest = Some(admin);
+            }
+        }
+        healing
+    }
+
+    pub(crate) async fn end(self, server: &mut RedisServer, proxy: &Proxy, healing: Healing) {
+        let address = ([127, 0, 0, 1], server.port()).into();
+        let admin = || Resp::connect(address);
+        match self {
+            Self::Killed => server.restart().await,
+            Self::Stopped => server.resume(),
+            Self::Slow | Self::BlackHole | Self::Reset => proxy.set(proxy::Fault::None),
+            Self::ScriptFlushed | Self::Flushed | Self::ClientsKilled => {}
+            Self::ReadOnly => done(&admin().say("REPLICAOF NO ONE")),
+            Self::Loading => {
+                let loads = healing.loads.expect("it loads");
+                loads.await.expect("it has loaded");
+            }
+            Self::OutOfMemory => done(&admin().say("CONFIG SET maxmemory 0")),
+            Self::Password => done(&admin().say("ACL SETUSER rl >first")),
+            Self::WrongType => {
+                let mut admin = admin();
+                for (aside, key) in &healing.aside {
+                    done(&admin.ask([&b"RENAME"[..], aside, key]));
+                }
+            }
+            Self::Full => {
+                let mut guest = healing.guest.expect("it is connected");
+                done(&guest.say("CONFIG SET maxclients 1000"));
+            }
+        }
+    }
+}
+
+/// What the end of a fault needs.
+#[derive(Debug, Default)]
+pub(crate) struct Healing {
+    loads: Option<JoinHandle<()>>,
+    /// Where the states lie, and their names.
+    aside: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The one client that there is room for.
+    guest: Option<Resp>,
+}
+
+/// The keys of the states.
+fn states(admin: &mut Resp) -> Vec<Vec<u8>> {
+    let Value::List(keys) = admin.say("KEYS faults:{*") else {
+        panic!("KEYS answers a list");
+    };
+    let key = |value| match value {
+        Value::Bytes(key) => key,
+        other => panic!("{other:?} is not a key"),
+    };
+    keys.into_iter().map(key).collect()
+}
+
+fn done(answer: &Value) {
+    assert_eq!(*answer, Value::Status("OK".into()));
+}

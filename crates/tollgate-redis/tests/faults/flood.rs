@@ -1,0 +1,71 @@
+//! More requests at once than may wait, and requests before there is anything to wait for.
+
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use tollgate_core::{Decision, Key, Limiter, Reason, Stepping};
+use tollgate_redis::RedisStore;
+
+use crate::{
+    fault::SERVER,
+    instance::{Instance, PATIENCE},
+    rules::rules,
+    support::redis_server::{RedisServer, free_port},
+};
+
+/// Calls of one store that may wait to be sent.
+const WAITING: usize = 4096;
+
+fn poll(answer: &mut Stepping<Decision>) -> Poll<Decision> {
+    pin!(answer).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn before_a_server_that_stands_still_a_flood_is_answered_at_once_but_for_those_that_may_wait()
+{
+    let server = RedisServer::start(&SERVER).await;
+    let mut instance = Instance::start(&server.url()).await;
+    instance.end().await;
+    assert!(instance.is_trusting());
+    let limiter = &instance.limiter;
+    let check = limiter.check("deny", &Key::of(["flood"]));
+    let check = [check.expect("the rule is there")];
+    server.stop();
+    // Nothing else runs until the first await.
+    let answers = (0..5 * WAITING).map(|_| limiter.acquire(&check).into_future());
+    let mut answers: Vec<_> = answers.collect();
+    answers.retain_mut(|answer| match poll(answer) {
+        Poll::Pending => true,
+        Poll::Ready(decision) => {
+            assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+            false
+        }
+    });
+    assert_eq!(answers.len(), WAITING);
+    for answer in answers {
+        let decision = tokio::time::timeout(PATIENCE, answer).await;
+        let decision = decision.expect("a request waits no longer than its deadline");
+        assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+    }
+    server.resume();
+}
+
+#[tokio::test]
+async fn while_it_is_being_connected_no_request_waits() {
+    let address = format!("redis://127.0.0.1:{}", free_port());
+    let store = RedisStore::builder(&address, "faults", tollgate_redis::Keys::plain())
+        .and_then(|store| store.connect());
+    let store = store.expect("a valid address");
+    let limiter = Limiter::new(store, rules()).expect("the rules are valid");
+    for _ in 0..20 {
+        for rule in rules() {
+            let check = limiter.check(rule.name(), &Key::of(["client"]));
+            let check = check.expect("the rule is there");
+            let answer = poll(&mut limiter.acquire(&[check]).into_future());
+            assert!(answer.is_ready(), "{}", rule.name());
+        }
+        tokio::task::yield_now().await;
+    }
+}

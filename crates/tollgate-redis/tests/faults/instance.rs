@@ -1,0 +1,96 @@
+//! An instance of the service: a store of its own, and tasks that ask continuously.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tollgate_core::{Key, Limiter};
+use tollgate_redis::{BreakerState, RedisStore};
+
+use crate::{
+    meter::Meter,
+    rules::{INSTANCES, RULES, rules},
+};
+
+/// Longer than usual: on a busy machine a server that is well has to be able to answer in it.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
+
+/// No request takes longer, however busy the machine is. That a call ends at its deadline is a test of the connection's,
+/// by a clock that stands.
+pub(crate) const PATIENCE: Duration = DEADLINE.saturating_mul(40);
+
+const TASKS: usize = 3;
+/// Between two requests of a task, so that the tasks of all tests together leave the machine time for the servers.
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) store: RedisStore,
+    pub(crate) limiter: Limiter,
+    pub(crate) meter: Arc<Meter>,
+    ends: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
+}
+
+impl Instance {
+    pub(crate) async fn start(address: &str) -> Self {
+        let store = RedisStore::builder(address, "faults", tollgate_redis::Keys::plain())
+            .and_then(|store| store.deadline(DEADLINE))
+            .and_then(|store| store.connect())
+            .expect("a valid address");
+        store.connected().await;
+        let instances = NonZeroU32::new(INSTANCES as u32).expect("there are some");
+        let limiter = Limiter::with_instances(store.clone(), rules(), instances);
+        let limiter = limiter.expect("the rules are valid");
+        let (meter, ends) = (Arc::new(Meter::default()), Arc::new(AtomicBool::new(false)));
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let (limiter, meter, ends) = (limiter.clone(), Arc::clone(&meter), Arc::clone(&ends));
+            tasks.spawn(async move {
+                let mut place = task;
+                while !ends.load(Ordering::SeqCst) {
+                    place = (place + 1) % RULES;
+                    ask(&limiter, &meter, place).await;
+                    sleep(PAUSE).await;
+                }
+            });
+        }
+        Self {
+            store,
+            limiter,
+            meter,
+            ends,
+            tasks,
+        }
+    }
+
+    pub(crate) fn is_trusting(&self) -> bool {
+        self.store.breaker() == BreakerState::Closed
+    }
+
+    /// Lets the tasks end.
+    pub(crate) async fn end(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("a task asks to the end");
+        }
+    }
+}
+
+async fn ask(limiter: &Limiter, meter: &Meter, place: usize) {
+    let rule = &limiter.rules().rules()[place];
+    let check = limiter.check(rule.name(), &Key::of(["client"]));
+    let check = check.expect("the rule is there");
+    let decision = timeout(PATIENCE, limiter.acquire(&[check]).into_future()).await;
+    let decision = decision.expect("a request waits for Redis no longer than its deadline");
+    meter.count(place, rule, &decision);
+}

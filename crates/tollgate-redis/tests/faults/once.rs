@@ -1,0 +1,128 @@
+//! Each request is counted at most once, whatever becomes of scripts and answers.
+
+use tokio::task::JoinSet;
+use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule};
+use tollgate_redis::RedisStore;
+
+use crate::{
+    instance::DEADLINE,
+    support::{
+        blocking_server,
+        child::{ask, patient_store},
+        eventually::eventually,
+        proxy::{Fault, Proxy},
+        redis_server::RedisServer,
+        resp::{Resp, Value},
+    },
+};
+
+const LIMIT: u64 = 1_000;
+
+fn counting(store: &RedisStore) -> (Limiter, Check) {
+    let rule =
+        Rule::new("once", Quota::sliding_log(LIMIT, MAX_PERIOD)).on_store_error(OnStoreError::Deny);
+    let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
+    let check = limiter.check("once", &Key::of(["client"]));
+    (limiter, check.expect("the rule is there"))
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_not_asked_for_again() {
+    let server = RedisServer::start(&[]).await;
+    let proxy = Proxy::start(server.port(), 3).await;
+    let store = RedisStore::builder(&proxy.url(), "once", tollgate_redis::Keys::plain())
+        .and_then(|store| store.deadline(DEADLINE))
+        .and_then(|store| store.connect())
+        .expect("a valid address");
+    store.connected().await;
+    let (limiter, check) = counting(&store);
+    let (mut admitted, mut unknown) = (0, 0);
+    let left = async || {
+        eventually("the store is asked again", || async {
+            let looked = limiter.peek(&[check.with_cost(0)]).await;
+            let verdict = looked.verdicts()[0];
+            verdict.has_numbers().then(|| verdict.remaining())
+        })
+        .await
+    };
+    for bytes in (0..400).step_by(20) {
+        proxy.set(Fault::ResetAfter(bytes));
+        let asked: Vec<_> = (0..8).map(|_| limiter.acquire(&[check])).collect();
+        for answer in asked {
+            if answer.await.is_allowed() {
+                admitted += 1;
+            } else {
+                unknown += 1;
+            }
+        }
+        proxy.set(Fault::None);
+        left().await;
+    }
+    let used = LIMIT - left().await;
+    assert!(unknown > 0);
+    assert!(
+        (admitted..=admitted + unknown).contains(&used),
+        "{admitted} were admitted, {unknown} are not known, and {used} are used"
+    );
+}
+
+#[tokio::test]
+async fn a_script_that_is_flushed_in_the_middle_costs_no_request_and_no_unit() {
+    const TASKS: u64 = 16;
+    let server = blocking_server::RedisServer::start(&[]);
+    let store = patient_store(&format!("redis://{}", server.address())).await;
+    let (limiter, check) = counting(&store);
+    let mut connection = Resp::connect(server.address());
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            let mut admitted = 0;
+            for _ in 0..LIMIT / TASKS + 10 {
+                admitted += u64::from(ask(&limiter, &[check]).await.is_allowed());
+            }
+            admitted
+        });
+    }
+    let mut admitted = 0;
+    loop {
+        let flushed = connection.say("SCRIPT FLUSH");
+        assert_eq!(flushed, Value::Status("OK".into()));
+        tokio::task::yield_now().await;
+        while let Some(ended) = tasks.try_join_next() {
+            admitted += ended.expect("a task asks to the end");
+        }
+        if tasks.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(admitted, LIMIT);
+}
+
+#[tokio::test]
+async fn four_hundred_callers_of_one_key_read_and_write_it_once_each() {
+    const CALLERS: u64 = 400;
+    let server = blocking_server::RedisServer::start(&[]);
+    let store = patient_store(&format!("redis://{}", server.address())).await;
+    let (limiter, check) = counting(&store);
+    // The server knows the script from now on.
+    assert!(ask(&limiter, &[check]).await.is_allowed());
+    let mut connection = Resp::connect(server.address());
+    connection.say("CONFIG RESETSTAT");
+    let asked: Vec<_> = (0..CALLERS).map(|_| limiter.acquire(&[check])).collect();
+    for answer in asked {
+        assert!(answer.await.is_allowed());
+    }
+    let Value::Bytes(stats) = connection.say("INFO commandstats") else {
+        panic!("INFO answers a text");
+    };
+    let stats = String::from_utf8_lossy(&stats);
+    let calls = |command: &str| -> u64 {
+        let name = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&*name));
+        let number = line.and_then(|line| line.split(',').next());
+        number.map_or(0, |number| number.parse().expect("a number"))
+    };
+    let counted = [calls("get"), calls("set"), calls("watch")];
+    assert_eq!(counted, [CALLERS, CALLERS, 0], "{stats}");
+}

@@ -1,0 +1,14 @@
+//! Four processes that share limits: together they admit what one would.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod killed;
+mod site;
+mod together;
+
+/// What the other processes do; nothing in this one.
+#[test]
+fn a_process_plays_its_role() {
+    support::child::play();
+}

@@ -1,0 +1,82 @@
+//! Processes that all live.
+
+use tollgate_core::{MAX_PERIOD, Quota};
+
+use crate::{
+    site::{Site, TASKS},
+    support::{
+        child::{Ask, Job},
+        quotas::{ALGORITHMS, every_algorithm},
+    },
+};
+
+fn name(algorithm: usize) -> &'static str {
+    let quotas: [Quota; ALGORITHMS] = every_algorithm(1, MAX_PERIOD);
+    quotas[algorithm].algorithm().name()
+}
+
+#[test]
+fn four_processes_admit_exactly_the_limit() {
+    const LIMIT: u64 = 1_000;
+    let mut site = Site::start();
+    for algorithm in 0..ALGORITHMS {
+        let before = site.metered();
+        let admitted = site.run(&Job {
+            tasks: TASKS,
+            attempts: 6,
+            dies_after: 0,
+            asks: vec![Ask {
+                rule: name(algorithm).to_owned(),
+                algorithm,
+                limit: LIMIT,
+                cost: 1,
+                clients: 1,
+            }],
+        });
+        assert_eq!(admitted, LIMIT, "{}", name(algorithm));
+        assert_eq!(site.metered() - before, LIMIT, "{}", name(algorithm));
+    }
+}
+
+#[tokio::test]
+async fn among_four_processes_a_request_of_several_rules_takes_from_all_or_from_none() {
+    const CLIENTS: u64 = 3;
+    const EACH: u64 = 100;
+    let mut site = Site::start();
+    let store = site.store().await;
+    for algorithm in 0..ALGORITHMS {
+        let ask = |suffix: &str, limit, cost, clients| Ask {
+            rule: format!("{}-{suffix}", name(algorithm)),
+            algorithm,
+            limit,
+            cost,
+            clients,
+        };
+        let job = Job {
+            tasks: TASKS,
+            attempts: 3,
+            dies_after: 0,
+            asks: vec![
+                ask("all", 1_000, 1, 1),
+                ask("bytes", 1_000, 2, 1),
+                ask("client", EACH, 1, CLIENTS),
+            ],
+        };
+        assert_eq!(site.run(&job), CLIENTS * EACH, "{}", name(algorithm));
+        let limiter = job.limiter(&store);
+        for client in 0..CLIENTS {
+            let left = limiter.peek(&job.checks(&limiter, client)).await;
+            let left: Vec<_> = left
+                .verdicts()
+                .iter()
+                .map(|left| left.remaining())
+                .collect();
+            assert_eq!(left, [700, 400, 0], "{}", name(algorithm));
+        }
+        // Now every request is denied, by one of its three rules.
+        let before = site.dump();
+        assert!(before.len() >= 5);
+        assert_eq!(site.run(&job), 0, "{}", name(algorithm));
+        assert_eq!(site.dump(), before, "{}", name(algorithm));
+    }
+}
