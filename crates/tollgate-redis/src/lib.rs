@@ -64,6 +64,18 @@
 //! | `redis://[user[:password]@]host[:6379][/database]` | one server |
 //! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
 //! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
+//! | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | the servers of a cluster; see [`Partition`] for what is decided in one step there |
+//!
+//! With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` connections are encrypted, as the configuration says that
+//! `RedisStoreBuilder::tls` is given (feature `tls`).
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `tls` | encrypted connections, by rustls |
+//! | `metrics` | what [`guide::watching`] lists, through the `metrics` facade |
+//! | `tracing` | an event when Redis is lost and one when it is back |
 //!
 //! # What is promised
 //!

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use tollgate_core::{
     Check, Decision, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Step, Store,
 };
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::{
     blocking_server::RedisServer,
@@ -18,25 +18,29 @@ use crate::support::{
 const CLIENTS: u128 = 20;
 
 struct Subject {
-    _server: RedisServer,
+    server: RedisServer,
     connection: Resp,
     store: RedisStore,
 }
 
 impl Subject {
     async fn start() -> Self {
+        Self::with(Keys::plain()).await
+    }
+
+    async fn with(keys: Keys) -> Self {
         let server = RedisServer::start(&[]);
-        let address = format!("redis://127.0.0.1:{}", server.port());
-        let store = RedisStore::builder(&address, "together", tollgate_redis::Keys::plain())
-            .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-            .and_then(|builder| builder.connect())
-            .expect("a valid address, a deadline and a runtime");
-        store.connected().await;
+        let store = store(&server, keys).await;
         Self {
             connection: Resp::connect(server.address()),
-            _server: server,
+            server,
             store,
         }
+    }
+
+    /// Another store on the same server.
+    async fn store_with(&self, keys: Keys) -> RedisStore {
+        store(&self.server, keys).await
     }
 
     /// How many calls of the script the server ran since the last time.
@@ -52,6 +56,16 @@ impl Subject {
         };
         calls("cmdstat_evalsha:calls=").unwrap_or(0)
     }
+}
+
+async fn store(server: &RedisServer, keys: Keys) -> RedisStore {
+    let address = format!("redis://127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&address, "together", keys)
+        .and_then(|builder| builder.deadline(Duration::from_secs(20)))
+        .and_then(|builder| builder.connect())
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    store
 }
 
 async fn all<T>(steps: Vec<Step<T>>) -> Vec<T> {
@@ -133,4 +147,34 @@ async fn takes_settlements_and_resets_travel_together_and_are_made_in_order() {
     assert_eq!(remaining(&decisions)[..2], [10, 9]);
     assert_eq!(remaining(&decisions)[2..], [9; 8]);
     assert_eq!(subject.calls(), 1);
+}
+
+#[tokio::test]
+async fn the_other_names_of_a_change_of_secrets_travel_together_too() {
+    let secret = |byte| Secret::from_bytes([byte; 32]).expect("it is long enough");
+    let keys = Keys::hashed(secret(8))
+        .previous(secret(7))
+        .expect("another one");
+    let before = Keys::hashed(secret(7));
+    let mut subject = Subject::with(before).await;
+    let rule = || [Rule::new("window", Quota::fixed_window(10, 60 * MINUTE))];
+    let limiter = |store: &RedisStore| Limiter::new(store.clone(), rule()).expect("a valid rule");
+    let old = limiter(&subject.store);
+    let key = |client: u128| Key::of([client.to_string()]);
+    for client in 0..CLIENTS {
+        let check = old.check("window", &key(client)).expect("it is there");
+        let cost = u64::try_from(client % 5).expect("a small number");
+        assert!(old.acquire(&[check.with_cost(cost)]).await.is_allowed());
+    }
+    let store = subject.store_with(keys).await;
+    let new = limiter(&store);
+    subject.calls();
+    let steps = (0..CLIENTS).map(|client| {
+        let check = new.check("window", &key(client)).expect("it is there");
+        new.acquire(&[check])
+    });
+    let decisions = all(steps.collect()).await;
+    assert!(subject.calls() < 5, "they went together");
+    let expected: Vec<u64> = (0..CLIENTS).map(|client| 9 - (client % 5) as u64).collect();
+    assert_eq!(remaining(&decisions), expected);
 }

@@ -16,6 +16,8 @@
 //! | --- | --- |
 //! | an address with a database | `+select` |
 //! | Sentinel | `+role`, on the servers |
+//! | Cluster | `+cluster\|slots +cluster\|info +asking` |
+//! | knowing how many instances there are, for their shares while Redis fails | `+zadd +zremrangebyscore +zcard +pexpire`; or call [`without_heartbeats`](crate::RedisStoreBuilder::without_heartbeats) |
 //! | a clock of the caller's own, on servers whose scripts may not tell the time | nothing; leave out `+time` |
 //!
 //! The sentinels themselves are asked for `SENTINEL GET-MASTER-ADDR-BY-NAME` only. Where they want a login, it is
@@ -26,7 +28,9 @@
 //!
 //! # Secrets and encryption
 //!
-//! No key holds what a client has sent: it is hashed. Still, who reads the keys knows how many clients there are and how busy,
+//! No key holds what a client has sent: it is hashed with a [`Secret`](crate::Secret) that all instances have and Redis does
+//! not. Without it four billion addresses are tried in a minute. How to change it while the service runs, nobody's budget
+//! beginning anew, is said at [`Keys`](crate::Keys). Still, who reads the keys knows how many clients there are and how busy,
 //! and who writes them decides who passes. So do not let others in: `bind` to a private network, a password, and an
 //! encrypted way wherever it is not the loopback interface.
 //!

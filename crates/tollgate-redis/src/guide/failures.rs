@@ -17,7 +17,8 @@
 //! | [`Allow`](tollgate_core::OnStoreError::Allow) | everything |
 //!
 //! Around the outage come at most two bursts more: what Redis let through just before, as far as an instance had not seen it,
-//! and what it lets through just after, because its state is stale or gone. Say how many instances there are, with
+//! and what it lets through just after, because its state is stale or gone. Instances tell Redis that they are there, and each knows how many there were last;
+//! one that starts during the outage does not. So say how many there are at least, with
 //! [`instances`](tollgate_core::Limiter::shared_by): one that believes to be alone takes the whole quota for its share.
 //!
 //! # One by one

@@ -47,9 +47,13 @@
 //! cluster-node-timeout 5000
 //! ```
 //!
+//! The address is `redis-cluster://one,two,three`: each of them can say who the others are. Under TLS the servers need
+//! `tls-cluster yes`, or they announce ports that are not encrypted.
+//!
 //! By [`Partition::Key`](crate::Partition::Key) the states of one client under rules with one key are in one slot and are
-//! decided in one step. Rules with different keys in one request, by address and by account, can only be decided in one step
-//! under [`Partition::One`](crate::Partition::One), which puts all states of the namespace on one shard.
+//! decided in one step. Rules with different keys in one request, by address and by account, are decided one slot after the other
+//! then; what was taken goes back when a later one denies. They are one step under
+//! [`Partition::One`](crate::Partition::One), the default, which puts all states of the namespace on one shard.
 //!
 //! # Timeouts
 //!

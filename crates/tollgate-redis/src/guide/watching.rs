@@ -19,8 +19,22 @@
 //!
 //! # Metrics of this crate
 //!
-//! <!-- The table of `tollgate_redis_*` belongs here: call duration, errors by type, unknown outcomes, the breaker's state, keys
-//! made, instances. -->
+//! The store's own, with the feature `metrics`:
+//!
+//! | metric | what it is | alarm |
+//! | --- | --- | --- |
+//! | `tollgate_redis_call_duration_seconds` | how long requests have waited for Redis, failed ones included | its 99th percentile near the deadline |
+//! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured` or `protocol`; a rate of the others |
+//! | `tollgate_redis_connected{node}` | 1 or 0 | 0 |
+//! | `tollgate_redis_connections_lost_total{node}` | connections that were lost | a rate |
+//! | `tollgate_redis_breaker_share{node}` | the share of requests that the breaker lets through, 0 to 1 | below 1 |
+//! | `tollgate_redis_instances` | instances that share the store | fewer or more than you run |
+//! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
+//! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
+//!
+//! With the feature `tracing` there is one event (warn) when a server is lost and one (info) when it decides again, and at most
+//! one in ten seconds (error) about rights or values that somebody has to change.
+//!
 //!
 //! Until an alarm tells you, [`RedisStore::breaker`](crate::RedisStore::breaker) says whether requests reach Redis at present:
 //!

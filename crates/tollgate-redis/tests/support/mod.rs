@@ -8,6 +8,7 @@ pub(crate) mod eventually;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 pub(crate) mod quotas;
+pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
 pub(crate) mod sentinels;

@@ -1,0 +1,165 @@
+//! The store on a cluster: three primaries and their replicas.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+use tollgate_core::{Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Store};
+use tollgate_redis::{Keys, Partition, RedisStore, Secret};
+
+use crate::support::redis_cluster::RedisCluster;
+
+fn secret(byte: u8) -> Secret {
+    Secret::from_bytes([byte; 32]).expect("it is long enough")
+}
+
+async fn store(cluster: &RedisCluster, namespace: &str, partition: Partition) -> RedisStore {
+    let store = RedisStore::builder(&cluster.url(), namespace, Keys::hashed(secret(7)))
+        .and_then(|builder| {
+            builder
+                .partition(partition)
+                .deadline(Duration::from_secs(10))
+        })
+        .and_then(|builder| builder.connect())
+        .expect("a valid address");
+    store.connected().await;
+    store
+}
+
+fn rules() -> [Rule; 2] {
+    [
+        Rule::new("per-ip", Quota::fixed_window(10, 60 * MINUTE)),
+        Rule::new("per-account", Quota::fixed_window(2, 60 * MINUTE)),
+    ]
+}
+
+fn key(name: impl std::fmt::Display) -> Key {
+    Key::of([name.to_string()])
+}
+
+/// One cluster for all of it: it takes seconds to form.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_one_limit() {
+    let cluster = RedisCluster::start().await;
+    exactly_the_limit_passes(&cluster).await;
+    a_request_in_one_slot_is_one_step(&cluster).await;
+    what_was_taken_goes_back_when_a_later_slot_denies(&cluster).await;
+    a_tenant_is_a_partition(&cluster).await;
+    what_a_cluster_cannot_do_is_refused(&cluster).await;
+}
+
+async fn exactly_the_limit_passes(cluster: &RedisCluster) {
+    for (namespace, partition) in [("one", Partition::One), ("keys", Partition::Key)] {
+        let rule = Rule::new("all", Quota::fixed_window(50, 60 * MINUTE));
+        let limiter = Limiter::new(store(cluster, namespace, partition).await, [rule]);
+        let limiter = limiter.expect("a valid rule");
+        let mut tasks = JoinSet::new();
+        for task in 0..64 {
+            let limiter = limiter.clone();
+            tasks.spawn(async move {
+                let mut passed = [0; 8];
+                for client in (0..8).cycle().skip(task % 8).take(40) {
+                    let check = limiter.check("all", &key(client)).expect("it is there");
+                    passed[client] += u32::from(limiter.acquire(&[check]).await.is_allowed());
+                }
+                passed
+            });
+        }
+        let all = tasks
+            .join_all()
+            .await
+            .into_iter()
+            .fold([0; 8], |sum, passed| {
+                std::array::from_fn(|client| sum[client] + passed[client])
+            });
+        assert_eq!(all, [50; 8], "{namespace}");
+    }
+}
+
+async fn a_request_in_one_slot_is_one_step(cluster: &RedisCluster) {
+    let limiter = Limiter::new(store(cluster, "step", Partition::One).await, rules());
+    let limiter = limiter.expect("valid rules");
+    left_after_three(&limiter, 8).await;
+}
+
+async fn what_was_taken_goes_back_when_a_later_slot_denies(cluster: &RedisCluster) {
+    let limiter = Limiter::new(store(cluster, "turns", Partition::Key).await, rules());
+    let limiter = limiter.expect("valid rules");
+    left_after_three(&limiter, 8).await;
+}
+
+/// Three requests of one account, of which the third is denied, from one address; what the address has left then.
+async fn left_after_three(limiter: &Limiter, expected: u64) {
+    let checks = [
+        limiter
+            .check("per-ip", &key("192.0.2.1"))
+            .expect("it is there"),
+        limiter
+            .check("per-account", &key("ada"))
+            .expect("it is there"),
+    ];
+    for outcome in [Outcome::Allow, Outcome::Allow, Outcome::Deny] {
+        let decision = limiter.acquire(&checks).await;
+        assert_eq!(decision.outcome(), outcome);
+        assert_eq!(decision.verdicts().len(), 2);
+        assert_eq!(decision.verdicts()[1].rule(), 1);
+    }
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        // What goes back goes on its way; nobody waits for it.
+        let looked = limiter.peek(&[checks[0].with_cost(0)]).await;
+        if looked.verdicts()[0].remaining() == expected {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < until, "{looked:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn a_tenant_is_a_partition(cluster: &RedisCluster) {
+    let partition = Partition::ByRule("per-tenant".into());
+    let rules = [
+        Rule::new("per-user", Quota::fixed_window(2, 60 * MINUTE)),
+        Rule::new("per-tenant", Quota::fixed_window(10, 60 * MINUTE)),
+    ];
+    let limiter = Limiter::new(store(cluster, "tenants", partition).await, rules);
+    let limiter = limiter.expect("valid rules");
+    for tenant in ["acme", "initech"] {
+        let checks = [
+            limiter.check("per-user", &key("ada")).expect("it is there"),
+            limiter
+                .check("per-tenant", &key(tenant))
+                .expect("it is there"),
+        ];
+        for allowed in [true, true, false] {
+            assert_eq!(limiter.acquire(&checks).await.is_allowed(), allowed);
+        }
+        // One step: the denied request has taken nothing, and nothing had to go back.
+        let left = limiter.peek(&checks.map(|check| check.with_cost(0))).await;
+        assert_eq!(left.verdicts()[1].remaining(), 8);
+    }
+    let check = limiter.reset("per-user", &key("ada")).expect("it is there");
+    assert!(
+        check.await.is_err(),
+        "its state is not found without the tenant"
+    );
+}
+
+async fn what_a_cluster_cannot_do_is_refused(cluster: &RedisCluster) {
+    let keys = Keys::hashed(secret(8))
+        .previous(secret(7))
+        .expect("another one");
+    let store = RedisStore::builder(&cluster.url(), "change", keys)
+        .expect("a valid address")
+        .partition(Partition::Key)
+        .connect()
+        .expect("a runtime");
+    let rules = Arc::new(RuleSet::new(rules()).expect("valid rules"));
+    let error = store
+        .bind(rules)
+        .expect_err("states would change their slots");
+    assert_eq!(error.kind(), RuleErrorKind::Store);
+    assert!(error.to_string().contains("Partition::One"), "{error}");
+}
