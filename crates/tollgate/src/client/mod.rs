@@ -62,7 +62,10 @@
 //! let store = MemoryStore::builder().clock(Clock::tokio()).build();
 //! let pace = PaceLayer::new()
 //!     .limit(store, [Rule::new("contract", Quota::gcra(10, SECOND)).by(authority())])?
-//!     .scope_by(|head| format!("{} {}", head.method, head.uri.path()))
+//!     .scope_by(|head| {
+//!         let host = head.uri.authority().map_or("", |authority| authority.as_str());
+//!         format!("{} {host}{}", head.method, head.uri.path())
+//!     })
 //!     .idempotent(|head| head.uri.path() == "/search")
 //!     .retries(2)
 //!     .patience(Duration::from_secs(5));
