@@ -110,7 +110,8 @@
 //! whose limits are for each route wants the route in it.
 //!
 //! Once the time of an empty budget is over, one request goes alone, and its answer says how many may follow; where it says
-//! nothing any more, all do. So a hold does not end in a rush.
+//! nothing any more, all do. So a hold does not end in a rush. Nor does it end everywhere at once: up to a tenth is added to a
+//! wait that a server asks for, at random in each process ([`retry_jitter`](PaceLayer::retry_jitter)).
 //!
 //! # What is sent again
 //!
@@ -164,6 +165,7 @@ mod budgets;
 mod config;
 mod error;
 mod future;
+mod hold;
 mod layer;
 #[cfg(feature = "tonic")]
 mod over_channel;
