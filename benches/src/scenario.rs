@@ -120,14 +120,14 @@ fn grpc_denied() -> Result<Step, RuleError> {
 
 fn through<S>(service: S) -> Step
 where
-    S: tower_service::Service<http::Request<()>> + 'static,
+    S: tower_service::Service<http::Request<String>> + 'static,
 {
     through_with(service, request)
 }
 
-fn through_with<S>(mut service: S, make: fn() -> http::Request<()>) -> Step
+fn through_with<S>(mut service: S, make: fn() -> http::Request<String>) -> Step
 where
-    S: tower_service::Service<http::Request<()>> + 'static,
+    S: tower_service::Service<http::Request<String>> + 'static,
 {
     Box::new(move || {
         // A denial is an answer as well; the services here never fail.

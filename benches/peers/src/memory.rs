@@ -80,7 +80,7 @@ pub(crate) fn per_request(print: &mut dyn FnMut(Row)) {
     }
 }
 
-fn allocations(mut service: impl Service<Request<()>>) -> f64 {
+fn allocations(mut service: impl Service<Request<String>>) -> f64 {
     let mut requests = |number| {
         for _ in 0..number {
             let answer = send(&mut service, request());

@@ -31,11 +31,15 @@ pub(crate) enum Judgement {
 }
 
 impl Config {
-    /// Decides about a request by its head. Nothing was told to anybody yet.
+    /// Decides about a request by its head, and by whether it brings a body. Nothing was told to anybody yet.
     #[inline]
-    pub(crate) fn judge(self: &Arc<Self>, head: &request::Parts) -> Step<Judgement> {
+    pub(crate) fn judge(
+        self: &Arc<Self>,
+        head: &request::Parts,
+        has_body: bool,
+    ) -> Step<Judgement> {
         let timer = Timer::start();
-        if !self.count_preflight && is_preflight(head) {
+        if !self.count_preflight && is_preflight(head, has_body) {
             self.rules.observer.preflight();
             return Step::Ready(Judgement::Pass);
         }
@@ -117,11 +121,14 @@ pub(crate) fn seed_of(checks: &[Check]) -> u64 {
     })
 }
 
-/// Whether it is a CORS preflight.
-pub(crate) fn is_preflight(head: &request::Parts) -> bool {
+/// Whether it is a CORS preflight, as browsers make them: without a body, and without the type of one. What brings either
+/// may be work for a service that looks at no method.
+pub(crate) fn is_preflight(head: &request::Parts, has_body: bool) -> bool {
     head.method == Method::OPTIONS
+        && !has_body
         && head.headers.contains_key(header::ORIGIN)
         && head
             .headers
             .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+        && !head.headers.contains_key(header::CONTENT_TYPE)
 }

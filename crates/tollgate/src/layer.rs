@@ -104,9 +104,12 @@ impl RateLimitLayer {
     /// Counts CORS preflight requests as well. They pass uncounted unless this is called: they carry no identity, and a
     /// browser that is refused one reports the request that follows as failed for no reason.
     ///
-    /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`. Where such a request reaches
-    /// expensive work, call this. tonic's services look at no method: in front of them such a request is a call that passes
-    /// uncounted, unless a CORS layer outside has answered it.
+    /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`, without a body and without
+    /// `Content-Type`. One whose body is not known to be empty before it is read is counted: in HTTP/1.1 one in chunks,
+    /// in HTTP/2 one that ends in a frame of its own, and any that a layer outside has wrapped in a body that does not know.
+    ///
+    /// Where a preflight reaches expensive work, call this. tonic's services look at no method: one that nothing outside has
+    /// answered begins a stream from the client, without messages.
     pub fn count_preflight(self) -> Self {
         self.with(|config| config.count_preflight = true)
     }

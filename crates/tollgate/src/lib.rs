@@ -60,7 +60,7 @@
 //!     tenant: &'static str,
 //! }
 //!
-//! async fn handle(request: Request<()>) -> Result<Response<String>, std::convert::Infallible> {
+//! async fn handle(request: Request<String>) -> Result<Response<String>, std::convert::Infallible> {
 //!     let admission = request.extensions().get::<Admission>();
 //!     let left = admission.and_then(|admission| Some(admission.verdict("per-key")?.remaining()));
 //!     Ok(Response::new(format!("{left:?}")))
@@ -90,7 +90,7 @@
 //!
 //! let post = async || {
 //!     let caller = Caller { key: "k1", tenant: "acme" };
-//!     let request = Request::post("/items").extension(caller).body(()).unwrap();
+//!     let request = Request::post("/items").extension(caller).body(String::new()).unwrap();
 //!     service.clone().oneshot(request).await.unwrap()
 //! };
 //! let first = post().await;
@@ -102,7 +102,7 @@
 //! clock.advance(SECOND);
 //! assert_eq!(post().await.status(), StatusCode::OK);
 //!
-//! let stranger = service.oneshot(Request::get("/items").body(())?).await?;
+//! let stranger = service.oneshot(Request::get("/items").body(String::new())?).await?;
 //! assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED);
 //! # Ok(())
 //! # }

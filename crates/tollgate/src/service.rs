@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::{Request, Response};
+use http_body::Body;
 use tollgate_core::Step;
 use tower_service::Service;
 
@@ -14,7 +15,7 @@ use crate::{body::ResponseBody, config::Config, future::ResponseFuture};
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// Requests may have any body; responses any body whose data is [`Bytes`](bytes::Bytes), as in axum, tonic and hyper.
+/// Requests may have any [`Body`]; responses any body whose data is [`Bytes`](bytes::Bytes), as in axum, tonic and hyper.
 ///
 /// See the [module documentation](crate).
 #[derive(Clone)]
@@ -52,6 +53,7 @@ impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
 impl<S, B, RB> Service<Request<B>> for RateLimit<S>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone,
+    B: Body,
 {
     type Response = Response<ResponseBody<RB>>;
     type Error = S::Error;
@@ -65,7 +67,7 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut head, body) = request.into_parts();
-        match self.config.judge(&head) {
+        match self.config.judge(&head, !body.is_end_stream()) {
             // Nothing to wait for: the inner service that was polled ready is called at once, with no clone of it.
             Step::Ready(judgement) => match self.config.admit(&mut head, judgement) {
                 Ok(after) => {

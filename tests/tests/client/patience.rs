@@ -1,6 +1,6 @@
 //! Nobody waits for ever.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 use tollgate::client::{PaceError, PaceErrorKind, PaceLayer};
@@ -26,7 +26,7 @@ async fn an_answer_that_asks_for_too_long_a_wait_is_the_callers_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     let provider = Provider::new([answer(503, &[("retry-after", "31")])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(PaceLayer::new().retry_jitter(0), &provider);
     send(&client, get()).await.unwrap();
     let before = Instant::now();
     let error = send(&client, get()).await.unwrap_err();
@@ -34,6 +34,33 @@ async fn a_request_that_would_wait_too_long_is_refused_at_once_and_told_how_long
     assert_eq!(Instant::now(), before);
     assert_eq!(provider.calls(), 1);
     assert!(error.to_string().contains("31.0 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_are_held_together_do_not_come_back_together() {
+    for refused in [
+        answer(503, &[("retry-after", "100")]),
+        answer(
+            200,
+            &[
+                ("content-type", "application/grpc"),
+                ("grpc-status", "8"),
+                ("grpc-retry-pushback-ms", "100000"),
+            ],
+        ),
+    ] {
+        let mut holds = BTreeSet::new();
+        for _ in 0..20 {
+            let provider = Provider::new([refused.clone()]);
+            let client = client(PaceLayer::new(), &provider);
+            send(&client, get()).await.unwrap();
+            let error = send(&client, get()).await.unwrap_err();
+            holds.extend(held(&error));
+        }
+        let (least, most) = (Duration::from_secs(100), Duration::from_secs(110));
+        assert!(holds.first() >= Some(&least) && holds.last() <= Some(&most));
+        assert!(holds.len() > 1, "{holds:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! What looks like a CORS preflight, and is a call.
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderName, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::RateLimitLayer;
 use tollgate_tests::weather::Mild;
@@ -10,26 +10,68 @@ use tower::{Service, ServiceExt};
 
 use crate::{serve, used_up};
 
-/// How many calls of OPTIONS with the fields of a preflight, and a message, get to the service.
-async fn calls_that_pass(layer: RateLimitLayer) -> u64 {
+const UNARY: &str = "/weather.v1.Weather/Current";
+const STREAM: &str = "/weather.v1.Weather/Record";
+
+/// A city without a name.
+fn message() -> Body {
+    Body::new(Full::new(Bytes::from_static(&[0; 5])))
+}
+
+/// OPTIONS with the fields of a preflight, and these: how it is answered, and how many calls get to the service.
+async fn ask(
+    layer: RateLimitLayer,
+    path: &str,
+    fields: &[(HeaderName, &str)],
+    body: Body,
+) -> (StatusCode, u64) {
     let service = Mild::default();
     let server = serve(layer, &service).await;
     let mut channel = server.channel().await;
-    // A city without a name.
-    let message = Full::new(Bytes::from_static(&[0; 5]));
-    let call = Request::options("/weather.v1.Weather/Current")
+    let mut call = Request::options(path)
         .header("origin", "https://example.com")
-        .header("access-control-request-method", "POST")
-        .body(Body::new(message))
-        .expect("a request");
+        .header("access-control-request-method", "POST");
+    for (name, value) in fields {
+        call = call.header(name, *value);
+    }
+    let call = call.body(body).expect("a request");
     let ready = channel.ready().await.expect("a connection");
     let response = ready.call(call).await.expect("an answer");
+    let status = response.status();
     let _ = response.into_body().collect().await;
-    service.calls()
+    (status, service.calls())
+}
+
+const DENIED: (StatusCode, u64) = (StatusCode::TOO_MANY_REQUESTS, 0);
+
+#[tokio::test]
+async fn a_call_with_the_fields_of_a_preflight_is_counted() {
+    for path in [UNARY, STREAM] {
+        assert_eq!(ask(used_up(), path, &[], message()).await, DENIED);
+    }
 }
 
 #[tokio::test]
-async fn tonic_serves_a_call_whatever_its_method_so_that_preflights_have_to_be_counted() {
-    assert_eq!(calls_that_pass(used_up()).await, 1);
-    assert_eq!(calls_that_pass(used_up().count_preflight()).await, 0);
+async fn a_stream_without_messages_that_says_what_it_is_is_counted() {
+    for kind in ["application/grpc", "application/grpc-web+proto", ""] {
+        let kind = [(http::header::CONTENT_TYPE, kind)];
+        assert_eq!(ask(used_up(), STREAM, &kind, Body::empty()).await, DENIED);
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_of_a_browser_passes_uncounted() {
+    // Firefox sends `te` with every request of HTTP/2.
+    for fields in [&[][..], &[(http::header::TE, "trailers")]] {
+        let (status, calls) = ask(used_up(), UNARY, fields, Body::empty()).await;
+        assert_eq!((status, calls), (StatusCode::OK, 0));
+    }
+}
+
+#[tokio::test]
+async fn only_where_preflights_are_counted_is_a_stream_without_anything_at_all() {
+    let (_, calls) = ask(used_up(), STREAM, &[], Body::empty()).await;
+    assert_eq!(calls, 1);
+    let counted = used_up().count_preflight();
+    assert_eq!(ask(counted, STREAM, &[], Body::empty()).await, DENIED);
 }

@@ -361,7 +361,7 @@ async fn a_denial_carries_its_decision_for_the_layers_around() {
 #[tokio::test]
 async fn a_denied_request_is_a_response_outside_of_axum_too() {
     let layer = RateLimitLayer::new(still().0, two()).unwrap().attach();
-    let inner = tower::service_fn(|request: http::Request<()>| async move {
+    let inner = tower::service_fn(|request: http::Request<String>| async move {
         let admission: &Admission = request.extensions().get().expect("attached");
         for _ in 0..2 {
             let _ = admission.acquire("per-account", &Key::of(["ann"])).await;
@@ -371,7 +371,10 @@ async fn a_denied_request_is_a_response_outside_of_axum_too() {
         Ok::<_, std::convert::Infallible>(response.map(http_body_util::Full::new))
     });
     let service = tower::Layer::layer(&layer, inner);
-    let response = service.oneshot(http::Request::new(())).await.unwrap();
+    let response = service
+        .oneshot(http::Request::new(String::new()))
+        .await
+        .unwrap();
     assert_eq!(response.status(), 429);
 }
 

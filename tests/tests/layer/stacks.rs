@@ -221,8 +221,20 @@ impl http_body::Body for OddBody {
     }
 }
 
-/// A request body that is no body at all.
+/// A request body that holds nothing and stays where it is.
 struct NoBody(#[allow(dead_code)] PhantomPinned);
+
+impl http_body::Body for NoBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(None)
+    }
+}
 
 #[tokio::test]
 async fn bodies_need_no_default_and_no_unpin() {
@@ -252,12 +264,15 @@ async fn bodies_need_no_default_and_no_unpin() {
 
 #[tokio::test]
 async fn errors_of_a_body_pass_through_as_they_are() {
-    let inner = service_fn(|_: Request<()>| async {
+    let inner = service_fn(|_: Request<String>| async {
         let mut body = OddBody::new();
         body.told = true;
         Ok::<_, Infallible>(Response::new(body))
     });
-    let response = layer().layer(inner).oneshot(Request::new(())).await;
+    let response = layer()
+        .layer(inner)
+        .oneshot(Request::new(String::new()))
+        .await;
     let mut body = Box::pin(response.unwrap().into_body());
     let error: OddError = body.frame().await.unwrap().unwrap_err();
     assert_eq!(error, OddError("cut off"));
@@ -265,7 +280,7 @@ async fn errors_of_a_body_pass_through_as_they_are() {
 
 #[tokio::test]
 async fn errors_of_the_inner_service_pass_through_as_they_are() {
-    let inner = service_fn(|_: Request<()>| async {
+    let inner = service_fn(|_: Request<String>| async {
         Err::<Response<Empty<Bytes>>, _>(OddError("no such luck"))
     });
     for store in [
@@ -273,7 +288,11 @@ async fn errors_of_the_inner_service_pass_through_as_they_are() {
         SlowStore::after(Duration::ZERO, still().0),
     ] {
         let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
-        let error: OddError = service.oneshot(Request::new(())).await.err().unwrap();
+        let error: OddError = service
+            .oneshot(Request::new(String::new()))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(error, OddError("no such luck"));
     }
 }
@@ -281,7 +300,7 @@ async fn errors_of_the_inner_service_pass_through_as_they_are() {
 #[derive(Clone)]
 struct NeverReady;
 
-impl Service<Request<()>> for NeverReady {
+impl Service<Request<String>> for NeverReady {
     type Response = Response<Empty<Bytes>>;
     type Error = OddError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, OddError>> + Send>>;
@@ -290,7 +309,7 @@ impl Service<Request<()>> for NeverReady {
         Poll::Ready(Err(OddError("closed")))
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    fn call(&mut self, _: Request<String>) -> Self::Future {
         unreachable!("it is never ready")
     }
 }
@@ -298,19 +317,27 @@ impl Service<Request<()>> for NeverReady {
 #[tokio::test]
 async fn a_service_that_cannot_become_ready_says_so_itself() {
     let service = layer().layer(NeverReady);
-    let error = service.oneshot(Request::new(())).await.err().unwrap();
+    let error = service
+        .oneshot(Request::new(String::new()))
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error, OddError("closed"));
 }
 
 #[tokio::test]
 async fn size_and_end_of_a_body_stay_known() {
     use http_body::Body as _;
-    let inner = service_fn(|_: Request<()>| async {
+    let inner = service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"four"))))
     });
     let service = layer().layer(inner);
     let body = |service: RateLimit<_>| async {
-        service.oneshot(Request::new(())).await.unwrap().into_body()
+        service
+            .oneshot(Request::new(String::new()))
+            .await
+            .unwrap()
+            .into_body()
     };
     for _ in 0..2 {
         assert_eq!(body(service.clone()).await.size_hint().exact(), Some(4));

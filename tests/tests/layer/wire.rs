@@ -254,10 +254,43 @@ async fn what_only_looks_like_a_preflight_is_counted() {
         ("OPTIONS", &PREFLIGHT[..1]),
         ("OPTIONS", &PREFLIGHT[1..]),
         ("GET", &PREFLIGHT[..]),
+        (
+            "OPTIONS",
+            &[PREFLIGHT[0], PREFLIGHT[1], ("content-type", "text/plain")],
+        ),
     ] {
         let server = served(layer([per_minute("one", 1)])).await;
         assert_eq!(server.send(method, "/", headers).await.status, 200);
         assert_eq!(server.send(method, "/", headers).await.status, 429);
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_with_a_body_is_counted() {
+    for (framing, body) in [
+        (("content-length", "4"), "work"),
+        (("transfer-encoding", "chunked"), "4\r\nwork\r\n0\r\n\r\n"),
+        // That it is empty is not known before it is read.
+        (("transfer-encoding", "chunked"), "0\r\n\r\n"),
+    ] {
+        let server = served(layer([per_minute("one", 1)])).await;
+        let mut headers = PREFLIGHT.to_vec();
+        headers.extend([framing, ("connection", "close")]);
+        let request = head("OPTIONS", "/", &headers) + body;
+        for status in [200, 429] {
+            let mut connection = server.connect().await;
+            connection.write(&request).await;
+            assert_eq!(connection.answer().await.status, status, "{framing:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_that_says_that_its_body_is_empty_passes_uncounted() {
+    let server = served(layer([per_minute("one", 1)])).await;
+    let headers = [PREFLIGHT[0], PREFLIGHT[1], ("content-length", "0")];
+    for _ in 0..2 {
+        assert_eq!(server.send("OPTIONS", "/", &headers).await.status, 200);
     }
 }
 

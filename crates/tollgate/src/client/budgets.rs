@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::client::advice::Told;
+use crate::client::{advice::Told, hold::Hold};
 
 /// How many budgets of a server are kept for a scope.
 pub(super) const MOST: usize = 8;
@@ -87,7 +87,7 @@ impl Budgets {
         &mut self,
         request: &Sent,
         budgets: &[Told],
-        hold: Option<Duration>,
+        hold: Option<Hold>,
         now: Instant,
     ) {
         self.ended(request);
@@ -117,10 +117,15 @@ impl Budgets {
         }
         if let Some(hold) = hold {
             let before = self.find(Name::Hold).map(|known| known.until);
+            let asked = now + hold.asked;
             self.set(Budget {
                 name: Name::Hold,
                 left: 0,
-                until: before.map_or(now + hold, |before| before.max(now + hold)),
+                // What is long enough stays as it is: of many refusals at once, the latest of many chances would be no
+                // chance.
+                until: before
+                    .filter(|before| *before >= asked)
+                    .unwrap_or(asked + hold.spread),
                 tried_by: None,
             });
         }

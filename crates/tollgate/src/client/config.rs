@@ -5,9 +5,16 @@ use std::{fmt, sync::Arc, time::Duration};
 use http::request::Parts;
 use tokio::time::Instant;
 use tollgate_core::Clock;
-use tower::retry::budget::{Budget, TpsBudget};
+use tower::{
+    retry::budget::{Budget, TpsBudget},
+    util::rng::{HasherRng, Rng},
+};
 
-use crate::{client::scopes::Scopes, key::authority_of, request_rules::RequestRules};
+use crate::{
+    client::{hold::Hold, scopes::Scopes},
+    key::authority_of,
+    request_rules::RequestRules,
+};
 
 /// As good as for ever, and within the range of every clock.
 const FOR_EVER: Duration = Duration::from_secs(86_400 * 365 * 30);
@@ -54,6 +61,13 @@ impl Config {
 
     pub(super) fn longest_hold(&self) -> Duration {
         self.longest_hold
+    }
+
+    /// For how long a server is left alone that asks for this, after a request that may wait until `deadline`.
+    pub(super) fn hold(&self, asked: Duration, deadline: Instant) -> Hold {
+        let room = deadline.saturating_duration_since(Instant::now());
+        let chance = HasherRng::new().next_f64();
+        Hold::new(asked, self.jitter_percent, self.longest_hold, room, chance)
     }
 
     /// When the patience of a request that comes now is over.

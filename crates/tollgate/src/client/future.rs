@@ -10,7 +10,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tower::BoxError;
 use tower_service::Service;
 
@@ -82,7 +82,7 @@ where
 
     let pass = config.turn(&scope, &checks, deadline).await?;
     config.retry_budget.deposit();
-    let (mut response, mut said) = send(&mut ready, request, pass, &config).await?;
+    let (mut response, mut said) = send(&mut ready, request, pass, &config, deadline).await?;
 
     let Some(Again { head, replay }) = again else {
         return Ok(response);
@@ -105,7 +105,7 @@ where
         };
         drop(response);
         let request = Request::from_parts(head.clone(), body);
-        (response, said) = send(&mut ready, request, pass, &config).await?;
+        (response, said) = send(&mut ready, request, pass, &config, deadline).await?;
     }
     Ok(response)
 }
@@ -139,6 +139,7 @@ async fn send<S, B, RB>(
     request: Request<ReplayBody<B>>,
     pass: Pass<'_>,
     config: &Config,
+    deadline: Instant,
 ) -> Result<(Response<RB>, Said), BoxError>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
@@ -151,6 +152,7 @@ where
         config.clock.now(),
         config.longest_hold(),
     );
-    pass.answered(&said.budgets, said.retry_after);
+    let hold = said.retry_after.map(|asked| config.hold(asked, deadline));
+    pass.answered(&said.budgets, hold);
     Ok((response, said))
 }

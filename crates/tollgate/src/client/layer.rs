@@ -102,8 +102,10 @@ impl PaceLayer {
         self.with(|config| config.retry_budget = Arc::new(budget))
     }
 
-    /// Adds up to this many percent to the wait before a retry, so that clients that were refused together do not come
-    /// back together. 10 unless told otherwise. It is never taken off.
+    /// Adds up to this many percent to the wait before a retry, and to the time for which a server that asks for it
+    /// (`Retry-After`, gRPC's `RetryInfo` and pushback) is left alone, so that clients that were refused together do not
+    /// come back together. 10 unless told otherwise. It is never taken off, and makes no hold longer than the
+    /// [longest](Self::longest_hold).
     pub fn retry_jitter(self, percent: u8) -> Self {
         self.with(|config| config.jitter_percent = percent)
     }

@@ -62,7 +62,10 @@
 //! let store = MemoryStore::builder().clock(Clock::tokio()).build();
 //! let pace = PaceLayer::new()
 //!     .limit(store, [Rule::new("contract", Quota::gcra(10, SECOND)).by(authority())])?
-//!     .scope_by(|head| format!("{} {}", head.method, head.uri.path()))
+//!     .scope_by(|head| {
+//!         let host = head.uri.authority().map_or("", |authority| authority.as_str());
+//!         format!("{} {host}{}", head.method, head.uri.path())
+//!     })
 //!     .idempotent(|head| head.uri.path() == "/search")
 //!     .retries(2)
 //!     .patience(Duration::from_secs(5));
@@ -107,7 +110,8 @@
 //! whose limits are for each route wants the route in it.
 //!
 //! Once the time of an empty budget is over, one request goes alone, and its answer says how many may follow; where it says
-//! nothing any more, all do. So a hold does not end in a rush.
+//! nothing any more, all do. So a hold does not end in a rush. Nor does it end everywhere at once: up to a tenth is added to a
+//! wait that a server asks for, at random in each process ([`retry_jitter`](PaceLayer::retry_jitter)).
 //!
 //! # What is sent again
 //!
@@ -161,6 +165,7 @@ mod budgets;
 mod config;
 mod error;
 mod future;
+mod hold;
 mod layer;
 #[cfg(feature = "tonic")]
 mod over_channel;

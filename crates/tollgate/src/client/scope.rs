@@ -1,9 +1,6 @@
 //! One scope of a server: what it has left, and who waits for it.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit},
@@ -13,6 +10,7 @@ use tokio::{
 use crate::client::{
     advice::Told,
     budgets::{Budgets, Sent},
+    hold::Hold,
 };
 
 /// Requests with common limits: to one server, unless told otherwise.
@@ -120,7 +118,7 @@ impl Head<'_> {
 
 impl Pass<'_> {
     /// The server has answered: what it says of its budgets, and for how long it wants no request at all.
-    pub(super) fn answered(self, budgets: &[Told], hold: Option<Duration>) {
+    pub(super) fn answered(self, budgets: &[Told], hold: Option<Hold>) {
         let now = Instant::now();
         self.scope.lock().answered(&self.sent, budgets, hold, now);
         self.scope.changed.notify_one();
@@ -135,7 +133,7 @@ impl Drop for Pass<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use tokio::task::JoinSet;
 
@@ -157,6 +155,12 @@ mod tests {
         let scope = Scope::new();
         scope.take().unwrap().answered(&told(left, seconds), None);
         scope
+    }
+
+    /// A hold with nothing added.
+    fn hold(asked: Duration) -> Option<Hold> {
+        let spread = Duration::ZERO;
+        Some(Hold { asked, spread })
     }
 
     fn far() -> Instant {
@@ -255,7 +259,7 @@ mod tests {
         scope
             .take()
             .unwrap()
-            .answered(&told(9, 60), Some(5 * SECOND));
+            .answered(&told(9, 60), hold(5 * SECOND));
         assert_eq!(scope.take().unwrap_err(), Closed(until));
         tokio::time::advance(5 * SECOND).await;
         scope.take().unwrap().answered(&told(9, 60), None);
@@ -267,9 +271,28 @@ mod tests {
         let scope = Scope::new();
         let until = Instant::now() + 50 * SECOND;
         let [first, second] = [scope.take().unwrap(), scope.take().unwrap()];
-        first.answered(&[], Some(50 * SECOND));
-        second.answered(&[], Some(5 * SECOND));
+        first.answered(&[], hold(50 * SECOND));
+        second.answered(&[], hold(5 * SECOND));
         assert_eq!(scope.closed_until(), Some(until));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_is_spread_long_enough_is_not_spread_again() {
+        let scope = Scope::new();
+        let start = Instant::now();
+        let [first, second, third] = [(); 3].map(|()| scope.take().unwrap());
+        let hold = |asked, spread| {
+            Some(Hold {
+                asked: asked * SECOND,
+                spread: spread * SECOND,
+            })
+        };
+        first.answered(&[], hold(50, 3));
+        assert_eq!(scope.closed_until(), Some(start + 53 * SECOND));
+        second.answered(&[], hold(52, 5));
+        assert_eq!(scope.closed_until(), Some(start + 53 * SECOND));
+        third.answered(&[], hold(54, 1));
+        assert_eq!(scope.closed_until(), Some(start + 55 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]
@@ -349,7 +372,7 @@ mod tests {
                 left: 1_000,
                 reset: SECOND,
             };
-            scope.take().unwrap().answered(&[told], Some(SECOND));
+            scope.take().unwrap().answered(&[told], hold(SECOND));
             tokio::time::advance(SECOND).await;
         }
         assert!(scope.lock().len() <= MOST);

@@ -54,6 +54,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::client::hold::Hold;
 
     #[test]
     fn one_name_is_one_scope() {
@@ -69,7 +70,10 @@ mod tests {
         let scopes = Scopes::default();
         for number in 0..MOST as u64 {
             let scope = scopes.find(number.to_string());
-            let hold = (number != 7).then(|| Duration::from_secs(1 + (number + 5) % 500));
+            let hold = (number != 7).then(|| Hold {
+                asked: Duration::from_secs(1 + (number + 5) % 500),
+                spread: Duration::ZERO,
+            });
             scope.take().unwrap().answered(&[], hold);
         }
         let held = |name: &str| scopes.find(name.to_owned()).closed_until().is_some();

@@ -42,8 +42,9 @@
 //! Metadata that a client may make up is a poor key: see [choosing a key](crate::key#choosing-a-key). An interceptor or a layer in
 //! front that has verified the caller puts it into the extensions, and [`extension`](crate::key::extension()) counts by it.
 //!
-//! tonic's services look at no method. An OPTIONS request with the fields of a CORS preflight is a call to them, and passes
-//! uncounted: where no CORS layer outside answers preflights, call
+//! tonic's services look at no method: an OPTIONS request is a call to them. With a message, or with a content type, it is
+//! counted as any other, whatever fields of a CORS preflight it has. Without either it passes uncounted, and begins a handler
+//! that takes a stream, which finds it empty. Where that costs something and no CORS layer outside answers preflights, call
 //! [`count_preflight`](crate::RateLimitLayer::count_preflight).
 //!
 //! # One service

@@ -106,7 +106,7 @@
 //!     }
 //! }
 //!
-//! async fn handle(request: Request<()>) -> Result<Response<String>, std::convert::Infallible> {
+//! async fn handle(request: Request<String>) -> Result<Response<String>, std::convert::Infallible> {
 //!     let mut response = Response::new(String::from("hello"));
 //!     if let Some(admission) = request.extensions().get::<Admission>() {
 //!         // Where `is_degraded`, it could save effort as well.
@@ -121,7 +121,7 @@
 //! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?.attach();
 //! let service = ServiceBuilder::new().layer(limits).service_fn(handle);
 //! for status in [200, 429] {
-//!     let response = service.clone().oneshot(Request::new(())).await?;
+//!     let response = service.clone().oneshot(Request::new(String::new())).await?;
 //!     assert_eq!(response.status(), status);
 //!     let decision = response.extensions().get::<Decision>().expect("allowed or denied, it is there");
 //!     assert_eq!(decided_by(decision), "the store");
@@ -159,13 +159,16 @@
 //! A server that does not hand the peer's address on shows as `tollgate_misconfigured_total` and an error that names the
 //! call to add. All its requests share one bucket until then.
 //!
-//! # Preflights are a hole
+//! # Preflights are not counted
 //!
-//! A CORS preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`) passes uncounted, because a browser reports
-//! the request that follows as failed when it is refused. Anyone can send these headers with OPTIONS. That is harmless where
-//! a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work, call
-//! [`count_preflight`](crate::RateLimitLayer::count_preflight); in front of tonic always, unless a CORS layer is outside: its
-//! services look at no method, and serve a call with OPTIONS as any other. `tollgate_preflights_total` shows how many passed.
+//! A CORS preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`, no body and no `Content-Type`) passes
+//! uncounted, because a browser reports the request that follows as failed when it is refused. Anyone can send one. That is
+//! harmless where a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work, call
+//! [`count_preflight`](crate::RateLimitLayer::count_preflight); in front of tonic, where
+//! [handlers that take streams](crate::guide::grpc) are expensive to begin. `tollgate_preflights_total` shows how many passed.
+//!
+//! Where browsers are refused their preflights, something between gives them a body, or hides that they have none: a proxy
+//! that sends an empty body in chunks, or a layer that wraps bodies. Put CORS outside.
 //!
 //! # When the clock jumps
 //!

@@ -86,7 +86,7 @@ where
         let (head, body) = request.into_parts();
         let mut asked = Asked::default();
         // A preflight says of nobody who it is, and without a body it has nothing to count.
-        let is_preflight = is_preflight(&head) && body.is_end_stream();
+        let is_preflight = is_preflight(&head, !body.is_end_stream());
         if is_preflight {
             self.config.rules.observer.preflight();
         } else if self.config.protocol.of(&head) != Spoken::Http

@@ -56,7 +56,7 @@
 //!     .service(service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
 //! let call = async || {
 //!     let call = Request::post("/weather.v1.Weather/Current").header("content-type", "application/grpc");
-//!     service.clone().oneshot(call.body(()).unwrap()).await.unwrap()
+//!     service.clone().oneshot(call.body(String::new()).unwrap()).await.unwrap()
 //! };
 //! call().await;
 //! let denied = call().await;
