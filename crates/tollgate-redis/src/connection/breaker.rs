@@ -3,7 +3,7 @@
 //! A request reads one word. Only the node's supervisor writes it, after it has told the [`Machine`] what became of calls
 //! and probes.
 
-mod machine;
+pub(in crate::connection) mod machine;
 
 use std::{
     fmt,

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::connection::breaker::BreakerState;
+use crate::connection::breaker::machine::BreakerState;
 
 /// Something that happened to a node.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! cluster
-//! └─ node ── supervisor ── prober ── wire ── queue ── call ── request ── script, command, error
+//! └─ node ── supervisor ── line, prober ── wire ── queue ── call ── request ── script, command, error
 //!                       │                  └─ breaker ── event, options
 //!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp
 //! ```
@@ -25,6 +25,7 @@ mod dialogue;
 pub(crate) mod error;
 mod establish;
 pub(crate) mod event;
+mod line;
 pub(crate) mod node;
 pub(crate) mod options;
 mod prober;

@@ -2,7 +2,6 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
@@ -11,9 +10,8 @@ use crate::{
         breaker::{Breaker, BreakerState},
         call::{Call, Waiting},
         error::{CallError, CallErrorKind, ConnectError},
-        event::EventSink,
+        line::{Line, Shared},
         options::NodeOptions,
-        queue::Queue,
         request::Request,
         supervisor::supervise,
     },
@@ -25,18 +23,6 @@ use crate::{
 pub(crate) struct Node {
     shared: Arc<Shared>,
     supervisor: AbortHandle,
-}
-
-/// What requests and the supervisor both see.
-pub(super) struct Shared {
-    line: ArcSwap<Line>,
-    breaker: Arc<Breaker>,
-    options: NodeOptions,
-}
-
-enum Line {
-    Connected(Arc<Queue>),
-    Missing(CallError),
 }
 
 /// The longest deadline of a call.
@@ -71,11 +57,7 @@ impl Node {
             options.seed,
             options.events.clone(),
         );
-        let shared = Arc::new(Shared {
-            line: ArcSwap::from_pointee(Line::Missing(missing)),
-            breaker: Arc::new(breaker),
-            options,
-        });
+        let shared = Arc::new(Shared::new(options, breaker, missing));
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
         Ok(Self { shared, supervisor })
     }
@@ -84,20 +66,20 @@ impl Node {
     /// calls wait, the call has failed already.
     pub(crate) fn call(&self, request: Request) -> Call {
         self.send(|| {
-            let deadline = Instant::now() + self.shared.options.deadline;
+            let deadline = Instant::now() + self.shared.options().deadline;
             Waiting::new(request, deadline)
         })
     }
 
     /// As [`call`](Self::call), with what is made once it may be sent.
     pub(super) fn send(&self, waiting: impl FnOnce() -> (Waiting, Call)) -> Call {
-        if !self.shared.breaker.admits() {
+        if !self.shared.breaker().admits() {
             return Call::refused(CallError::new(
                 CallErrorKind::Unavailable,
                 "Redis is in trouble and is not asked at present",
             ));
         }
-        let line = self.shared.line.load();
+        let line = self.shared.line();
         let queue = match &**line {
             Line::Connected(queue) => queue,
             Line::Missing(error) => return Call::refused(error.clone()),
@@ -111,17 +93,17 @@ impl Node {
 
     /// Whether requests are kept from the server.
     pub(crate) fn breaker(&self) -> BreakerState {
-        self.shared.breaker.state()
+        self.shared.breaker().state()
     }
 
     /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(&**self.shared.line.load(), Line::Connected(_))
+        matches!(&**self.shared.line(), Line::Connected(_))
     }
 
     /// Calls that wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
-        match &**self.shared.line.load() {
+        match &**self.shared.line() {
             Line::Connected(queue) => queue.len(),
             Line::Missing(_) => 0,
         }
@@ -140,28 +122,5 @@ impl fmt::Debug for Node {
             .field("breaker", &self.breaker())
             .field("waiting", &self.waiting())
             .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    pub(super) fn options(&self) -> &NodeOptions {
-        &self.options
-    }
-
-    pub(super) fn breaker(&self) -> &Arc<Breaker> {
-        &self.breaker
-    }
-
-    pub(super) fn events(&self) -> &EventSink {
-        &self.options.events
-    }
-
-    pub(super) fn set_connected(&self, queue: Arc<Queue>) {
-        self.line.store(Arc::new(Line::Connected(queue)));
-    }
-
-    pub(super) fn set_missing(&self, why: &ConnectError) {
-        self.line
-            .store(Arc::new(Line::Missing(why.to_call_error())));
     }
 }

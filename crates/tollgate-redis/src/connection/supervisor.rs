@@ -14,7 +14,7 @@ use crate::{
         error::ConnectError,
         establish::{establish, is_master},
         event::NodeEvent,
-        node::Shared,
+        line::Shared,
         prober::probe,
         queue::Queue,
         sentinel::Resolver,

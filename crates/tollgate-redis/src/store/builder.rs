@@ -17,8 +17,24 @@ use crate::{
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
     observe::Observer,
-    store::{backend::Backend, heartbeat::Instances, redis_store::RedisStore, shared::Shared},
+    store::{backend::Backend, instances::Instances, redis_store::RedisStore, shared::Shared},
 };
+
+impl RedisStore {
+    /// A store at this address, in this namespace, which two services must not share by accident; `keys` says how clients
+    /// are written there. See [`RedisStoreBuilder`] for what else may be set.
+    ///
+    /// # Errors
+    ///
+    /// The part of the address or the namespace that is wrong.
+    pub fn builder(
+        address: &str,
+        namespace: &str,
+        keys: Keys,
+    ) -> Result<RedisStoreBuilder, SetupError> {
+        RedisStoreBuilder::new(address, namespace, keys)
+    }
+}
 
 /// What may be set about a [`RedisStore`]. Made by [`RedisStore::builder`].
 #[must_use = "nothing is connected until `connect` is called"]

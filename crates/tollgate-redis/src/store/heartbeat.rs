@@ -1,10 +1,7 @@
 //! Heartbeats: how many instances share the store, for their shares while it fails.
 
 use std::{
-    sync::{
-        Arc, LazyLock, Weak,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
 
@@ -24,16 +21,6 @@ const FIRST: Duration = Duration::from_millis(250);
 
 /// After three of them an instance is gone.
 const GONE_AFTER_MS: &str = "15000";
-
-/// How many instances Redis has last told of; 0 before it has.
-#[derive(Debug, Default)]
-pub(super) struct Instances(AtomicU32);
-
-impl Instances {
-    pub(super) fn known(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The task that is heard. Dropping this ends it.
 #[derive(Debug)]
@@ -68,7 +55,7 @@ async fn beat(shared: Weak<Shared>, instance: String) {
         if let Ok(Value::Int(count)) = call.await
             && let Ok(count) = u32::try_from(count)
         {
-            shared.instances.0.store(count, Ordering::Relaxed);
+            shared.instances.set(count);
             shared.observer.instances(count);
             pause = INTERVAL;
         }

@@ -4,6 +4,8 @@ mod backend;
 mod bound;
 mod builder;
 mod heartbeat;
+mod inner;
+mod instances;
 mod redis_store;
 mod shared;
 mod turns;

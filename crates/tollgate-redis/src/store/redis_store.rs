@@ -7,9 +7,7 @@ use tollgate_core::{BoundStore, RuleError, RuleSet, Store};
 
 use crate::{
     connection::breaker::BreakerState,
-    error::SetupError,
-    keys::Keys,
-    store::{bound::Bound, builder::RedisStoreBuilder, heartbeat::Heartbeat, shared::Shared},
+    store::{bound::Bound, heartbeat::Heartbeat, shared::Shared},
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -25,20 +23,6 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store at this address, in this namespace, which two services must not share by accident; `keys` says how clients
-    /// are written there. See [`RedisStoreBuilder`] for what else may be set.
-    ///
-    /// # Errors
-    ///
-    /// The part of the address or the namespace that is wrong.
-    pub fn builder(
-        address: &str,
-        namespace: &str,
-        keys: Keys,
-    ) -> Result<RedisStoreBuilder, SetupError> {
-        RedisStoreBuilder::new(address, namespace, keys)
-    }
-
     pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
         let shared = Arc::new(shared);
         let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));

@@ -20,7 +20,7 @@ use crate::{
     script,
     store::{
         backend::{Answer, Backend},
-        heartbeat::Instances,
+        instances::Instances,
     },
 };
 

@@ -7,7 +7,7 @@ use tollgate_core::{
     Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Verdict, algorithm::Taken,
 };
 
-use crate::{encode::Encoder, store::bound::Inner};
+use crate::{encode::Encoder, store::inner::Inner};
 
 /// Checks that are decided in one step.
 pub(super) struct Group {

@@ -10,10 +10,10 @@ use crate::{
 
 #[tokio::test]
 async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for() {
-    const LIMIT: u64 = 1_000;
+    // More than four processes ask for: the one that dies goes on asking until the signal has come.
+    const LIMIT: u64 = 1_100;
     for algorithm in 0..ALGORITHMS {
         let mut site = Site::start();
-        // Three processes do not use up the limit, so that the fourth is admitted often enough to die of it.
         let job = Job {
             tasks: TASKS,
             attempts: 4,

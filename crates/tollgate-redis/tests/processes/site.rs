@@ -59,7 +59,7 @@ impl Site {
     /// Every key with what lies in it.
     pub(crate) fn dump(&self) -> Vec<(Vec<u8>, Value)> {
         let mut connection = Resp::connect(self.server.address());
-        let Value::List(keys) = connection.say("KEYS processes:{*") else {
+        let Value::List(keys) = connection.say("KEYS {processes}:*") else {
             panic!("KEYS answers a list");
         };
         let mut dump: Vec<_> = keys

@@ -1,0 +1,61 @@
+//! The connection of a node, as its requests find it and its supervisor sets it.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::connection::{
+    breaker::Breaker,
+    error::{CallError, ConnectError},
+    event::EventSink,
+    options::NodeOptions,
+    queue::Queue,
+};
+
+/// What requests and the supervisor both see.
+pub(super) struct Shared {
+    line: ArcSwap<Line>,
+    breaker: Arc<Breaker>,
+    options: NodeOptions,
+}
+
+/// The connection, as requests find it.
+pub(super) enum Line {
+    Connected(Arc<Queue>),
+    Missing(CallError),
+}
+
+impl Shared {
+    pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
+        Self {
+            line: ArcSwap::from_pointee(Line::Missing(missing)),
+            breaker: Arc::new(breaker),
+            options,
+        }
+    }
+
+    pub(super) fn line(&self) -> Guard<Arc<Line>> {
+        self.line.load()
+    }
+
+    pub(super) fn options(&self) -> &NodeOptions {
+        &self.options
+    }
+
+    pub(super) fn breaker(&self) -> &Arc<Breaker> {
+        &self.breaker
+    }
+
+    pub(super) fn events(&self) -> &EventSink {
+        &self.options.events
+    }
+
+    pub(super) fn set_connected(&self, queue: Arc<Queue>) {
+        self.line.store(Arc::new(Line::Connected(queue)));
+    }
+
+    pub(super) fn set_missing(&self, why: &ConnectError) {
+        self.line
+            .store(Arc::new(Line::Missing(why.to_call_error())));
+    }
+}
