@@ -17,9 +17,9 @@
 //! | [`Allow`](tollgate_core::OnStoreError::Allow) | everything |
 //!
 //! Around the outage come at most two bursts more: what Redis let through just before, as far as an instance had not seen it,
-//! and what it lets through just after, because its state is stale or gone. Instances tell Redis that they are there, and each knows how many there were last;
-//! one that starts during the outage does not. So say how many there are at least, with
-//! [`instances`](tollgate_core::Limiter::shared_by): one that believes to be alone takes the whole quota for its share.
+//! and what it lets through just after, because its state is stale or gone. Instances tell Redis that they are
+//! there, and each knows how many there were last; one that starts during the outage does not. So say how many there are at
+//! least, with [`instances`](tollgate_core::Limiter::shared_by): one that believes to be alone takes the whole quota for its share.
 //!
 //! # One by one
 //!
@@ -29,6 +29,8 @@
 //! | Redis stands still | no answer; the connection is given up after three deadlines | the first requests wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
 //! | the network is cut | as above | the same |
 //! | a connection breaks | calls in flight have no known outcome | each may have been counted by Redis and by the share: a unit too many is taken, never too few |
+//! | two versions of a service at once, with two limits of one token bucket, GCRA or leaky bucket | nothing shows | **more than both limits**: a denial under the smaller one cuts what is stored to it, and the larger fills it again, for as long as both run. Windows and logs are not affected. Deploy such a change quickly, or under a new name of the rule |
+//! | two versions with two algorithms of one rule | nothing shows | both limits: each algorithm has states of its own |
 //! | restart without a disk | the script and all states are gone | one quota for each client |
 //! | `FLUSHALL` | nothing shows | one quota for each client |
 //! | `SCRIPT FLUSH` | nothing shows | one more round trip, once |
