@@ -26,11 +26,7 @@ fn from(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
 }
 
-#[tokio::test]
-async fn each_address_has_a_budget() {
-    let server = serve(layer([per_address()]), &Mild::default()).await;
-    let endpoint =
-        Endpoint::from_shared(format!("http://{}", server.address())).expect("an address");
+async fn one_call_passes_for_each_address(endpoint: &Endpoint) {
     let client = async |last| {
         let channel = endpoint
             .clone()
@@ -55,6 +51,14 @@ async fn each_address_has_a_budget() {
 }
 
 #[tokio::test]
+async fn each_address_has_a_budget() {
+    let server = serve(layer([per_address()]), &Mild::default()).await;
+    let endpoint =
+        Endpoint::from_shared(format!("http://{}", server.address())).expect("an address");
+    one_call_passes_for_each_address(&endpoint).await;
+}
+
+#[tokio::test]
 async fn each_address_has_a_budget_under_tls() {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -72,24 +76,5 @@ async fn each_address_has_a_budget_under_tls() {
     let endpoint = Endpoint::from_shared(format!("https://{}", server.address()))
         .and_then(|endpoint| endpoint.tls_config(tls))
         .expect("an address");
-    let client = async |last| {
-        let channel = endpoint
-            .clone()
-            .local_address(Some(from(last)))
-            .connect()
-            .await;
-        WeatherClient::new(channel.expect("the server listens"))
-    };
-    for last in [1, 2] {
-        client(last)
-            .await
-            .current(city("Oslo"))
-            .await
-            .expect("the first of its address");
-    }
-    let again = client(2).await.current(city("Oslo")).await;
-    assert_eq!(
-        again.expect_err("the second").code(),
-        Code::ResourceExhausted
-    );
+    one_call_passes_for_each_address(&endpoint).await;
 }
