@@ -64,6 +64,31 @@ impl Arrival {
         self.denominator
     }
 
+    /// Leaves no more than the burst less `units` at `at`: for units that are out of the bucket and may come back.
+    ///
+    /// `units` above the burst are the burst.
+    pub fn hold_back(&self, state: &mut ArrivalState, at: Tick, units: u64) {
+        if units == 0 {
+            return;
+        }
+        let held = Self::state(at, self.span_of(units.min(self.burst)));
+        if (held.tat, held.rest) > (state.tat, state.rest) {
+            *state = held;
+        }
+    }
+
+    /// Puts `units` back into the bucket, up to the burst: for units that were taken in advance and are not needed.
+    ///
+    /// Unlike a [refund](Algorithm::refund) it does not ask what time has given back since. The caller knows that nothing
+    /// has: see [`hold_back`](Self::hold_back).
+    pub fn put_back(&self, state: &mut ArrivalState, now: Tick, units: u64) {
+        let ahead = Self::ahead(state, now);
+        *state = Self::state(
+            now,
+            self.difference(ahead, self.span_of(units.min(self.burst))),
+        );
+    }
+
     /// `units · T`. `units` is at most the burst, so that no product leaves 53 bits.
     #[inline]
     fn span_of(&self, units: u64) -> Span {

@@ -1,0 +1,75 @@
+//! How many units a second are asked for.
+
+use tollgate_core::Tick;
+
+/// An average of the units a second that one key is asked for in one process, over about half a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// In thousandths of a unit a second.
+    rate: u64,
+    since: Tick,
+    units: u64,
+}
+
+/// Half a second: short, because until it is over a busy key asks the store for every unit.
+const MEMORY: u64 = 500_000;
+
+impl Demand {
+    /// Counts units that were asked for.
+    pub fn count(&mut self, units: u64) {
+        self.units = self.units.saturating_add(units);
+    }
+
+    /// Averages what was counted up to `now`.
+    pub fn average(&mut self, now: Tick) {
+        // Of the first units it is not known in what time they came.
+        if self.since == 0 {
+            (self.since, self.units) = (now, 0);
+            return;
+        }
+        let passed = now.saturating_sub(self.since);
+        if passed == 0 {
+            return;
+        }
+        let rate = u128::from(self.units) * 1_000_000_000 / u128::from(passed);
+        let (old, passed) = (u128::from(self.rate), u128::from(passed));
+        let rate = (old * u128::from(MEMORY) + rate * passed) / (u128::from(MEMORY) + passed);
+        self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        (self.since, self.units) = (now, 0);
+    }
+
+    /// The units that are likely asked for in a time in µs.
+    #[must_use]
+    pub fn within(&self, time: Tick) -> u64 {
+        let units = u128::from(self.rate) * u128::from(time) / 1_000_000_000;
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_follows_a_steady_rate_within_a_second() {
+        let mut demand = Demand::default();
+        for request in 1..=1_000 {
+            demand.count(1);
+            demand.average(1_000_000 + request * 1_000);
+        }
+        let rate = demand.within(1_000_000);
+        assert!((800..=1_001).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_key_that_fell_silent_is_forgotten() {
+        let mut demand = Demand::default();
+        for request in 1..=1_000 {
+            demand.count(1);
+            demand.average(1_000_000 + request * 1_000);
+        }
+        demand.count(1);
+        demand.average(600_000_000);
+        assert_eq!(demand.within(1_000_000), 0);
+    }
+}

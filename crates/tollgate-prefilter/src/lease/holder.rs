@@ -1,0 +1,148 @@
+//! A process's side of leases.
+
+use tollgate_core::Tick;
+
+use crate::lease::{
+    demand::Demand,
+    lot::{Ask, Closed, Lot},
+    terms::LeaseTerms,
+};
+
+/// What one process holds of one key: a lot, and how many units it is asked for.
+///
+/// Times are by the process's own clock, which never goes back. A process that starts holds nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    lot: Option<Held>,
+    /// A question is under way that may bring a lot, and what was held went with it.
+    asking: bool,
+    demand: Demand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    units: u64,
+    size: u64,
+    until: Tick,
+    /// By what the store tracks it; `None` if it does not.
+    generation: Option<u64>,
+}
+
+/// A lot pays where it serves so many requests until half of its life is over.
+const PAYS: u64 = 20;
+
+/// The same for one in transit, which is not held back from anybody.
+const PAYS_IN_TRANSIT: u64 = 4;
+
+impl Holder {
+    /// Takes units from the lot, if they are there. Otherwise the store has to be [asked](Self::ask).
+    #[inline]
+    pub fn spend(&mut self, now: Tick, cost: u64) -> bool {
+        match &mut self.lot {
+            Some(lot) if now < lot.until && lot.units >= cost && cost > 0 => {
+                lot.units -= cost;
+                self.demand.count(cost);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The units that are left of the lot.
+    #[inline]
+    #[must_use]
+    pub fn left(&self, now: Tick) -> u64 {
+        match &self.lot {
+            Some(lot) if now < lot.until => lot.units,
+            _ => 0,
+        }
+    }
+
+    /// What to say to the store with a request of `cost` units that the lot does not hold: the lot goes back, and another
+    /// is asked for if it would pay. [`answered`](Self::answered) or [`lost`](Self::lost) has to follow, unless it says
+    /// nothing.
+    pub fn ask(&mut self, now: Tick, cost: u64, terms: &LeaseTerms) -> Ask {
+        self.demand.count(cost);
+        if self.asking {
+            return Ask::default();
+        }
+        self.demand.average(now);
+        let parking = self.demand.within(terms.parking_life() / 2);
+        let transit = self.demand.within(terms.transit_life() / 2);
+        let ask = Ask {
+            closed: self.hand_back(now),
+            parking: if parking >= PAYS { parking } else { 0 },
+            transit: if transit >= PAYS_IN_TRANSIT {
+                transit
+            } else {
+                0
+            },
+        };
+        self.asking = !ask.is_nothing();
+        ask
+    }
+
+    /// Takes the lot out, to be handed back. `None` where there is none that the store tracks; what is left of another is
+    /// lost.
+    pub fn hand_back(&mut self, now: Tick) -> Option<Closed> {
+        let lot = self.lot.take()?;
+        // Nothing comes back that has run out here: it may not be tracked any more.
+        let generation = lot.generation.filter(|_| now < lot.until)?;
+        Some(Closed {
+            size: lot.size,
+            left: lot.units,
+            generation,
+        })
+    }
+
+    /// The store has answered a question that was sent at `sent` and that [said](Self::ask) something. `at` is the time by
+    /// the store's clock at which it answered.
+    pub fn answered(&mut self, sent: Tick, at: Tick, lot: Option<Lot>, terms: &LeaseTerms) {
+        self.asking = false;
+        let Some(lot) = lot else {
+            return;
+        };
+        let (life, generation) = match (lot, terms.window()) {
+            (Lot::Transit { .. }, _) => (terms.transit_life(), None),
+            (Lot::Parking { generation, .. }, None) => (terms.parking_life(), Some(generation)),
+            // To the end of the window in which the store has answered.
+            (Lot::Parking { generation, .. }, Some(window)) => {
+                (window - at % window.max(1), Some(generation))
+            }
+        };
+        self.lot = Some(Held {
+            units: lot.units(),
+            size: lot.units(),
+            // From when it was asked for: from the answer it would outlive what the store knows of it. And a thousandth
+            // less, for clocks that do not run alike.
+            until: sent.saturating_add(life - life / 1_000),
+            generation,
+        });
+    }
+
+    /// No answer came to a question that [said](Self::ask) something: nothing was lent, and what was handed back is lost.
+    pub fn lost(&mut self) {
+        self.asking = false;
+    }
+
+    /// Units that were spent, of a request that was not let through after all. They are lost where the lot is gone.
+    pub fn give_back(&mut self, now: Tick, units: u64) {
+        if let Some(lot) = &mut self.lot
+            && now < lot.until
+        {
+            lot.units = lot.units.saturating_add(units).min(lot.size);
+        }
+    }
+
+    /// When the lot runs out, if there is one.
+    #[must_use]
+    pub fn until(&self) -> Option<Tick> {
+        self.lot.map(|lot| lot.until)
+    }
+
+    /// Whether nothing would be lost if this were forgotten.
+    #[must_use]
+    pub fn is_idle(&self, now: Tick) -> bool {
+        !self.asking && self.left(now) == 0
+    }
+}

@@ -1,0 +1,8 @@
+//! Units in advance.
+
+pub(crate) mod bucket_lender;
+pub(crate) mod demand;
+pub(crate) mod holder;
+pub(crate) mod lot;
+pub(crate) mod terms;
+pub(crate) mod window_lender;

@@ -1,0 +1,198 @@
+//! The terms of a quota's lots.
+
+use std::{error::Error, fmt};
+
+use tollgate_core::{AlgorithmKind, Quota, Tick};
+
+/// How much of a quota may be out on lease, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTerms {
+    reserve: u64,
+    parking_life: Tick,
+    transit_life: Tick,
+    transit_below: u64,
+    window: Option<Tick>,
+    share: u64,
+    least: u64,
+}
+
+/// Why a quota cannot be lent. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoLease {
+    /// Its algorithm has no lease: a log, whose every unit has its own time, or sub-buckets, which are over before a lot
+    /// would pay.
+    Algorithm,
+    /// The limit is below 20, or the reserve below 2 units: no lot could be made that spares a call.
+    Small,
+}
+
+/// For how long a parking lot lives: 10 s.
+const PARKING_LIFE: Tick = 10_000_000;
+
+/// For how long a transit lot lives at most: 1 s.
+const TRANSIT_LIFE: Tick = 1_000_000;
+
+/// Limits below this gain nothing.
+const LEAST_LIMIT: u64 = 20;
+
+/// A lot is at most this part of what is left, and of what may still be parked: lots become small as either runs out, and
+/// near the limit every unit is asked for.
+const SHARE: u64 = 4;
+
+/// A lot of one unit spares no call.
+const LEAST_LOT: u64 = 2;
+
+/// Of less no lot of a useful size can be made.
+const LEAST_RESERVE: u64 = 2;
+
+impl LeaseTerms {
+    /// The terms of a quota of which so many thousandths may be out on lease.
+    ///
+    /// # Errors
+    ///
+    /// The quota has no lease.
+    pub fn new(quota: &Quota, reserve_permille: u16) -> Result<Self, NoLease> {
+        let window = match quota.algorithm() {
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => None,
+            AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
+                Some(micros(quota.period().as_micros()))
+            }
+            _ => return Err(NoLease::Algorithm),
+        };
+        let limit = quota.limit();
+        // A limit is below 2^50.
+        let reserve = limit * u64::from(reserve_permille.min(1_000)) / 1_000;
+        if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
+            return Err(NoLease::Small);
+        }
+        let mut terms = Self {
+            reserve,
+            parking_life: PARKING_LIFE,
+            transit_life: 0,
+            transit_below: 0,
+            window,
+            share: SHARE,
+            least: LEAST_LOT,
+        };
+        if window.is_none() {
+            // From empty to full.
+            let fill = u128::from(limit) * quota.period().as_micros() / u128::from(quota.rate());
+            terms.transit_life = TRANSIT_LIFE.min(micros(fill / 10));
+            // What comes back within two and a half lives of a lot: one for the lot, the rest for what is on its way.
+            let back = u128::from(quota.rate()) * u128::from(terms.transit_life) * 5;
+            let back = micros(back.div_ceil(2 * quota.period().as_micros()));
+            terms.transit_below = limit.saturating_sub(reserve).saturating_sub(back);
+        }
+        Ok(terms)
+    }
+
+    /// Terms of a bucket by hand, for models and tests: the reserve, for how long parking lots live, for how long transit
+    /// lots live and at what level at most they are lent. Whether they hold together is not checked.
+    #[must_use]
+    pub const fn of_bucket(
+        reserve: u64,
+        parking_life: Tick,
+        transit_life: Tick,
+        transit_below: u64,
+    ) -> Self {
+        Self {
+            reserve,
+            parking_life,
+            transit_life,
+            transit_below,
+            window: None,
+            share: SHARE,
+            least: LEAST_LOT,
+        }
+    }
+
+    /// The same with lots of at most the `share`-th part of what is left and of what may still be parked, and of at least
+    /// `least` units. 4 and 2 unless told otherwise.
+    #[must_use]
+    pub const fn in_lots_of(mut self, share: u64, least: u64) -> Self {
+        (self.share, self.least) = (share, least);
+        self
+    }
+
+    /// The size of a lot where `wanted` units are asked for, `level` are left and `room` may still be parked; 0: none.
+    #[must_use]
+    pub fn lot(&self, wanted: u64, level: u64, room: u64) -> u64 {
+        let share = self.share.max(1);
+        let units = wanted.min(level / share).min(room.div_ceil(share));
+        if units < self.least.max(1) { 0 } else { units }
+    }
+
+    /// The most units that are parked at once, by all processes together.
+    #[must_use]
+    pub const fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    /// For how long a parking lot lives, in µs by the store's clock. One of a window ends with the window.
+    #[must_use]
+    pub const fn parking_life(&self) -> Tick {
+        self.parking_life
+    }
+
+    /// For how long a transit lot lives, in µs; 0 where there are none.
+    #[must_use]
+    pub const fn transit_life(&self) -> Tick {
+        self.transit_life
+    }
+
+    /// A transit lot is lent only where no more units than this are left.
+    #[must_use]
+    pub const fn transit_below(&self) -> u64 {
+        self.transit_below
+    }
+
+    /// The length in µs of the windows with which lots end, where the quota counts in windows.
+    #[must_use]
+    pub const fn window(&self) -> Option<Tick> {
+        self.window
+    }
+}
+
+fn micros(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for NoLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Algorithm => {
+                "its algorithm has no lease; buckets, fixed windows and sliding windows have"
+            }
+            Self::Small => {
+                "a limit below 20, or a reserve below 2 units, is too small to be lent in lots"
+            }
+        })
+    }
+}
+
+impl Error for NoLease {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{MINUTE, SECOND};
+
+    #[test]
+    fn a_transit_lot_needs_a_bucket_that_cannot_be_full_before_it_has_run_out() {
+        // 100 units, 100 a second: a lot lives for a tenth of a second, in two and a half of which 25 units come back.
+        let terms = LeaseTerms::new(&Quota::token_bucket(100).refill(100, SECOND), 100);
+        let terms = terms.expect("it is lent");
+        assert_eq!((terms.reserve(), terms.transit_life()), (10, 100_000));
+        assert_eq!(terms.transit_below(), 100 - 10 - 25);
+    }
+
+    #[test]
+    fn a_window_lends_no_transit_lots() {
+        let terms = LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is lent");
+        assert_eq!(
+            (terms.reserve(), terms.transit_life(), terms.window()),
+            (50, 0, Some(60_000_000))
+        );
+    }
+}

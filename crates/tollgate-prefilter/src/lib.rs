@@ -1,0 +1,92 @@
+//! What a process may answer alone, in front of a limit that many processes share.
+//!
+//! Everything here is a state machine: told the time, it says what to do, and does no I/O. A store runs it over its
+//! connections, the tests run it in a model checker, and a simulator over a network of its own. It is the same code in all
+//! three.
+//!
+//! # Leases
+//!
+//! A process takes a [`Lot`] of units in advance and spends it alone. Done plainly that lets too much through: while lots
+//! are out the bucket refills to its burst, and then both are spent. So **units out on lease are held back from the burst**:
+//! with `H` units out, the bucket fills to `burst − H` and no further.
+//!
+//! ```text
+//! v  what the exact bucket would hold      c  what the store's holds      h  units lent and not spent
+//!
+//! c + h ≤ v       always: spending and lending keep it, time adds to c and v alike,
+//!                 and where v stands at the burst, c is held to burst − H, with H ≥ h
+//! ```
+//!
+//! The store's side is a [`BucketLender`] or a [`WindowLender`], a process's side a [`Holder`] for each key. A
+//! [`parking`](Lot::Parking) lot lives for ten seconds and is tracked by the store: what is left of it may go back. All of
+//! them together are at most the [`reserve`](LeaseTerms::reserve). A [`transit`](Lot::Transit) lot lives for a second at most
+//! and is not tracked. It is lent only where the bucket is so empty that it cannot be full before the lot has run out. What
+//! is left of it is lost.
+//!
+//! All times that a process is told are durations, and it counts them from when it **sent** its question: counted from the
+//! answer, a lot would live on in the process after the store has forgotten it.
+//!
+//! ```
+//! use tollgate_core::{MINUTE, Quota};
+//! use tollgate_prefilter::{BucketLender, BucketState, Holder, LeaseTerms};
+//!
+//! let quota = Quota::gcra(6_000, MINUTE);
+//! let terms = LeaseTerms::new(&quota, 100)?;
+//! let lender = BucketLender::new(&quota, terms).expect("a bucket");
+//! let (mut state, mut holder) = (BucketState::default(), Holder::default());
+//!
+//! // A busy process: a request every millisecond. Each is answered from the lot, or asks.
+//! let mut asked = 0;
+//! for request in 0..1_000 {
+//!     let now = 1_700_000_000_000_000 + request * 1_000;
+//!     if holder.spend(now, 1) {
+//!         continue;
+//!     }
+//!     asked += 1;
+//!     let ask = holder.ask(now, 1, &terms);
+//!     let (answer, lot) = lender.acquire(&mut state, now, 1, &ask);
+//!     assert!(answer.fits);
+//!     holder.answered(now, now, lot, &terms);
+//! }
+//! assert!(asked < 300);
+//! # Ok::<(), tollgate_prefilter::NoLease>(())
+//! ```
+//!
+//! What cannot be lent says why, and is [`Exact`](tollgate_core::Consistency::Exact):
+//!
+//! ```
+//! use tollgate_core::{MINUTE, Quota};
+//! use tollgate_prefilter::{LeaseTerms, NoLease};
+//!
+//! assert_eq!(LeaseTerms::new(&Quota::gcra(10, MINUTE), 100), Err(NoLease::Small));
+//! assert_eq!(LeaseTerms::new(&Quota::sliding_log(100, MINUTE), 100), Err(NoLease::Algorithm));
+//! ```
+//!
+//! # Reports
+//!
+//! A [`Tally`] admits what the store last said is left, and reports it afterwards. It never holds more than
+//! `max_unreported` units that the store does not know of, so all N processes together are above the limit by at most
+//! `N · max_unreported`.
+
+mod lease;
+mod report;
+
+pub use self::{
+    lease::{
+        bucket_lender::{BucketLender, BucketState, Loans},
+        demand::Demand,
+        holder::Holder,
+        lot::{Ask, Closed, Lot},
+        terms::{LeaseTerms, NoLease},
+        window_lender::{WindowLender, WindowState},
+    },
+    report::{
+        tally::{Spent, Tally},
+        terms::{NoReports, ReportTerms},
+    },
+};
+
+/// Runs the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
