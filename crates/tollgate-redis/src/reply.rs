@@ -38,6 +38,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
 };
@@ -51,7 +52,8 @@ const NEVER: i64 = -2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     at: Tick,
-    answers: Vec<i64>,
+    /// The time, and then three for each check. Those of a usual request need no allocation.
+    integers: SmallVec<[i64; 4]>,
 }
 
 /// Whether a check made a key.
@@ -79,13 +81,10 @@ pub struct Told {
 impl Reply {
     /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
     #[must_use]
-    pub fn new(checks: usize, mut integers: Vec<i64>) -> Option<Self> {
+    pub fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
+        let integers: SmallVec<_> = integers.into_iter().collect();
         let at = u64::try_from(*integers.first()?).ok()?;
-        integers.remove(0);
-        (integers.len() == checks * 3).then_some(Self {
-            at,
-            answers: integers,
-        })
+        (integers.len() == 1 + checks * 3).then_some(Self { at, integers })
     }
 
     /// The time of the decisions.
@@ -116,10 +115,7 @@ impl Reply {
     /// leave for may be used.
     pub fn new_keys(&self, asked: &Asked) -> impl Iterator<Item = Told> {
         asked.capped.iter().filter_map(|capped| {
-            let answer = usize::from(capped.place) * 3;
-            let [retry, remaining, reset_after] = *self.answers.get(answer..answer + 3)? else {
-                return None;
-            };
+            let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
                 () if retry < NEVER => return None,
                 () if remaining < 0 => NewKey::Refused,
@@ -134,13 +130,15 @@ impl Reply {
         })
     }
 
+    /// What the script says to the check at a place.
+    fn of(&self, place: usize) -> Option<[i64; 3]> {
+        let start = 1 + place * 3;
+        self.integers.get(start..start + 3)?.try_into().ok()
+    }
+
     /// The answer to a check; `None` where it failed.
     fn answer(&self, place: usize, tells: bool) -> Option<Assessment> {
-        let [retry, mut remaining, mut reset_after] =
-            *self.answers.get(place * 3..place * 3 + 3)?
-        else {
-            return None;
-        };
+        let [retry, mut remaining, mut reset_after] = self.of(place)?;
         if tells {
             // -1 - n is the complement of n.
             remaining = if remaining < 0 { !remaining } else { remaining };

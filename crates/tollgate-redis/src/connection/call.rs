@@ -6,12 +6,12 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use redis::Value;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::connection::{
     error::{CallError, CallErrorKind},
     request::Request,
+    value::Value,
 };
 
 /// The answer to a call, at the latest shortly after its deadline.

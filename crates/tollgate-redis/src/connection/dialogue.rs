@@ -1,14 +1,14 @@
 //! Question and answer on a new connection, one after the other.
 
 use bytes::{Buf, BytesMut};
-use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::connection::{
     command::{push_argument, push_count},
     error::ConnectError,
-    resp::{Reply, decode},
+    resp::{Decoder, Reply},
     stream::Transport,
+    value::Value,
 };
 
 /// A connection that only this dialogue uses. It has no deadline: whoever holds it has one.
@@ -42,14 +42,17 @@ impl<S: Transport> Dialogue<S> {
             self.stream.flush().await
         };
         let written = written.await;
+        let mut decoder = Decoder::default();
         loop {
-            match decode(&self.input) {
+            match decoder.decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
-                    match reply {
-                        Reply::Value(value) => return Ok(Ok(value)),
-                        Reply::Error(line) => return Ok(Err(line)),
-                        Reply::Push => continue,
+                    if let Reply::Error(line) = reply {
+                        return Ok(Err(line));
+                    }
+                    match reply.into_value() {
+                        Some(value) => return Ok(Ok(value)),
+                        None => continue,
                     }
                 }
                 Ok(None) => {}

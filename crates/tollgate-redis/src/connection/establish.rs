@@ -2,8 +2,6 @@
 
 use std::io;
 
-use redis::Value;
-
 use crate::{
     address::{Login, Place},
     connection::{
@@ -11,6 +9,7 @@ use crate::{
         error::ConnectError,
         security::Security,
         stream::{Stream, Transport, tcp},
+        value::Value,
     },
 };
 
@@ -75,10 +74,10 @@ pub(super) async fn is_master<S: Transport>(
     dialogue: &mut Dialogue<S>,
 ) -> Result<bool, ConnectError> {
     match dialogue.ask(&["ROLE"]).await? {
-        Ok(Value::Array(role)) => {
-            Ok(matches!(role.first(), Some(Value::BulkString(role)) if role == b"master"))
-        }
-        Ok(_) => Err(ConnectError::unavailable("ROLE was answered with no list")),
+        Ok(answer) => match answer.list() {
+            Some(role) => Ok(role.first().and_then(Value::text) == Some("master")),
+            None => Err(ConnectError::unavailable("ROLE was answered with no list")),
+        },
         Err(line) => Err(ConnectError::of_server("ROLE", &line)),
     }
 }

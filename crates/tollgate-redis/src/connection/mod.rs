@@ -13,7 +13,7 @@
 //! cluster
 //! └─ node ── supervisor ── line, prober ── wire ── queue ── call ── request ── script, command, error
 //!                       │                  └─ breaker ── event, options
-//!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp
+//!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp ── value
 //! ```
 
 mod backoff;
@@ -37,4 +37,5 @@ pub(crate) mod security;
 mod sentinel;
 mod stream;
 mod supervisor;
+pub(crate) mod value;
 mod wire;

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use redis::Value;
 use tokio::time::timeout;
 
 use crate::{
     address::{Place, Sentinels},
-    connection::{error::ConnectError, establish::establish, security::Security},
+    connection::{error::ConnectError, establish::establish, security::Security, value::Value},
 };
 
 /// The sentinels of a master, the one that answered last first.
@@ -61,25 +60,23 @@ impl Resolver {
         let name = self.sentinels.master();
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
         match dialogue.ask(&question).await? {
-            Ok(Value::Array(address)) => read(&address),
-            Ok(_) => Err(ConnectError::unavailable(format!(
-                "no master is known by the name {name:?}"
-            ))),
+            Ok(answer) => answer.list().map(read).unwrap_or_else(|| {
+                let message = format!("no master is known by the name {name:?}");
+                Err(ConnectError::unavailable(message))
+            }),
             Err(line) => Err(ConnectError::of_server("SENTINEL", &line)),
         }
     }
 }
 
 fn read(address: &[Value]) -> Result<Place, ConnectError> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    };
     match address {
-        [host, port] => text(host).zip(text(port).and_then(|port| port.parse().ok())),
+        [host, port] => {
+            let port = port.text().and_then(|port| port.parse().ok());
+            host.text().zip(port)
+        }
         _ => None,
     }
-    .map(|(host, port)| Place::Tcp(host, port))
+    .map(|(host, port)| Place::Tcp(host.to_owned(), port))
     .ok_or_else(|| ConnectError::unavailable("the master's address could not be read"))
 }

@@ -27,7 +27,7 @@ use tokio::{
 
 pub(super) use self::lost::Lost;
 use crate::connection::{
-    breaker::Breaker, options::NodeOptions, queue::Queue, resp::decode, stream::Transport,
+    breaker::Breaker, options::NodeOptions, queue::Queue, resp::Decoder, stream::Transport,
     wire::ledger::Ledger,
 };
 
@@ -45,6 +45,7 @@ pub(super) struct Wire<S> {
     /// How much of `out` is written.
     written: usize,
     input: BytesMut,
+    decoder: Decoder,
     /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
     timer: Pin<Box<Sleep>>,
     armed: Option<Alarm>,
@@ -81,6 +82,7 @@ impl<S: Transport> Wire<S> {
             out: Vec::new(),
             written: 0,
             input: BytesMut::new(),
+            decoder: Decoder::default(),
             timer: Box::pin(sleep_until(now)),
             armed: None,
             heard: now,
@@ -132,7 +134,7 @@ impl<S: Transport> Wire<S> {
         let (mut answered, mut failed) = (0, 0);
         let mut end = Ok(());
         loop {
-            let reply = match decode(&self.input) {
+            let reply = match self.decoder.decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
                     reply

@@ -8,8 +8,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use redis::Value;
-
 use crate::{
     address::{Address, AddressError, Target},
     call,
@@ -28,6 +26,7 @@ use crate::{
         options::NodeOptions,
         request::Request,
         script::Script,
+        value::Value,
     },
     observe::Observer,
 };

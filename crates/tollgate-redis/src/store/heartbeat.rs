@@ -5,10 +5,12 @@ use std::{
     time::Duration,
 };
 
-use redis::Value;
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{connection::script::Script, store::shared::Shared};
+use crate::{
+    connection::{script::Script, value::Value},
+    store::shared::Shared,
+};
 
 static SCRIPT: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/instances.lua"))));
@@ -52,7 +54,7 @@ async fn beat(shared: Weak<Shared>, instance: String) {
             .backend
             .run(&SCRIPT, &key, &[&instance, GONE_AFTER_MS]);
         // What was last known stays known while Redis fails: that is when it is needed.
-        if let Ok(Value::Int(count)) = call.await
+        if let Ok(Value::Integer(count)) = call.await
             && let Ok(count) = u32::try_from(count)
         {
             shared.instances.set(count);

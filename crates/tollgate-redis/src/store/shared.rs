@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
-use redis::Value;
 use tokio::runtime::Handle;
 use tollgate_core::{Clock, StoreError, StoreErrorKind};
 
 use crate::{
     call::Call,
-    connection::script::Script,
+    connection::{script::Script, value::Value},
     keyspace::Keyspace,
     new_keys::NewKeys,
     observe::{Observer, Timer},
@@ -74,9 +73,11 @@ impl Shared {
     ) -> Result<Reply, StoreError> {
         let answer = answer.await;
         self.observer.called(timer, answer.as_ref().err());
-        integers(answer?)
-            .and_then(|integers| Reply::new(checks, integers))
-            .ok_or_else(|| self.misunderstood())
+        match answer? {
+            Value::Integers(integers) => Reply::new(checks, integers),
+            _ => None,
+        }
+        .ok_or_else(|| self.misunderstood())
     }
 
     fn misunderstood(&self) -> StoreError {
@@ -94,15 +95,4 @@ impl fmt::Debug for Shared {
             .field("backend", &self.backend)
             .finish_non_exhaustive()
     }
-}
-
-fn integers(answer: Value) -> Option<Vec<i64>> {
-    let Value::Array(values) = answer else {
-        return None;
-    };
-    let integer = |value| match value {
-        Value::Int(integer) => Some(integer),
-        _ => None,
-    };
-    values.into_iter().map(integer).collect()
 }

@@ -16,10 +16,10 @@ use crate::{
         options::NodeOptions,
         request::Request,
         script::Script,
+        value::Value,
     },
     connection_tests::redis_server::RedisServer,
 };
-use redis::Value;
 
 pub(super) use crate::connection_tests::eventually::eventually;
 
@@ -123,7 +123,7 @@ impl Bench {
 async fn answer(call: Call) -> Result<i64, CallError> {
     let answer = tokio::time::timeout(SLACK, call).await;
     match answer.expect("a call ends shortly after its deadline") {
-        Ok(Value::Int(count)) => Ok(count),
+        Ok(Value::Integer(count)) => Ok(count),
         Ok(other) => panic!("{other:?}"),
         Err(error) => Err(error),
     }

@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use redis::Value;
-
 use crate::{
     address::Address,
     connection::{
@@ -21,6 +19,7 @@ use crate::{
         },
         error::CallError,
         script::Script,
+        value::Value,
     },
     connection_tests::{bench::eventually, redis_cluster::RedisCluster, redis_server::RedisServer},
 };
@@ -95,7 +94,7 @@ impl ClusterBench {
         let mut told = self.told.lock().unwrap();
         let told = told.entry(key.to_owned()).or_default();
         match answer {
-            Ok(Value::Int(count)) => {
+            Ok(Value::Integer(count)) => {
                 told.answered += 1;
                 Ok(count)
             }

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::Value;
-
 use crate::{
-    connection::{cluster::slot::slot, error::CallErrorKind, request::Request, script::Script},
+    connection::{
+        cluster::slot::slot, error::CallErrorKind, request::Request, script::Script, value::Value,
+    },
     connection_tests::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys_of},
@@ -168,8 +168,8 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
         });
         let calls: Vec<_> = calls.collect();
         for (key, call) in keys.iter().zip(calls) {
-            let numbers = [0, expected(key), 0, 0].map(Value::Int).to_vec();
-            assert_eq!(call.await.unwrap(), Value::Array(numbers), "{key}");
+            let numbers = [0, expected(key), 0, 0].into();
+            assert_eq!(call.await.unwrap(), Value::Integers(numbers), "{key}");
         }
     };
     let count_all = async |keys: &[String], expected: i64| count_each(keys, &|_| expected).await;

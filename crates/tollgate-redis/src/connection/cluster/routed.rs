@@ -8,7 +8,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use redis::Value;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection::{
@@ -16,6 +15,7 @@ use crate::connection::{
     cluster::{map::Member, redirect::Redirect, shared::Shared},
     error::{CallError, CallErrorKind, code_of},
     request::Request,
+    value::Value,
 };
 
 /// The answer to a call, at the latest shortly after its deadline.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redis::Value;
 use tokio::{
     select,
     task::JoinSet,
@@ -13,7 +12,7 @@ use crate::{
     address::{Address, Place},
     connection::{
         cluster::table::Table, dialogue::Dialogue, error::ConnectError, establish::establish,
-        security::Security, stream::Stream,
+        security::Security, stream::Stream, value::Value,
     },
 };
 
@@ -84,7 +83,7 @@ async fn testify(
 ) -> Result<Testimony, ConnectError> {
     // A server that keeps this to itself is believed.
     let is_in_touch = match dialogue.ask(&["CLUSTER", "INFO"]).await? {
-        Ok(Value::BulkString(info)) => !info.starts_with(b"cluster_state:fail"),
+        Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
         Ok(_) | Err(_) => true,
     };
     match dialogue.ask(&["CLUSTER", "SLOTS"]).await? {

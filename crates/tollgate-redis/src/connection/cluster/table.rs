@@ -1,10 +1,11 @@
 //! Reading `CLUSTER SLOTS`.
 
-use redis::Value;
-
 use crate::{
     address::Place,
-    connection::{cluster::redirect::named, cluster::slot::SLOTS},
+    connection::{
+        cluster::{redirect::named, slot::SLOTS},
+        value::Value,
+    },
 };
 
 /// Who has which slots, as one server sees it.
@@ -28,8 +29,8 @@ impl Table {
     /// What cannot be read in part, such as a server that nobody has a name for yet, is left out.
     pub(super) fn read(answer: &Value, from: &Place) -> Option<Self> {
         let (mut ranges, mut servers) = (Vec::new(), Vec::new());
-        for entry in list(answer)? {
-            let [Value::Int(first), Value::Int(last), members @ ..] = list(entry)? else {
+        for entry in answer.list()? {
+            let [Value::Integer(first), Value::Integer(last), members @ ..] = entry.list()? else {
                 return None;
             };
             let (first, last) = (number(*first)?, number(*last)?);
@@ -62,13 +63,6 @@ impl Table {
     }
 }
 
-fn list(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
-}
-
 fn number(slot: i64) -> Option<u16> {
     u16::try_from(slot)
         .ok()
@@ -78,51 +72,38 @@ fn number(slot: i64) -> Option<u16> {
 /// `[host, port, id, what else is known]`. The host may be absent, and the last is a map in version 3 of the protocol and a
 /// list in version 2, or not there.
 fn server(member: &Value, from: &Place) -> Option<Place> {
-    let [host, Value::Int(port), rest @ ..] = list(member)? else {
+    let [host, Value::Integer(port), rest @ ..] = member.list()? else {
         return None;
     };
     let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
     let host = match host {
-        Value::Nil => String::new(),
-        host => text(host)?,
+        Value::Nil => "",
+        host => host.text()?,
     };
-    let host = named(&host, from).or_else(|| address(rest.get(1)?))?;
+    let host = named(host, from).or_else(|| address(rest.get(1)?))?;
     Some(Place::Tcp(host, port))
 }
 
 /// The number of a server that has no name yet.
 fn address(known: &Value) -> Option<String> {
-    let is_ip = |key: &Value| text(key).as_deref() == Some("ip");
-    match known {
-        Value::Map(pairs) => pairs.iter().find(|(key, _)| is_ip(key)).map(|pair| &pair.1),
-        Value::Array(values) => {
-            let mut pairs = values.chunks_exact(2);
-            pairs.find(|pair| is_ip(&pair[0])).map(|pair| &pair[1])
-        }
-        _ => None,
-    }
-    .and_then(text)
-    .filter(|ip| !ip.is_empty())
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
+    let mut pairs = known.list()?.chunks_exact(2);
+    let ip = pairs.find(|pair| pair[0].text() == Some("ip"))?[1].text()?;
+    (!ip.is_empty()).then(|| ip.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::resp::{Reply, decode};
+    use crate::connection::resp::Decoder;
 
     fn read(answer: &str) -> Option<Table> {
         let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";
-        let Ok(Some((Reply::Value(value), _))) = decode(answer.as_bytes()) else {
+        let mut decoder = Decoder::default();
+        let reply = decoder.decode(answer.as_bytes());
+        let Ok(Some((reply, _))) = reply else {
             panic!("{answer:?} is no answer");
         };
+        let value = reply.into_value()?;
         Table::read(&value, &tcp("asked", 7000))
     }
 

@@ -1,41 +1,40 @@
 //! One answer for the calls that travelled together, taken apart.
 
-use std::vec;
+use std::slice::ChunksExact;
 
-use redis::Value;
-
-use crate::connection::error::{CallError, CallErrorKind};
+use crate::connection::{
+    error::{CallError, CallErrorKind},
+    value::{Integers, Value},
+};
 
 /// The numbers that the script returns for each check.
 const NUMBERS: usize = 3;
 
 /// What the script answered: the time, and then what it says to each check, in order.
 #[derive(Debug)]
-pub(super) struct Answers {
-    time: Value,
-    numbers: vec::IntoIter<Value>,
+pub(super) struct Answers<'a> {
+    time: i64,
+    numbers: ChunksExact<'a, i64>,
 }
 
-impl Answers {
+impl<'a> Answers<'a> {
     /// The answer to as many checks. `None` if it is none: another script has run.
-    pub(super) fn new(value: Value, checks: usize) -> Option<Self> {
-        let Value::Array(numbers) = value else {
-            return None;
-        };
-        if numbers.len() != 1 + NUMBERS * checks {
-            return None;
-        }
-        let mut numbers = numbers.into_iter();
-        let time = numbers.next()?;
-        Some(Self { time, numbers })
+    pub(super) fn new(integers: &'a [i64], checks: usize) -> Option<Self> {
+        let (time, numbers) = integers.split_first()?;
+        (numbers.len() == NUMBERS * checks).then(|| Self {
+            time: *time,
+            numbers: numbers.chunks_exact(NUMBERS),
+        })
     }
 
     /// What a call of its own would have been answered to the next checks.
     pub(super) fn next(&mut self, checks: usize) -> Value {
-        let mut numbers = Vec::with_capacity(1 + NUMBERS * checks);
-        numbers.push(self.time.clone());
-        numbers.extend(self.numbers.by_ref().take(NUMBERS * checks));
-        Value::Array(numbers)
+        let mut integers = Integers::with_capacity(1 + NUMBERS * checks);
+        integers.push(self.time);
+        for numbers in self.numbers.by_ref().take(checks) {
+            integers.extend_from_slice(numbers);
+        }
+        Value::Integers(integers)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use redis::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::JoinSet,
@@ -19,6 +18,7 @@ use crate::connection::{
     queue::Queue,
     request::Request,
     script::Script,
+    value::Value,
     wire::Wire,
 };
 
@@ -119,14 +119,14 @@ fn request(script: &Arc<Script>, rng: &mut Rng, key: u64) -> Request {
 
 /// Whether this is what `run` answers to a call with this key.
 fn is_answer(value: &Value, key: u64) -> bool {
-    let key = Value::Int(key as i64);
+    let key = key as i64;
     match value {
-        Value::Array(numbers) => {
+        Value::Integers(numbers) => {
             numbers.len() == 7
-                && numbers[0] == Value::Int(7)
+                && numbers[0] == 7
                 && numbers[1..].iter().all(|number| *number == key)
         }
-        value => *value == key,
+        value => *value == Value::Integer(key),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, sync::Arc, task::Context};
 
-use redis::Value;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -123,34 +122,36 @@ impl Ledger {
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: Reply) -> Result<Heard, Lost> {
-        let reply = match reply {
-            Reply::Push => return Ok(Heard::default()),
-            Reply::Value(value) => Ok(value),
-            Reply::Error(line) => Err(line),
-        };
+    pub(super) fn answer(&mut self, reply: Reply<'_>) -> Result<Heard, Lost> {
+        if reply == Reply::Push {
+            return Ok(Heard::default());
+        }
         let Some(entries) = self.sent.answered() else {
             return Err(Lost::Malformed("there was an answer without a question"));
         };
         self.entries.extend(entries);
         match reply {
-            Ok(value) => Ok(self.hand_out(value)),
-            Err(line) => self.refuse(&line),
+            Reply::Error(line) => self.refuse(&line),
+            reply => Ok(self.hand_out(reply)),
         }
     }
 
-    fn hand_out(&mut self, value: Value) -> Heard {
+    fn hand_out(&mut self, reply: Reply<'_>) -> Heard {
         let mut heard = Heard::default();
         if self.entries.len() == 1 {
             // Whoever went alone is told whatever there is.
-            if let Some(call) = self.entries.pop().and_then(|entry| entry.call) {
+            let call = self.entries.pop().and_then(|entry| entry.call);
+            if let Some((call, value)) = call.zip(reply.into_value()) {
                 heard.answered += 1;
                 call.answer(Ok(value));
             }
             return heard;
         }
         let checks = self.entries.iter().map(|entry| entry.checks).sum();
-        let mut answers = Answers::new(value, checks);
+        let mut answers = match reply {
+            Reply::Integers(integers) => Answers::new(integers, checks),
+            _ => None,
+        };
         for entry in self.entries.drain(..) {
             let answer = match &mut answers {
                 Some(answers) => Ok(answers.next(entry.checks)),

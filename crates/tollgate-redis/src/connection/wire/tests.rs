@@ -4,7 +4,6 @@ mod together;
 
 use std::{sync::Arc, time::Duration};
 
-use redis::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::JoinHandle,
@@ -21,6 +20,7 @@ use crate::connection::{
     request::Request,
     script::Script,
     stream::Transport,
+    value::Value,
     wire::{Lost, Wire},
 };
 
@@ -114,7 +114,7 @@ async fn what_waits_goes_out_in_one_write_and_each_call_gets_its_answer() {
     )));
     bench.answers(":1\r\n:2\r\n:3\r\n").await;
     for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), Value::Int(number));
+        assert_eq!(call.await.unwrap(), Value::Integer(number));
     }
 }
 
@@ -182,7 +182,7 @@ async fn a_call_ends_at_its_deadline_and_a_late_answer_is_nobody_elses() {
     let next = bench.call("next");
     bench.received().await;
     bench.answers(":1\r\n:2\r\n").await;
-    assert_eq!(next.await.unwrap(), Value::Int(2));
+    assert_eq!(next.await.unwrap(), Value::Integer(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +293,7 @@ async fn an_unknown_script_is_brought_along_once_and_the_others_find_it() {
     assert!(sent.contains("return 1"));
     bench.answers(":1\r\n:2\r\n:3\r\n").await;
     for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), Value::Int(number));
+        assert_eq!(call.await.unwrap(), Value::Integer(number));
     }
 }
 
@@ -349,7 +349,7 @@ async fn a_replica_is_left_after_every_answer_was_handed_out() {
         .await;
     let [a, b] = calls;
     assert_eq!(kind(a.await), CallErrorKind::Unavailable);
-    assert_eq!(b.await.unwrap(), Value::Int(2));
+    assert_eq!(b.await.unwrap(), Value::Integer(2));
     assert!(matches!((&mut bench.wire).await, Ok(Lost::Refused(code)) if code == "READONLY"));
 }
 

@@ -25,7 +25,7 @@ fn answer(numbers: &[i64]) -> String {
 }
 
 fn told(number: i64) -> Value {
-    Value::Array([7, number, 0, 0].map(Value::Int).into())
+    Value::Integers([7, number, 0, 0].into())
 }
 
 /// The arguments of the first command, behind the hash.

@@ -1,0 +1,200 @@
+//! One reply, from its first byte on.
+
+use crate::connection::{
+    resp::{DEEPEST, LONGEST, MOST, Malformed},
+    value::Value,
+};
+
+/// Why there is no reply.
+#[derive(Clone, Copy)]
+pub(super) enum Stop {
+    /// It is not all there yet.
+    Short,
+    Malformed(Malformed),
+}
+
+fn malformed<T>(what: &'static str) -> Result<T, Stop> {
+    Err(Stop::Malformed(Malformed(what)))
+}
+
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// How many values there may be yet.
+    room: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            room: MOST,
+        }
+    }
+
+    /// How many bytes were read.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Reads a list of integers, one at least. False if it is something else, which is to be read from its beginning.
+    pub(super) fn integers(&mut self, integers: &mut Vec<i64>) -> Result<bool, Stop> {
+        integers.clear();
+        if self.bytes.first() != Some(&b'*') {
+            return Ok(false);
+        }
+        let count = match length(&self.line()?[1..])? {
+            None | Some(0) => return Ok(false),
+            Some(count) => self.take(count)?,
+        };
+        for _ in 0..count {
+            match self.bytes.get(self.at) {
+                Some(b':') => integers.push(number(&self.line()?[1..])?),
+                Some(_) => return Ok(false),
+                None => return Err(Stop::Short),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a value of any kind.
+    pub(super) fn value(&mut self) -> Result<Value, Stop> {
+        self.nested(0)
+    }
+
+    /// The next line with its mark, without its end.
+    fn line(&mut self) -> Result<&'a [u8], Stop> {
+        let rest = &self.bytes[self.at..];
+        match rest.iter().position(|byte| *byte == b'\r') {
+            Some(end) => match rest.get(end + 1) {
+                Some(b'\n') if end > 0 => {
+                    self.at += end + 2;
+                    Ok(&rest[..end])
+                }
+                Some(_) => malformed("a line does not end with CR LF"),
+                None => Err(Stop::Short),
+            },
+            None => Err(Stop::Short),
+        }
+    }
+
+    fn bulk(&mut self, length: usize) -> Result<&'a [u8], Stop> {
+        if length > LONGEST {
+            return malformed("a string is longer than 16 MiB");
+        }
+        let rest = &self.bytes[self.at..];
+        let Some((text, rest)) = rest.split_at_checked(length) else {
+            return Err(Stop::Short);
+        };
+        match rest {
+            [b'\r', b'\n', ..] => {
+                self.at += length + 2;
+                Ok(text)
+            }
+            [] | [b'\r'] => Err(Stop::Short),
+            _ => malformed("a string does not end where it says"),
+        }
+    }
+
+    /// So many values more.
+    fn take(&mut self, count: usize) -> Result<usize, Stop> {
+        match self.room.checked_sub(count) {
+            Some(room) => {
+                self.room = room;
+                Ok(count)
+            }
+            None => malformed("a reply has more than a million values"),
+        }
+    }
+
+    fn list(&mut self, count: usize, depth: u8) -> Result<Vec<Value>, Stop> {
+        let count = self.take(count)?;
+        // An element has three bytes at least, so that a count alone reserves nothing.
+        let mut values = Vec::with_capacity(count.min((self.bytes.len() - self.at) / 3));
+        for _ in 0..count {
+            values.push(self.nested(depth + 1)?);
+        }
+        Ok(values)
+    }
+
+    fn nested(&mut self, depth: u8) -> Result<Value, Stop> {
+        if depth > DEEPEST {
+            return malformed("a reply is nested deeper than 16 levels");
+        }
+        let line = self.line()?;
+        let (mark, text) = (line[0], &line[1..]);
+        Ok(match mark {
+            b':' => Value::Integer(number(text)?),
+            b'+' | b',' | b'(' => Value::Text(text.to_vec()),
+            b'-' => error(text),
+            b'$' => match length(text)? {
+                Some(length) => Value::Text(self.bulk(length)?.to_vec()),
+                None => Value::Nil,
+            },
+            b'*' => match length(text)? {
+                Some(count) => Value::List(self.list(count, depth)?),
+                None => Value::Nil,
+            },
+            b'~' | b'>' => Value::List(self.list(length(text)?.unwrap_or(0), depth)?),
+            b'%' => Value::List(self.list(pairs(text)?, depth)?),
+            // Says something about the value that follows, which is the answer.
+            b'|' => {
+                self.list(pairs(text)?, depth)?;
+                self.nested(depth + 1)?
+            }
+            b'_' => Value::Nil,
+            b'#' => match text {
+                b"t" => Value::Integer(1),
+                b"f" => Value::Integer(0),
+                _ => return malformed("a boolean is neither t nor f"),
+            },
+            b'!' => error(self.bulk(length(text)?.unwrap_or(0))?),
+            b'=' => {
+                let text = self.bulk(length(text)?.unwrap_or(0))?;
+                // Four bytes of format come first.
+                Value::Text(text.get(4..).unwrap_or_default().to_vec())
+            }
+            _ => return malformed("a reply begins with no known mark"),
+        })
+    }
+}
+
+fn error(text: &[u8]) -> Value {
+    Value::Error(String::from_utf8_lossy(text).replace(['\r', '\n'], " "))
+}
+
+/// How many values there are in so many pairs. What is too many for a number is too many.
+fn pairs(text: &[u8]) -> Result<usize, Stop> {
+    Ok(length(text)?.unwrap_or(0).saturating_mul(2))
+}
+
+/// A length, or `None` for -1.
+fn length(text: &[u8]) -> Result<Option<usize>, Stop> {
+    match number(text)? {
+        -1 => Ok(None),
+        length => match usize::try_from(length) {
+            Ok(length) => Ok(Some(length)),
+            Err(_) => malformed("a length is negative"),
+        },
+    }
+}
+
+fn number(text: &[u8]) -> Result<i64, Stop> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    // Below zero there is one number more than above.
+    let add = |number: i64, digit: &u8| {
+        let digit = i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+        number
+            .checked_mul(10)?
+            .checked_add(if is_negative { -digit } else { digit })
+    };
+    match digits.iter().try_fold(0, add) {
+        Some(number) if !digits.is_empty() => Ok(number),
+        _ => malformed("an integer is no number of 64 bits"),
+    }
+}
