@@ -33,6 +33,8 @@ pub enum Source {
     LearnedBound,
     /// Units that this process holds on lease.
     Lease,
+    /// Counted by this process alone, to be reported.
+    Eventual,
     /// The rule's answer to a store failure.
     Fallback,
 }

@@ -257,7 +257,12 @@ fn begin_with(shares: &dyn BoundStore, check: &Check, used: u64) {
         // A charge does not look at when units were taken.
         let taken = Taken { at: 0, fresh_at: 0 };
         let check = *check;
-        shares.settle(&[Holding { check, taken }], Settlement::Charge(lacks));
+        let holding = Holding {
+            check,
+            taken,
+            source: Source::Store,
+        };
+        shares.settle(&[holding], Settlement::Charge(lacks));
     }
 }
 

@@ -201,6 +201,7 @@ mod fallback;
 mod instances;
 mod key;
 mod last_seen;
+mod learned;
 mod limiter;
 #[cfg(feature = "tokio")]
 mod lines;
@@ -222,6 +223,7 @@ pub use self::{
     decision::{Decision, Outcome, Reason, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
+    learned::LearnedCells,
     limiter::{Grant, Limiter},
     memory::{MemoryStore, MemoryStoreBuilder},
     quota::{

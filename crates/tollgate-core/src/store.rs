@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::Taken,
-    decision::Decision,
+    decision::{Decision, Source},
     error::{RuleError, StoreError},
     key::{Fingerprint, KeyBuf},
     rule_set::RuleSet,
@@ -206,6 +206,8 @@ pub struct Holding {
     pub check: Check,
     /// When its units were taken, and until when they weigh.
     pub taken: Taken,
+    /// Who gave them.
+    pub source: Source,
 }
 
 /// What a store keeps of one rule.

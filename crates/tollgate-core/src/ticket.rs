@@ -134,7 +134,10 @@ pub(crate) fn holdings(
         .filter(|(check, verdict)| {
             check.cost() > 0
                 && verdict.outcome() == Outcome::Allow
-                && matches!(verdict.source(), Source::Store | Source::Lease)
+                && matches!(
+                    verdict.source(),
+                    Source::Store | Source::Lease | Source::Eventual
+                )
                 && rules.enforces(verdict.rule())
         })
         .map(|(check, verdict)| Holding {
@@ -143,6 +146,7 @@ pub(crate) fn holdings(
                 at: decision.at(),
                 fresh_at: decision.at().saturating_add(verdict.reset_after_ticks()),
             },
+            source: verdict.source(),
         })
         .collect()
 }

@@ -68,16 +68,18 @@
 //! `max_unreported` units that the store does not know of, so all N processes together are above the limit by at most
 //! `N · max_unreported`.
 
+mod in_force;
 mod lease;
 mod report;
 
 pub use self::{
+    in_force::{InForce, WhyExact},
     lease::{
         bucket_lender::{BucketLender, BucketState, Loans},
         demand::Demand,
         holder::Holder,
         lot::{Ask, Closed, Lot},
-        terms::{LeaseTerms, NoLease},
+        terms::{LeaseTerms, NoLease, PARKING_LIFE},
         window_lender::{WindowLender, WindowState},
     },
     report::{

@@ -29,6 +29,8 @@
 //! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [16]);
 //! ```
 
+mod lease;
+
 use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
@@ -64,6 +66,9 @@ enum What {
     GiveBack = 2,
     TakeMore = 3,
     Forget = 4,
+    Debit = 5,
+    Close = 6,
+    Lend = 7,
 }
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
@@ -212,7 +217,7 @@ impl Call {
             return false;
         }
         let with = rules.with(holdings.iter().map(|holding| holding.check));
-        for Holding { check, taken } in holdings {
+        for Holding { check, taken, .. } in holdings {
             let (what, units) = match how {
                 Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
                 Settlement::Cancel => (What::GiveBack, check.cost()),

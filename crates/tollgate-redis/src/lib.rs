@@ -108,6 +108,7 @@ pub mod new_keys;
 mod observe;
 mod packed;
 mod plain;
+mod prefilter;
 #[doc(hidden)]
 pub mod reply;
 mod rotation;

@@ -43,6 +43,8 @@ use tollgate_core::{
     Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
 };
 
+use tollgate_prefilter::Lot;
+
 use crate::call::Asked;
 
 const FITS: i64 = -1;
@@ -128,6 +130,27 @@ impl Reply {
                 new_key,
             })
         })
+    }
+
+    /// The lot that was lent in answer to the question at a place; `Some(None)`: none was, and `None`: it failed.
+    #[must_use]
+    pub fn lot(&self, place: u16) -> Option<Option<Lot>> {
+        let [kind, units, generation] = self.of(usize::from(place))?;
+        let units = u64::try_from(units).ok()?;
+        let generation = u64::try_from(generation).ok()?;
+        match kind {
+            0 => Some(None),
+            1 => Some(Some(Lot::Parking { units, generation })),
+            2 => Some(Some(Lot::Transit { units })),
+            _ => None,
+        }
+    }
+
+    /// What is left after the report at a place; `None`: it failed.
+    #[must_use]
+    pub fn left(&self, place: u16) -> Option<u64> {
+        let [fits, left, _] = self.of(usize::from(place))?;
+        u64::try_from(left).ok().filter(|_| fits >= FITS)
     }
 
     /// What the script says to the check at a place.

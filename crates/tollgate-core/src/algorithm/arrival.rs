@@ -89,6 +89,35 @@ impl Arrival {
         );
     }
 
+    /// The earliest arrival time of a state that is fresh at `fresh_at`, to the tick, and that lets `cost` units pass at
+    /// `retry_at`, to the tick, where that is known: what an answer tells of the state behind it.
+    #[must_use]
+    pub fn earliest(&self, fresh_at: Tick, retry_at: Option<(Tick, u64)>) -> ArrivalState {
+        if self.denominator == 1 {
+            return ArrivalState {
+                tat: fresh_at,
+                rest: 0,
+            };
+        }
+        // Both ticks were rounded up from within the microsecond before.
+        let within = |tick: Tick| Span {
+            whole: tick.saturating_sub(1),
+            rest: 1,
+        };
+        let mut earliest = within(fresh_at);
+        if let Some((retry_at, cost)) = retry_at.filter(|(_, cost)| *cost <= self.burst) {
+            let then = self.sum(within(retry_at), self.tolerance);
+            earliest = earliest.max(self.difference(then, self.span_of(cost)));
+        }
+        Self::state(
+            earliest.whole,
+            Span {
+                whole: 0,
+                rest: earliest.rest,
+            },
+        )
+    }
+
     /// `units · T`. `units` is at most the burst, so that no product leaves 53 bits.
     #[inline]
     fn span_of(&self, units: u64) -> Span {

@@ -461,7 +461,7 @@ impl BoundStore for BoundMemory {
     }
 
     fn settle(&self, holdings: &[Holding], how: Settlement) {
-        for Holding { check, taken } in holdings {
+        for Holding { check, taken, .. } in holdings {
             let Some(rule) = self.rule(check) else {
                 continue;
             };

@@ -27,8 +27,8 @@ pub enum NoLease {
     Small,
 }
 
-/// For how long a parking lot lives: 10 s.
-const PARKING_LIFE: Tick = 10_000_000;
+/// For how long a parking lot lives, in µs: 10 s. Generations of lots are this long, for whoever reads a state.
+pub const PARKING_LIFE: Tick = 10_000_000;
 
 /// For how long a transit lot lives at most: 1 s.
 const TRANSIT_LIFE: Tick = 1_000_000;

@@ -24,6 +24,9 @@ const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
+const ON_LEASE: &str = "tollgate_redis_units_on_lease";
+const UNREPORTED: &str = "tollgate_redis_units_unreported";
+const GIVEN_UP: &str = "tollgate_redis_units_given_up_total";
 
 #[derive(Debug, Default)]
 pub(super) struct Meters {
@@ -43,6 +46,9 @@ struct Handles {
     keys_made: Counter,
     keys_refused: Counter,
     instances: Gauge,
+    on_lease: Gauge,
+    unreported: Gauge,
+    given_up: Counter,
 }
 
 impl std::fmt::Debug for Handles {
@@ -68,6 +74,9 @@ impl Handles {
             keys_made: counter!(KEYS_MADE),
             keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
+            on_lease: gauge!(ON_LEASE),
+            unreported: gauge!(UNREPORTED),
+            given_up: counter!(GIVEN_UP),
         }
     }
 }
@@ -101,6 +110,18 @@ fn describe() {
         INSTANCES,
         "Instances that share the store, as Redis has last told"
     );
+    metrics::describe_gauge!(
+        ON_LEASE,
+        "Units that this process holds in lots and may admit without asking"
+    );
+    metrics::describe_gauge!(
+        UNREPORTED,
+        "Units that this process has admitted and Redis does not know of"
+    );
+    metrics::describe_counter!(
+        GIVEN_UP,
+        "Units that were reported without an answer: nobody knows whether Redis has counted them"
+    );
 }
 
 impl Meters {
@@ -129,6 +150,16 @@ impl Meters {
 
     pub(super) fn settlement_lost(&self) {
         self.handles().settlements_lost.increment(1);
+    }
+
+    pub(super) fn held(&self, on_lease: u64, unreported: u64) {
+        let handles = self.handles();
+        handles.on_lease.set(on_lease as f64);
+        handles.unreported.set(unreported as f64);
+    }
+
+    pub(super) fn units_given_up(&self, units: u64) {
+        self.handles().given_up.increment(units);
     }
 
     pub(super) fn instances(&self, count: u32) {

@@ -62,6 +62,23 @@ impl Observer {
         self.meters.key_refused();
     }
 
+    /// So many units are in lots that this process holds, and so many it has admitted that Redis does not know of.
+    pub(crate) fn held(&self, on_lease: u64, unreported: u64) {
+        #[cfg(feature = "metrics")]
+        self.meters.held(on_lease, unreported);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (on_lease, unreported);
+    }
+
+    /// Nobody knows whether Redis has counted units that were reported.
+    #[cold]
+    pub(crate) fn units_given_up(&self, units: u64) {
+        #[cfg(feature = "metrics")]
+        self.meters.units_given_up(units);
+        #[cfg(not(feature = "metrics"))]
+        let _ = units;
+    }
+
     /// Something happened to a connection.
     pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
         #[cfg(feature = "metrics")]

@@ -4,20 +4,27 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError, RuleSet,
-    Settlement, Step, StoreError, StoreErrorKind,
+    BoundStore, Check, Checks, Clock, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError,
+    RuleSet, Settlement, Step, StoreError, StoreErrorKind,
 };
 
 use crate::{
     encode::Encoder,
+    new_keys::NewKeys,
     observe::Timer,
-    store::{heartbeat::Heartbeat, inner::Inner, shared::Shared, turns},
+    prefilter::{
+        filter::{Answer, Asking, Part, Prefilter},
+        keyed::Slot,
+    },
+    store::{heartbeat::Heartbeat, inner::Inner, keeper::Keeper, shared::Shared, turns},
 };
 
 /// A rule set on the store.
 #[derive(Clone)]
 pub(super) struct Bound {
     inner: Arc<Inner>,
+    /// Ends with the last limiter and layer.
+    _keeper: Option<Arc<Keeper>>,
 }
 
 impl Bound {
@@ -47,27 +54,92 @@ impl Bound {
         if shared.backend.is_cluster() {
             encoder.fits_a_cluster()?;
         }
+        let clock = match &shared.clock {
+            Some((clock, _)) => clock.clone(),
+            None => Clock::system(),
+        };
+        let inner = Arc::new(Inner {
+            prefilter: Prefilter::new(&rules, clock, |rule| exact(&encoder, &caps, rule)),
+            shared,
+            rules,
+            encoder,
+            caps,
+            _heartbeat: heartbeat,
+        });
         Ok(Self {
-            inner: Arc::new(Inner {
-                shared,
-                rules,
-                encoder,
-                caps,
-                _heartbeat: heartbeat,
-            }),
+            _keeper: Keeper::start(&inner).map(Arc::new),
+            inner,
         })
     }
 
-    fn ask(&self, checks: &[Check], takes: bool) -> Step<Decision> {
+    /// Asks about what is left of a request of which a part is held here.
+    fn ask_part(&self, part: Box<Part>) -> Step<Decision> {
+        let answer = match self.ask(&part.checks, &part.asking, true) {
+            Step::Ready(decision) => {
+                let inner = &self.inner;
+                return Step::Ready(inner.prefilter.conclude(&inner.rules, &part, &decision));
+            }
+            Step::Wait(answer) => answer,
+        };
+        let inner = Arc::clone(&self.inner);
+        Step::Wait(Pending::new(async move {
+            let decision = answer.await;
+            inner.prefilter.conclude(&inner.rules, &part, &decision)
+        }))
+    }
+
+    fn ask(&self, checks: &[Check], asking: &Asking, takes: bool) -> Step<Decision> {
         if self.inner.shared.backend.is_cluster() {
             let groups = turns::groups(&self.inner.encoder, checks);
             if groups.len() > 1 {
                 let inner = Arc::clone(&self.inner);
-                return Step::Wait(Pending::new(turns::ask(inner, groups, takes)));
+                return Step::Wait(Pending::new(turns::ask(
+                    inner,
+                    groups,
+                    asking.clone(),
+                    takes,
+                )));
             }
         }
-        Inner::ask(&self.inner, checks, takes)
+        Inner::ask(&self.inner, checks, asking, takes)
     }
+
+    /// Reports what was counted of the keys of a request that has to ask the store: so that the answer is not older.
+    fn report_at_once(&self, checks: &[Check]) {
+        let Some(reports) = self.inner.prefilter.reports() else {
+            return;
+        };
+        for check in checks {
+            let slot = Slot::new(check.rule(), check.plan(), check.key());
+            let units = reports.report(slot);
+            if units > 0 {
+                self.inner.report(&[(slot, units)]);
+            }
+        }
+    }
+
+    fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
+        if !self.inner.shared.backend.is_cluster() {
+            return self.inner.settle(holdings, how);
+        }
+        let checks: Checks = holdings.iter().map(|holding| holding.check).collect();
+        for group in turns::groups(&self.inner.encoder, &checks) {
+            let held = group.places.iter().map(|place| holdings[*place]);
+            let held: SmallVec<[Holding; 4]> = held.collect();
+            self.inner.settle(&held, how);
+        }
+    }
+}
+
+/// Why a rule cannot be counted but exactly.
+fn exact(encoder: &Encoder, caps: &[Option<Arc<NewKeys>>], rule: usize) -> Option<&'static str> {
+    if caps.get(rule).is_some_and(Option::is_some) {
+        return Some("a client beyond the cap on new keys has no state of its own to lend from");
+    }
+    // A rule set has fewer than 65 536 rules.
+    (!encoder.is_found_alone(rule as u16)).then_some(
+        "with this partition its states are found only together with those of another rule",
+    )
 }
 
 impl BoundStore for Bound {
@@ -84,27 +156,41 @@ impl BoundStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        self.ask(checks, true)
+        let prefilter = &self.inner.prefilter;
+        match prefilter.answer(&self.inner.rules, checks) {
+            Answer::Here(decision) => Step::Ready(decision),
+            Answer::Ask(asking) => {
+                self.report_at_once(checks);
+                self.ask(checks, &asking, true)
+            }
+            Answer::Part(part) => {
+                self.report_at_once(&part.checks);
+                self.ask_part(part)
+            }
+        }
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        self.ask(checks, false)
+        self.ask(checks, &Asking::new(), false)
     }
 
     fn settle(&self, holdings: &[Holding], how: Settlement) {
-        if !self.inner.shared.backend.is_cluster() {
-            return self.inner.settle(holdings, how);
+        let mut rest: SmallVec<[Holding; 4]> = SmallVec::new();
+        for holding in holdings {
+            match self.inner.prefilter.settle(holding, how) {
+                None => {}
+                Some((holding, with)) if with == how => rest.push(holding),
+                Some((holding, with)) => self.settle_in_store(&[holding], with),
+            }
         }
-        let checks: Checks = holdings.iter().map(|holding| holding.check).collect();
-        for group in turns::groups(&self.inner.encoder, &checks) {
-            let held = group.places.iter().map(|place| holdings[*place]);
-            let held: SmallVec<[Holding; 4]> = held.collect();
-            self.inner.settle(&held, how);
+        if !rest.is_empty() {
+            self.settle_in_store(&rest, how);
         }
     }
 
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
         let inner = &self.inner;
+        inner.prefilter.forget(rule, key);
         if !inner.encoder.is_found_alone(rule) {
             return Step::Ready(Err(StoreError::new(
                 StoreErrorKind::Misconfigured,

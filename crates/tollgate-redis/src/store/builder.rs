@@ -179,12 +179,12 @@ impl RedisStoreBuilder {
     ///
     /// There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
-        if Handle::try_current().is_err() {
-            return Err(SetupError::new(
+        let runtime = Handle::try_current().map_err(|_| {
+            SetupError::new(
                 SetupErrorKind::Runtime,
                 "a store is connected by a task of tokio, and there is no runtime here; call it inside of #[tokio::main]",
-            ));
-        }
+            )
+        })?;
         let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
@@ -198,6 +198,7 @@ impl RedisStoreBuilder {
             observer,
             clock: self.clock,
             caps: self.caps,
+            runtime,
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Clock, Decision, Holding, Outcome, Pending, RuleSet, Settlement, Step, Verdict,
+    Check, Checks, Clock, Decision, Holding, Outcome, Pending, RuleSet, Settlement, Step, Tick,
+    Verdict,
 };
+use tollgate_prefilter::Lot;
 
 use crate::{
-    call::Asked,
+    call::{Asked, Call},
     encode::Encoder,
     new_keys::NewKeys,
     observe::Timer,
+    prefilter::filter::{Asking, Prefilter},
     reply::{NewKey, Reply},
     store::{heartbeat::Heartbeat, shared::Shared},
 };
@@ -22,14 +26,38 @@ pub(super) struct Inner {
     pub(super) encoder: Encoder,
     /// By rule: how many keys this process may make.
     pub(super) caps: Box<[Option<Arc<NewKeys>>]>,
+    /// What this process answers alone.
+    pub(super) prefilter: Prefilter,
     /// Ends with the last store, limiter and layer.
     pub(super) _heartbeat: Option<Arc<Heartbeat>>,
 }
 
+/// Lots that are asked for: by the place of the check, that of the answer.
+type Wanted = SmallVec<[(u16, Option<u16>); 1]>;
+
+/// Says that nothing came of lots that were asked for, unless an answer did.
+struct Waiting {
+    inner: Arc<Inner>,
+    checks: Checks,
+    wanted: Wanted,
+}
+
 impl Inner {
     /// Asks about checks that are decided in one step.
-    pub(super) fn ask(self: &Arc<Self>, checks: &[Check], takes: bool) -> Step<Decision> {
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        checks: &[Check],
+        asking: &Asking,
+        takes: bool,
+    ) -> Step<Decision> {
+        let sent = self.prefilter.now();
         let mut call = self.shared.begin();
+        for (place, ask) in asking {
+            if let (Some(check), Some(closed)) = (checks.get(usize::from(*place)), ask.closed) {
+                // One that does not go back runs out.
+                let _ = call.close(&self.encoder, check, closed);
+            }
+        }
         let asked = if !takes {
             call.peek(&self.encoder, checks)
         } else if self.shared.caps.is_empty() {
@@ -40,6 +68,7 @@ impl Inner {
                 self.cap(rule).is_none_or(|cap| cap.take(now))
             })
         };
+        let waiting = self.want(&mut call, checks, asking);
         let Some(asked) = asked else {
             // More checks than a call carries.
             return Step::Ready(self.without_answer(checks, Outcome::Failed));
@@ -55,11 +84,48 @@ impl Inner {
             match inner.shared.reply(timer, answer, size).await {
                 Ok(reply) => {
                     inner.note_new_keys(&reply, &asked);
-                    reply.decision(&asked, &checks, &inner.rules)
+                    let decision = reply.decision(&asked, &checks, &inner.rules);
+                    if takes {
+                        inner.prefilter.learn(&checks, &decision, sent, |rule| {
+                            let mut told = reply.new_keys(&asked);
+                            told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
+                        });
+                    }
+                    if let Some(waiting) = waiting {
+                        waiting.answered(&reply, sent);
+                    }
+                    decision
                 }
                 Err(_) => inner.without_answer(&checks, Outcome::Failed),
             }
         }))
+    }
+
+    /// Asks for lots, with the request that was just added.
+    fn want(
+        self: &Arc<Self>,
+        call: &mut Call,
+        checks: &[Check],
+        asking: &Asking,
+    ) -> Option<Waiting> {
+        if asking.is_empty() {
+            return None;
+        }
+        let mut waiting = Waiting {
+            inner: Arc::clone(self),
+            checks: Checks::from_slice(checks),
+            wanted: Wanted::new(),
+        };
+        for (place, ask) in asking {
+            let check = checks.get(usize::from(*place))?;
+            let terms = self.prefilter.lease_terms(check);
+            let wants = ask.parking > 0 || ask.transit > 0;
+            let answer = terms
+                .filter(|_| wants)
+                .and_then(|terms| call.lend(&self.encoder, check, ask, terms));
+            waiting.wanted.push((*place, answer));
+        }
+        Some(waiting)
     }
 
     fn cap(&self, rule: u16) -> Option<&NewKeys> {
@@ -97,6 +163,30 @@ impl Inner {
         }
         if !call.is_empty() {
             self.shared.settle(&call);
+        }
+    }
+}
+
+impl Waiting {
+    fn answered(mut self, reply: &Reply, sent: Tick) {
+        for (place, answer) in std::mem::take(&mut self.wanted) {
+            let lot = answer.map_or(Some(None), |answer| reply.lot(answer));
+            self.told(place, (sent, reply.at()), lot);
+        }
+    }
+
+    fn told(&self, place: u16, times: (Tick, Tick), lot: Option<Option<Lot>>) {
+        if let Some(check) = self.checks.get(usize::from(place)) {
+            self.inner.prefilter.answered(check, times, lot);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    /// The answer did not come, or nobody waits for it any more: what it lends is lost.
+    fn drop(&mut self) {
+        for (place, _) in &self.wanted {
+            self.told(*place, (0, 0), None);
         }
     }
 }

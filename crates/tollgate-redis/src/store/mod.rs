@@ -6,6 +6,7 @@ mod builder;
 mod heartbeat;
 mod inner;
 mod instances;
+mod keeper;
 mod redis_store;
 mod shared;
 mod turns;

@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) clock: Option<(Clock, Duration)>,
     /// By the names of rules: how many keys this process may make for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeys>)>,
+    /// That of the connections, for what is sent without a request.
+    pub(super) runtime: Handle,
 }
 
 impl Shared {

@@ -4,16 +4,32 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Verdict, algorithm::Taken,
+    Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Source, Verdict,
+    algorithm::Taken,
 };
 
-use crate::{encode::Encoder, store::inner::Inner};
+use crate::{encode::Encoder, prefilter::filter::Asking, store::inner::Inner};
 
 /// Checks that are decided in one step.
 pub(super) struct Group {
     /// Their places in the request.
     pub(super) places: SmallVec<[usize; 4]>,
     checks: Checks,
+}
+
+impl Group {
+    /// What of `asking` goes with this group.
+    fn asking(&self, asking: &Asking) -> Asking {
+        let at = |place: u16| {
+            let mut places = self.places.iter();
+            places.position(|other| *other == usize::from(place))
+        };
+        let of_group = |(place, ask): &(u16, _)| {
+            // A request has fewer than 65 536 checks.
+            Some((u16::try_from(at(*place)?).ok()?, *ask))
+        };
+        asking.iter().filter_map(of_group).collect()
+    }
 }
 
 /// What is decided in one step each, in the order of the rules.
@@ -40,7 +56,12 @@ pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]
 
 /// Asks group after group. What was taken goes back when a later one is known to deny; after an answer that did not come,
 /// nothing is sent again, and the rest is asked all the same: the rules' answers to a store failure need to know.
-pub(super) async fn ask(inner: Arc<Inner>, groups: SmallVec<[Group; 2]>, takes: bool) -> Decision {
+pub(super) async fn ask(
+    inner: Arc<Inner>,
+    groups: SmallVec<[Group; 2]>,
+    asking: Asking,
+    takes: bool,
+) -> Decision {
     let count = groups.iter().map(|group| group.places.len()).sum();
     let mut verdicts: SmallVec<[Option<Verdict>; 4]> = smallvec![None; count];
     let (mut held, mut at, mut denied): (Vec<Holding>, _, _) = (Vec::new(), 0, false);
@@ -52,7 +73,9 @@ pub(super) async fn ask(inner: Arc<Inner>, groups: SmallVec<[Group; 2]>, takes: 
             }
             continue;
         }
-        let decision = inner.ask(&group.checks, takes).await;
+        let decision = inner
+            .ask(&group.checks, &group.asking(&asking), takes)
+            .await;
         at = at.max(decision.at());
         for (place, verdict) in group.places.iter().zip(decision.verdicts()) {
             verdicts[*place] = Some(*verdict);
@@ -95,6 +118,7 @@ fn taken(inner: &Inner, group: &Group, decision: &Decision) -> impl Iterator<Ite
                     at,
                     fresh_at: at.saturating_add(lasts),
                 },
+                source: Source::Store,
             }
         })
 }

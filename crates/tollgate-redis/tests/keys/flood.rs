@@ -226,7 +226,14 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
             at: NOW,
             fresh_at: NOW + reset,
         };
-        (verdict.remaining(), Holding { check, taken })
+        (
+            verdict.remaining(),
+            Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store,
+            },
+        )
     };
     let settle = |server: &mut Server, now, holding: &Holding, how| {
         let mut call = Call::at(now, MARGIN);

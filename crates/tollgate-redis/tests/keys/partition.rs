@@ -95,7 +95,11 @@ fn a_ticket_is_settled_where_its_request_was_decided() {
     let mut taken = Call::new();
     assert!(taken.acquire(&encoder, &checks).is_some());
     let at = Taken { at: 1, fresh_at: 2 };
-    let holdings = checks.map(|check| Holding { check, taken: at });
+    let holdings = checks.map(|check| Holding {
+        check,
+        taken: at,
+        source: tollgate_core::Source::Store,
+    });
     let mut settled = Call::new();
     assert!(settled.settle_all(&encoder, &holdings, Settlement::Cancel));
     assert_eq!(names(&taken), names(&settled));

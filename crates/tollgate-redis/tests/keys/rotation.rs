@@ -136,7 +136,14 @@ impl History {
                     fresh_at: decision.at() + verdict.reset_after().as_micros() as u64,
                 };
                 let check = *check;
-                self.held.push((key.clone(), Holding { check, taken }));
+                self.held.push((
+                    key.clone(),
+                    Holding {
+                        check,
+                        taken,
+                        source: tollgate_core::Source::Store,
+                    },
+                ));
             }
         }
     }
@@ -158,7 +165,15 @@ impl History {
         let check = Check::new(rule, process.fingerprint(rule, &key), holding.check.cost());
         let mut call = Call::at(self.clock.now(), MARGIN);
         let taken = holding.taken;
-        assert!(call.settle(process, &Holding { check, taken }, how));
+        assert!(call.settle(
+            process,
+            &Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store
+            },
+            how
+        ));
         self.server.send(&call);
     }
 

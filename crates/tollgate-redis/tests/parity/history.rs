@@ -197,6 +197,7 @@ impl History {
                         at: decision.at(),
                         fresh_at: decision.at() + verdict.reset_after().as_micros() as u64,
                     },
+                    source: tollgate_core::Source::Store,
                 };
                 let of = (Arc::clone(&self.bound), Arc::clone(&self.encoder), holding);
                 self.held.push(of);

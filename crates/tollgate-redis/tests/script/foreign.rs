@@ -93,7 +93,11 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
                 at: NOW,
                 fresh_at: NOW + 1,
             };
-            let holding = tollgate_core::Holding { check, taken };
+            let holding = tollgate_core::Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store,
+            };
             for how in [Settlement::Cancel, Settlement::Charge(1)] {
                 let mut call = Call::at(NOW, MARGIN);
                 assert!(call.settle(&subject.encoder, &holding, how));
@@ -142,7 +146,11 @@ fn a_damaged_state_never_ends_the_script() {
                 fresh_at: NOW + 1_000_000,
             };
             let check = Subject::check(rule, 1);
-            let holding = tollgate_core::Holding { check, taken };
+            let holding = tollgate_core::Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store,
+            };
             call.settle(&subject.encoder, &holding, Settlement::Cancel);
             let reply = subject.send(&call);
             assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");

@@ -122,7 +122,11 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         let mut call = Call::at(NOW, std::time::Duration::ZERO);
         assert!(call.settle(
             &subject.encoder,
-            &Holding { check, taken },
+            &Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store
+            },
             Settlement::Cancel
         ));
         assert_eq!(subject.send(&call).integers()[1], -1);

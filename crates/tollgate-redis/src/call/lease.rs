@@ -1,0 +1,64 @@
+//! What goes to the script beside requests: lots that are asked for or handed back, and reports.
+
+use tollgate_core::Check;
+use tollgate_prefilter::{Ask, Closed, LeaseTerms};
+
+use crate::{
+    call::{Call, What},
+    encode::Encoder,
+    rule_line::{IDENTITY, double},
+};
+
+impl Call {
+    /// Adds that a lot of the check's state comes back. `None` where it does not fit any more, or there is no such state;
+    /// otherwise the place of its answer.
+    #[must_use = "what was taken out of a holder is lost if it is not sent"]
+    pub fn close(&mut self, rules: &Encoder, check: &Check, closed: Closed) -> Option<u16> {
+        let tail = [double(closed.left), double(closed.generation)];
+        self.beside(rules, &check.with_cost(closed.size), What::Close, &tail)
+    }
+
+    /// Adds that a lot is wanted, if the request just before in this call is granted. `None` as for
+    /// [`close`](Self::close).
+    #[must_use = "the lot is in its answer"]
+    pub fn lend(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        ask: &Ask,
+        terms: &LeaseTerms,
+    ) -> Option<u16> {
+        let tail = [
+            double(ask.transit),
+            double(terms.reserve()),
+            double(terms.transit_below()),
+        ];
+        self.beside(rules, &check.with_cost(ask.parking), What::Lend, &tail)
+    }
+
+    /// Adds that units were admitted, and count whether they are left or not. `None` as for [`close`](Self::close).
+    #[must_use = "what is left is in its answer"]
+    pub fn debit(&mut self, rules: &Encoder, check: &Check) -> Option<u16> {
+        self.beside(rules, check, What::Debit, &[])
+    }
+
+    fn beside(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        what: What,
+        tail: &[[u8; 8]],
+    ) -> Option<u16> {
+        if !self.has_room(1) {
+            return None;
+        }
+        let (line, plan) = rules.line(check)?;
+        // Below 65 535, as there was room.
+        let place = self.checks() as u16;
+        let places = self.places(rules, line, check, None, None, 0);
+        self.check(what, line, check, places.key, &plan[..IDENTITY]);
+        self.args.bytes.extend(tail.as_flattened());
+        self.end(rules, places, false);
+        Some(place)
+    }
+}

@@ -1,0 +1,184 @@
+//! Denials that need no call: what an earlier denial has taught.
+//!
+//! A bucket's arrival time only grows, and so does the count of a window. So a denial teaches a bound that stays true for
+//! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
+//! only, and then one request asks again.
+//!
+//! Times are by this process's clock, from when the question was **sent**: the server has decided later than that, so what
+//! is refused here it would refuse as well.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use tollgate_core::{
+    AlgorithmKind, Fingerprint, LearnedCells, Quota, Retry, Tick, Verdict,
+    algorithm::{Algorithm, Arrival, Assessment, LearnedBound},
+};
+
+use crate::prefilter::keyed::Slot;
+
+/// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
+const TRUST: Tick = 1_000_000;
+
+/// An answer that took longer, in µs, teaches nothing.
+const LATEST: Tick = 0xffff;
+
+/// Cells of 32 bytes: 2 MiB.
+const SHARDS: usize = 1 << 8;
+const PER_SHARD: usize = 1 << 8;
+
+/// What was learned of keys that were denied.
+pub(crate) struct DenyCache {
+    cells: LearnedCells,
+    /// One writer of a shard at a time.
+    writers: Box<[Mutex<()>]>,
+}
+
+/// How the denials of a quota are remembered.
+#[derive(Clone, Debug)]
+pub(crate) enum Denials {
+    /// By the arrival time, which says when any cost fits.
+    Bucket(Arrival),
+    /// By the units left until the window is over, which says it of any cost.
+    Window { limit: u64 },
+    /// By the cost: when that cost fits.
+    Cost,
+}
+
+impl Denials {
+    pub(crate) fn of(quota: &Quota) -> Self {
+        match quota.algorithm() {
+            AlgorithmKind::FixedWindow => Self::Window {
+                limit: quota.limit(),
+            },
+            _ => Arrival::new(quota).map_or(Self::Cost, Self::Bucket),
+        }
+    }
+
+    /// Under what a denial of so many units is found again.
+    fn salt(&self, slot: Slot, cost: u64) -> u64 {
+        let quota = u64::from(slot.rule()) << 16 | u64::from(slot.plan());
+        match self {
+            Self::Bucket(_) | Self::Window { .. } => quota,
+            Self::Cost => quota | cost << 32,
+        }
+    }
+}
+
+impl DenyCache {
+    pub(crate) fn new() -> Self {
+        Self {
+            cells: LearnedCells::new(SHARDS, PER_SHARD),
+            writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
+        }
+    }
+
+    fn shard(key: Fingerprint) -> usize {
+        (key.bits() >> 40) as usize & (SHARDS - 1)
+    }
+
+    /// Denies `cost` units, if what was learned says so.
+    #[inline]
+    pub(crate) fn deny(
+        &self,
+        denials: &Denials,
+        slot: Slot,
+        now: Tick,
+        cost: u64,
+    ) -> Option<Assessment> {
+        let shard = Self::shard(slot.key());
+        let salt = denials.salt(slot, cost);
+        let [until, rest, told] = self.cells.find(shard, slot.key(), salt)?;
+        // When it was learned in ms, and by how much later than the question was sent the answer came.
+        let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
+        if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
+            return None;
+        }
+        match denials {
+            Denials::Bucket(quota) => {
+                let denied = quota.assess_learned(LearnedBound(until, rest), now, cost)?;
+                // What is told is rather too late than too early.
+                let told = LearnedBound(until.saturating_add(late), rest);
+                Some(quota.assess_learned(told, now, cost).unwrap_or(denied))
+            }
+            Denials::Window { limit } => {
+                let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
+                (cost > rest).then(|| denial(rest, wait + late, cost > *limit))
+            }
+            Denials::Cost => {
+                let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
+                Some(denial(rest, wait + late, false))
+            }
+        }
+    }
+
+    /// Learns from a denial by the store of a question that was sent at `sent` and answered at `now`.
+    pub(crate) fn learn(
+        &self,
+        denials: &Denials,
+        slot: Slot,
+        (sent, now): (Tick, Tick),
+        cost: u64,
+        verdict: &Verdict,
+    ) {
+        let after = |wait: std::time::Duration| {
+            sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
+        };
+        let (until, rest) = match (denials, verdict.retry()) {
+            (Denials::Bucket(quota), retry) => {
+                let retry = match retry {
+                    Retry::After(wait) => Some((after(wait), cost)),
+                    _ => None,
+                };
+                let earliest = quota.earliest(after(verdict.reset_after()), retry);
+                (earliest.tat(), u64::from(earliest.rest()))
+            }
+            (Denials::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
+            (Denials::Cost, Retry::After(wait)) => (after(wait), verdict.remaining()),
+            (Denials::Cost, _) => return,
+        };
+        // A process that was stopped in between has learned nothing that is worth telling.
+        let Some(late) = now.checked_sub(sent).filter(|late| *late <= LATEST) else {
+            return;
+        };
+        let words = [until, rest, (now / 1_000) << 16 | late];
+        let shard = Self::shard(slot.key());
+        let _writer = self.writer(shard);
+        self.cells
+            .learn(shard, slot.key(), denials.salt(slot, cost), words);
+    }
+
+    /// Forgets what was learned of a key: something of it is given back or was taken.
+    pub(crate) fn forget(&self, key: Fingerprint) {
+        let shard = Self::shard(key);
+        let _writer = self.writer(shard);
+        self.cells.forget(shard, key);
+    }
+
+    fn writer(&self, shard: usize) -> std::sync::MutexGuard<'_, ()> {
+        self.writers[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
+    Assessment {
+        fits: false,
+        remaining,
+        reset_after: wait,
+        retry: if never {
+            Retry::Never
+        } else {
+            Retry::after_micros(wait)
+        },
+    }
+}
+
+impl fmt::Debug for DenyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCache").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,465 @@
+//! The local part in front of Redis: what of a request this process answers alone.
+//!
+//! First what earlier denials taught, then what this process holds, then Redis for the rest. A denial here asks nobody else.
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, RuleSet,
+    Settlement, Source, Tick, Verdict, algorithm::Assessment,
+};
+use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
+
+use crate::prefilter::{
+    deny::{Denials, DenyCache},
+    keyed::Slot,
+    leases::Leases,
+    reports::Reports,
+    store_time::StoreTime,
+};
+
+/// What a process answers alone about the rules of one rule set.
+#[derive(Debug)]
+pub(crate) struct Prefilter {
+    /// By rule and plan; `None` is without a limit, or nothing that is answered here.
+    plans: Box<[Box<[Option<Plan>]>]>,
+    deny: DenyCache,
+    leases: Option<Leases>,
+    reports: Option<Reports>,
+    clock: Clock,
+    store_time: StoreTime,
+}
+
+/// A quota of a rule.
+#[derive(Debug)]
+struct Plan {
+    denials: Denials,
+    in_force: InForce,
+}
+
+/// What became of a request here.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is decided.
+    Here(Decision),
+    /// The store is to be asked about all of it.
+    Ask(Asking),
+    /// The store is to be asked about the rest of it.
+    Part(Box<Part>),
+}
+
+/// What goes to the store beside checks: by the place of the check among them.
+pub(crate) type Asking = SmallVec<[(u16, Ask); 1]>;
+
+/// A request of which a part is held here.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// What the store is to be asked about.
+    pub(crate) checks: Checks,
+    pub(crate) asking: Asking,
+    /// The places of those checks in the request.
+    places: SmallVec<[u16; 4]>,
+    /// What is held here, with its place.
+    held: SmallVec<[(u16, Check, Verdict); 2]>,
+}
+
+impl Prefilter {
+    /// For a rule set, by this process's clock. `exact` says why the store cannot count a rule otherwise.
+    pub(crate) fn new(
+        rules: &RuleSet,
+        clock: Clock,
+        exact: impl Fn(usize) -> Option<&'static str>,
+    ) -> Self {
+        let plans: Box<[Box<[_]>]> = rules
+            .rules()
+            .iter()
+            .enumerate()
+            .map(|(place, rule)| {
+                let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+                let in_force = |quota: &Quota| match exact(place) {
+                    Some(why) if rule.consistency_of() != Consistency::Exact => {
+                        InForce::Exact(Some(WhyExact::Store(why)))
+                    }
+                    _ => InForce::new(quota, rule.consistency_of()),
+                };
+                let plan = |quota: &Quota| {
+                    (rules.enforces(place) && !quota.is_unlimited()).then(|| Plan {
+                        denials: Denials::of(quota),
+                        in_force: in_force(quota),
+                    })
+                };
+                quotas.map(plan).collect()
+            })
+            .collect();
+        let has = |which: fn(&InForce) -> bool| {
+            let mut plans = plans.iter().flat_map(|plans| plans.iter().flatten());
+            plans.any(|plan| which(&plan.in_force))
+        };
+        Self {
+            leases: has(|in_force| matches!(in_force, InForce::Leased(_))).then(Leases::new),
+            reports: has(|in_force| matches!(in_force, InForce::Eventual(_))).then(Reports::new),
+            deny: DenyCache::new(),
+            clock,
+            store_time: StoreTime::default(),
+            plans,
+        }
+    }
+
+    /// How the quotas of a rule are counted: its own, then those of its plans. `None` is without a limit.
+    pub(crate) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
+        let plans = self.plans.get(rule).into_iter().flatten();
+        plans.map(|plan| plan.as_ref().map(|plan| plan.in_force))
+    }
+
+    /// The time by this process's clock.
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    #[inline]
+    fn plan(&self, check: &Check) -> Option<&Plan> {
+        let plans = self.plans.get(usize::from(check.rule()))?;
+        let plan = plans.get(usize::from(check.plan()));
+        plan.or_else(|| plans.first())?.as_ref()
+    }
+
+    /// On what terms the check's quota is lent.
+    pub(crate) fn lease_terms(&self, check: &Check) -> Option<&LeaseTerms> {
+        match &self.plan(check)?.in_force {
+            InForce::Leased(terms) => Some(terms),
+            _ => None,
+        }
+    }
+
+    fn report_terms(&self, slot: Slot) -> Option<&ReportTerms> {
+        match &self.plan(&check_of(slot))?.in_force {
+            InForce::Eventual(terms) => Some(terms),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reports(&self) -> Option<&Reports> {
+        self.reports.as_ref()
+    }
+
+    /// Answers what can be answered here.
+    #[inline]
+    pub(crate) fn answer(&self, rules: &RuleSet, checks: &[Check]) -> Answer {
+        let now = self.now();
+        if let [check] = checks {
+            if let Some(answer) = self.deny(check, now) {
+                let (rule, plan) = (check.rule(), check.plan());
+                let verdict = Verdict::new(rule, plan, answer, Source::LearnedBound);
+                return Answer::Here(self.decide(rules, [verdict], now));
+            }
+        } else if let Some(decision) = self.deny_several(rules, checks, now) {
+            return Answer::Here(decision);
+        }
+        if self.leases.is_none() && self.reports.is_none() {
+            return Answer::Ask(Asking::new());
+        }
+        if let [check] = checks {
+            return match self.hold(check, now) {
+                Some(verdict) => Answer::Here(self.decide(rules, [verdict], now)),
+                None => Answer::Ask(self.ask(checks, now)),
+            };
+        }
+        self.answer_several(rules, checks, now)
+    }
+
+    fn answer_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Answer {
+        if has_twins(checks) {
+            // They are one check for the store.
+            return Answer::Ask(Asking::new());
+        }
+        let mut part = Part {
+            checks: Checks::new(),
+            asking: Asking::new(),
+            places: SmallVec::new(),
+            held: SmallVec::new(),
+        };
+        for (place, check) in (0..).zip(checks) {
+            match self.hold(check, now) {
+                Some(verdict) => part.held.push((place, *check, verdict)),
+                None => {
+                    part.places.push(place);
+                    part.checks.push(*check);
+                }
+            }
+        }
+        if part.checks.is_empty() {
+            let verdicts = part.held.iter().map(|(_, _, verdict)| *verdict);
+            return Answer::Here(self.decide(rules, verdicts, now));
+        }
+        part.asking = self.ask(&part.checks, now);
+        if part.held.is_empty() {
+            return Answer::Ask(part.asking);
+        }
+        Answer::Part(Box::new(part))
+    }
+
+    #[inline]
+    fn deny(&self, check: &Check, now: Tick) -> Option<Assessment> {
+        let plan = self.plan(check)?;
+        let slot = Slot::new(check.rule(), check.plan(), check.key());
+        self.deny.deny(&plan.denials, slot, now, check.cost())
+    }
+
+    /// Denies a request of several checks, if any of them is denied here. The others are not asked.
+    ///
+    /// A shadow counts what is denied as well, and a mark tells of it. So a request that has one goes to the store.
+    fn deny_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decision> {
+        let enforced = |check: &Check| rules.enforces(usize::from(check.rule()));
+        if !checks.iter().all(enforced) {
+            return None;
+        }
+        let answers = checks.iter().map(|check| self.deny(check, now));
+        let answers: SmallVec<[_; 4]> = answers.collect();
+        if answers.iter().all(Option::is_none) {
+            return None;
+        }
+        let verdicts = checks.iter().zip(answers).map(|(check, answer)| {
+            let (rule, plan) = (check.rule(), check.plan());
+            match answer {
+                Some(answer) => Verdict::new(rule, plan, answer, Source::LearnedBound),
+                None => Verdict::unanswered(rule, plan, Outcome::NotAsked),
+            }
+        });
+        Some(self.decide(rules, verdicts, now))
+    }
+
+    /// Takes what a check costs from what this process holds.
+    #[inline]
+    fn hold(&self, check: &Check, now: Tick) -> Option<Verdict> {
+        let slot = slot_of(check);
+        let (answer, source) = match &self.plan(check)?.in_force {
+            InForce::Leased(_) => {
+                let leases = self.leases.as_ref()?;
+                (leases.spend(slot, now, check.cost())?, Source::Lease)
+            }
+            InForce::Eventual(terms) => {
+                let reports = self.reports.as_ref()?;
+                let answer = reports.spend(slot, now, check.cost(), terms)?;
+                (answer, Source::Eventual)
+            }
+            _ => return None,
+        };
+        Some(Verdict::new(check.rule(), check.plan(), answer, source))
+    }
+
+    /// What goes to the store with these checks.
+    fn ask(&self, checks: &[Check], now: Tick) -> Asking {
+        let mut asking = Asking::new();
+        let Some(leases) = &self.leases else {
+            return asking;
+        };
+        for (place, check) in (0..).zip(checks) {
+            let Some(InForce::Leased(terms)) = self.plan(check).map(|plan| &plan.in_force) else {
+                continue;
+            };
+            let ask = leases.ask(slot_of(check), now, check.cost(), terms);
+            if !ask.is_nothing() {
+                asking.push((place, ask));
+            }
+        }
+        asking
+    }
+
+    #[inline]
+    fn decide(
+        &self,
+        rules: &RuleSet,
+        verdicts: impl IntoIterator<Item = Verdict>,
+        now: Tick,
+    ) -> Decision {
+        Decision::new(self.store_time.at(now), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        })
+    }
+
+    /// The store has decided about checks that were sent at `sent`.
+    ///
+    /// `of_others` says of a rule's place that its answer was about a state that the client shares with others.
+    pub(crate) fn learn(
+        &self,
+        checks: &[Check],
+        decision: &Decision,
+        sent: Tick,
+        of_others: impl Fn(u16) -> bool,
+    ) {
+        self.store_time.told(sent, decision.at());
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            let Some(plan) = self.plan(check) else {
+                continue;
+            };
+            let slot = slot_of(check);
+            let decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+            if !decided || verdict.source() != Source::Store {
+                continue;
+            }
+            if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
+                self.deny.forget(check.key());
+            }
+            if verdict.outcome() == Outcome::Deny && !has_twins(checks) && !of_others(check.rule())
+            {
+                let times = (sent, self.now());
+                self.deny
+                    .learn(&plan.denials, slot, times, check.cost(), verdict);
+            }
+            if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
+                leases.told(slot, sent, verdict);
+            }
+            if let (InForce::Eventual(_), Some(reports)) = (&plan.in_force, &self.reports) {
+                let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+                reports.learned(slot, (sent, self.now()), verdict.remaining(), lasts);
+            }
+        }
+    }
+
+    /// The store has answered what was asked beside checks; `None`: nobody knows what became of it.
+    pub(crate) fn answered(&self, check: &Check, times: (Tick, Tick), lot: Option<Option<Lot>>) {
+        let slot = slot_of(check);
+        let (Some(leases), Some(terms)) = (&self.leases, self.lease_terms(check)) else {
+            return;
+        };
+        match lot {
+            Some(lot) => leases.answered(slot, times, lot, terms),
+            None => leases.lost(slot),
+        }
+    }
+
+    /// Puts the decision about a part of a request together with what is held here. What is held goes back if the store
+    /// has denied.
+    pub(crate) fn conclude(&self, rules: &RuleSet, part: &Part, decision: &Decision) -> Decision {
+        if decision.outcome() == Outcome::Deny {
+            let now = self.now();
+            for (_, check, verdict) in &part.held {
+                self.give_back(check, verdict.source(), now, check.cost());
+            }
+        }
+        let mut verdicts: SmallVec<[(u16, Verdict); 4]> = SmallVec::new();
+        verdicts.extend(
+            part.held
+                .iter()
+                .map(|(place, _, verdict)| (*place, *verdict)),
+        );
+        let asked = part.places.iter().copied();
+        verdicts.extend(asked.zip(decision.verdicts().iter().copied()));
+        verdicts.sort_unstable_by_key(|(place, _)| *place);
+        let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
+        Decision::new(decision.at(), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        })
+    }
+
+    /// Gives units back to where they came from. Gives those that have to go back to the store.
+    fn give_back(&self, check: &Check, source: Source, now: Tick, units: u64) -> u64 {
+        let slot = slot_of(check);
+        match (source, &self.leases, &self.reports) {
+            (Source::Lease, Some(leases), _) => {
+                leases.give_back(slot, now, units);
+                0
+            }
+            (Source::Eventual, _, Some(reports)) => units - reports.give_back(slot, units),
+            _ => units,
+        }
+    }
+
+    /// Settles what was held here. Gives what the store has to settle, and how.
+    pub(crate) fn settle(
+        &self,
+        holding: &Holding,
+        how: Settlement,
+    ) -> Option<(Holding, Settlement)> {
+        let check = &holding.check;
+        let now = self.now();
+        let back = match how {
+            Settlement::Refund(units) => units.min(check.cost()),
+            Settlement::Cancel => check.cost(),
+            Settlement::Charge(units) => {
+                // What this process holds is as good as what the store has.
+                let more = check.with_cost(units);
+                return match self.hold(&more, now) {
+                    Some(_) => None,
+                    None => Some((*holding, how)),
+                };
+            }
+            _ => return None,
+        };
+        self.deny.forget(check.key());
+        match self.give_back(check, holding.source, now, back) {
+            0 => None,
+            rest => Some((*holding, Settlement::Refund(rest))),
+        }
+    }
+
+    /// Forgets what is known of a key: what it has used is about to be forgotten.
+    pub(crate) fn forget(&self, rule: u16, key: Fingerprint) {
+        self.deny.forget(key);
+        let plans = self.plans.get(usize::from(rule));
+        // A rule has fewer than 65 535 plans.
+        for plan in 0..plans.map_or(0, |plans| plans.len()) as u16 {
+            let slot = Slot::new(rule, plan, key);
+            if let Some(leases) = &self.leases {
+                leases.forget(slot);
+            }
+            if let Some(reports) = &self.reports {
+                reports.forget(slot);
+            }
+        }
+    }
+
+    /// Lots that are about to run out, taken out to be handed back.
+    pub(crate) fn expiring_soon(&self) -> Vec<(Slot, Closed)> {
+        let leases = self.leases.as_ref();
+        leases.map_or_else(Vec::new, |leases| leases.expiring_soon(self.now()))
+    }
+
+    /// What is to be reported by now. With `all`, everything.
+    pub(crate) fn due(&self, all: bool) -> Vec<(Slot, u64)> {
+        let terms = |slot| self.report_terms(slot).copied();
+        let reports = self.reports.as_ref();
+        reports.map_or_else(Vec::new, |reports| reports.due_by(self.now(), terms, all))
+    }
+
+    /// How often it is to be looked after; `None`: there is nothing to look after.
+    pub(crate) fn pause(&self) -> Option<Tick> {
+        const LEASES: Tick = 250_000;
+        const SHORTEST: Tick = 5_000;
+        let plans = self.plans.iter().flat_map(|plans| plans.iter().flatten());
+        let pauses = plans.filter_map(|plan| match &plan.in_force {
+            InForce::Leased(_) => Some(LEASES),
+            InForce::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
+            _ => None,
+        });
+        pauses.min()
+    }
+
+    /// The units that this process holds in lots.
+    pub(crate) fn units_on_lease(&self) -> u64 {
+        let leases = self.leases.as_ref();
+        leases.map_or(0, |leases| leases.units(self.now()))
+    }
+
+    /// The units that this process has admitted and the store does not know of.
+    pub(crate) fn units_unreported(&self) -> u64 {
+        self.reports.as_ref().map_or(0, Reports::unreported)
+    }
+}
+
+fn slot_of(check: &Check) -> Slot {
+    Slot::new(check.rule(), check.plan(), check.key())
+}
+
+/// The check of nothing that a slot stands for.
+pub(crate) fn check_of(slot: Slot) -> Check {
+    Check::new(slot.rule(), slot.key(), 0).with_plan(slot.plan())
+}
+
+/// Whether two checks are on one state.
+fn has_twins(checks: &[Check]) -> bool {
+    checks.iter().enumerate().any(|(place, check)| {
+        let mut before = checks[..place].iter();
+        before.any(|other| other.rule() == check.rule() && other.key() == check.key())
+    })
+}

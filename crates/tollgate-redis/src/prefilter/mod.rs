@@ -1,0 +1,10 @@
+//! What this process answers alone, in front of Redis.
+//!
+//! The protocols are those of [`tollgate_prefilter`]; here are the tables of keys and the order in which they are asked.
+
+mod deny;
+pub(crate) mod filter;
+pub(crate) mod keyed;
+mod leases;
+mod reports;
+mod store_time;
