@@ -3,10 +3,14 @@
 -- Quota: n, burst, d, where a unit takes n/d µs in lowest terms. A span of time is a mixed number: whole µs, and a rest
 -- over d. State: the arrival time, and its rest (12 bytes). Every product is below 2^53, because the quota was
 -- validated, but for those of `muldiv`.
+--
+-- Where units are parked in lots, or more is used than fits, 16 bytes more, as in `BucketLender` of the prefilter: the
+-- number of a generation of lots, the units lent in it, those lent in the one before, and the units used beyond the
+-- burst. What is parked is held back from the burst.
 
 if refunding then
   return function(raw, n, burst, d, now, cost, at, fresh_at)
-    if #raw ~= 33 then return -3 end
+    if #raw ~= 33 and #raw ~= 49 then return -3 end
     local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
     if n0 ~= n or burst0 ~= burst or d0 ~= d then return -1 end
@@ -33,11 +37,17 @@ if refunding then
     ahead, rest = ahead - back, rest - back_rest
     if rest < 0 then ahead, rest = ahead - 1, rest + d end
     if ahead < 0 then ahead, rest = 0, 0 end
-    return -1, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), rest > 0 and ahead + 1 or ahead
+    local ttl = rest > 0 and ahead + 1 or ahead
+    if #raw == 33 then return -1, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), ttl end
+    -- Kept until what is parked has run out, and the burst is full again after that.
+    local generation, current, previous = unpack('<I4I4I4', raw, 34)
+    local last = (generation + 2) * LIFE - now + (current + previous) * (n / d)
+    if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
+    return -1, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest) .. sub(raw, 34), ttl
   end
 end
 
-return function(raw, n, burst, d, now, cost)
+return function(raw, n, burst, d, now, cost, doing, check)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
@@ -52,8 +62,13 @@ return function(raw, n, burst, d, now, cost)
   local ahead, rest = 0, 0
   -- Of another quota: its interval, and whether more is used than there is room for.
   local n0, d0, cut
+  -- What is out in lots, and by how many units more is used than fits.
+  local generation, current, previous, debt
   if raw then
-    if #raw ~= 33 then return -3, 0, 0 end
+    if #raw ~= 33 then
+      if #raw ~= 49 then return -3, 0, 0 end
+      generation, current, previous, debt = unpack('<I4I4I4I4', raw, 34)
+    end
     local alg, number, burst0, third, tat, part = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
     if tat >= now then ahead, rest = tat - now, part end
@@ -83,9 +98,58 @@ return function(raw, n, burst, d, now, cost)
     end
   end
 
-  -- Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
+  if generation and current + previous > 0 then
+    local this = (now - now % LIFE) / LIFE
+    -- The clock went back. No lot lives longer than a life from now.
+    if generation > this then generation, current, previous = this, current + previous, 0 end
+    for _ = 1, 2 do
+      -- Until its generation is over, all of it may be unspent.
+      local till = (generation + 1) * LIFE
+      local out = current + previous
+      if out > burst then out = burst end
+      local part = out * unit_rest
+      local held, over = (till < now and till or now) - now + out * unit + (part - part % d) / d, part % d
+      if held > ahead or (held == ahead and over > rest) then ahead, rest = held, over end
+      if now < till then break end
+      generation, current, previous = generation + 1, 0, current
+    end
+  end
+
+  -- Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that, but not what was reported.
   local repair, leaves = n0, false
-  if ahead > most or (ahead == most and rest > most_rest) then ahead, rest, repair = most, most_rest, true end
+  if ahead > most or (ahead == most and rest > most_rest) then
+    local top, top_rest = most, most_rest
+    if debt and debt > 0 then
+      local part = most_rest + debt * unit_rest
+      top, top_rest = most + debt * unit + (part - part % d) / d, part % d
+    end
+    if ahead > top or (ahead == top and rest > top_rest) then ahead, rest, repair = top, top_rest, true end
+  end
+
+  local wanted = cost
+  if doing then
+    cost = 0
+    local back = 0
+    if doing == 6 then
+      local left, lent_in = unpack('<dd', check, 39)
+      local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
+      -- One that is not known any more has been spent, as far as the bucket can tell.
+      if n0 or out < wanted or wanted < left then return -1, 0, 0 end
+      if generation == lent_in then current = current - wanted else previous = previous - wanted end
+      back = -left
+    elseif doing == 5 then
+      back = wanted
+    end
+    -- Units go back, or are taken whether they fit or not.
+    local part = back * unit_rest
+    ahead, rest = ahead + back * unit + (part - part % d) / d, rest + part % d
+    if rest >= d then ahead, rest = ahead + 1, rest - d end
+    if ahead < 0 then ahead, rest = 0, 0 end
+    if doing == 5 and (ahead > most or (ahead == most and rest > most_rest)) then
+      generation, current, previous = generation or 0, current or 0, previous or 0
+      debt = 1
+    end
+  end
 
   local retry = -1
   if cost > burst then
@@ -131,8 +195,61 @@ return function(raw, n, burst, d, now, cost)
     end
   end
 
+  if remaining < 0 then remaining = 0 end
+
+  local kind, units = 0, 0
+  if doing == 7 then
+    local transit, reserve, below = unpack('<ddd', check, 39)
+    if not raw or n0 then return 0, 0, 0 end
+    generation, current, previous = generation or 0, current or 0, previous or 0
+    units = lot(wanted, remaining, reserve - current - previous)
+    if units > 0 then
+      kind, generation, current = 1, (now - now % LIFE) / LIFE, current + units
+    elseif remaining <= below then
+      units = lot(transit, remaining, 2^49)
+      if units > 0 then kind = 2 end
+    end
+    if units == 0 then return 0, 0, 0 end
+    local part = units * unit_rest
+    ahead, rest = ahead + units * unit + (part - part % d) / d, rest + part % d
+    if rest >= d then ahead, rest = ahead + 1, rest - d end
+  end
+
   local reset = ahead
   if rest > 0 then reset = reset + 1 end
+  if generation and (doing or (cost > 0 and repair)) then
+    -- The units used beyond the burst, rounded up.
+    if debt and debt > 0 then
+      debt = 0
+      if ahead > most or (ahead == most and rest > most_rest) then
+        local more, more_rest = ahead - most, rest - most_rest
+        if more_rest < 0 then more, more_rest = more - 1, more_rest + d end
+        local whole, part = muldiv(more, d, n)
+        part = part + more_rest
+        debt = whole + (part + (-part) % n) / n
+        if debt >= 2^32 then debt = 2^32 - 1 end
+      end
+    else
+      debt = 0
+    end
+    local state, ttl = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
+    if current + previous > 0 or debt > 0 then
+      state = state .. pack('<I4I4I4I4', generation, current, previous, debt)
+    end
+    -- Kept until what is parked has run out, and the burst is full again after that.
+    local till, out = (generation + 1) * LIFE - now, current + previous
+    while out > 0 do
+      local part = out * unit_rest
+      local last = till + out * unit + (part + (-part) % d) / d
+      if last > ttl then ttl = last end
+      till, out, current = till + LIFE, current, 0
+    end
+    if doing == 7 then return kind, units, kind == 1 and generation or 0, state, ttl end
+    return retry, remaining, reset, state, ttl, leaves
+  end
+  if doing == 5 or doing == 6 then
+    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
+  end
   if cost > 0 and repair then
     return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, leaves
   end

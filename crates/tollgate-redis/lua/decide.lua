@@ -10,6 +10,8 @@ end
 local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
 -- The checks of a request of several, twelve places each, and which enforced rule denied: its number, or -1 for several.
 local group, size, denied = nil, 0, nil
+-- Whether the request before was granted; what does for reports and lots of windows.
+local granted, beside = false, nil
 local i, n = 2, 1
 while i <= checks do
   local check = ARGV[i]
@@ -56,9 +58,23 @@ while i <= checks do
         end
       end
     end
+    -- Of a window, what is out of it stands behind its state.
+    local lent
+    if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     if raw and raw.err then
       retry = -3
+    elseif what > 4 then
+      if what == 7 and not granted then
+        retry = 0
+      elseif alg == 17 then
+        retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, check)
+      else
+        beside = beside or step_of(0)
+        retry, left, reset, state, ttl =
+          beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+        if what > 5 then lent = nil end
+      end
     elseif what < 2 then
       retry, left, reset, state, ttl, leaves = step(raw, first, limit, third, now, cost)
       if leaves and retry ~= -1 then
@@ -77,6 +93,8 @@ while i <= checks do
           end
         end
       end
+      granted = retry == -1 and what == 0
+      if lent and state then state, lent = kept_with(state, lent, now, first), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
         -- Several checks, or one that does not simply take: all are decided, then all that has to be is written.
         if role == 0 and (retry >= 0 or retry == -2) then
@@ -97,6 +115,7 @@ while i <= checks do
       retry, state, ttl = step_of(alg, true)(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
     end
     if state then
+      if lent then state = kept_with(state, lent, now, first) end
       ttl = ttl + 999
       ttl = (ttl - ttl % 1000) / 1000 + margin
       if state == '' or ttl <= 0 then
@@ -118,7 +137,9 @@ while i <= checks do
 
   if size > 0 and more == 0 then
     local reply = n - size / 12 * 3
+    granted = what == 0 and not denied
     for place = 1, size, 12 do
+      if out[reply + 1] == -3 then granted = false end
       local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
       if denied and out[reply + 1] == -1 then
         if role == 0 then

@@ -10,13 +10,14 @@
 -- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
 --          to add to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
---          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget; for 0 to 3, with what
---              stands at the end of the check: 8 there are further keys, 16 what is found under the other name is moved
---              when it is written, 32 tell of new keys
+--          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget; 5 take whether there is
+--              enough or not, 6 a lot comes back, 7 lend a lot if the request before was granted; for all but 4, with
+--              what stands at the end of the check: 8 there are further keys, 16 what is found under the other name is
+--              moved when it is written; for 0 to 3: 32 tell of new keys
 --          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
 --          B   1 if the next check is of the same request, 0 if it is the last
 --          H   the key: KEYS[H]
---          d   units
+--          d   units; for 6 the size of the lot, for 7 the units wanted to be parked
 --          H   the rule's number, the same for all its checks in a request
 --          H   for a shadow, the number of the rule that it replaces; 65535: none
 --          B d d I4  the quota: algorithm, its first number, its limit, its third number
@@ -28,21 +29,25 @@
 --          then for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh;
 --          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
 --          there.
+--          for 6, '<dd': the units that are left of the lot, and the generation that was told when it was lent;
+--          for 7, '<ddd': the units wanted in transit, the most that may be parked, and how few units have to be left
+--          where a lot in transit is lent.
 --          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
 --          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
 --          written under the first name if states are moved, under the other if they stay.
---          2, 3 and 4 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
+--          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
 --          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; else the µs
 --          after which the units would fit
 --          units left: after the take if the request takes, as they are if not
 --          µs until the state equals a fresh one
+--          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, or -3; its units; its generation, or window.
 --          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
--- what its algorithm counts. It lives until it equals a fresh one. A quota that finds the state of another converts it,
+-- what its algorithm counts, and where units are out in lots, what is known of them. It lives until it equals a fresh one. A quota that finds the state of another converts it,
 -- but on most denials, which leave it as it is: until units are taken, they come back as the quota that wrote it says.
 --
 -- Ten units a second, ten at once, one unit, by the server's clock (redis-cli reads \x.. in a line of its input):
@@ -55,6 +60,25 @@
 local codec = struct or string
 local pack, unpack, sub, format = codec.pack, codec.unpack, string.sub, string.format
 local call, try = redis.call, redis.pcall
+
+-- A lot that is parked is known for two generations of 10 s, by the number of the one in which it was lent.
+local LIFE = 10000000
+
+-- The size of a lot: at most a quarter of what is left, and of what may still be parked. One of one unit spares nothing.
+local function lot(wanted, level, room)
+  local units = (level - level % 4) / 4
+  if room < 1 then return 0 end
+  room = (room + 3 - (room + 3) % 4) / 4
+  if room < units then units = room end
+  if wanted < units then units = wanted end
+  return units < 2 and 0 or units
+end
+
+-- The state of a window with what is out of it, unless that window is over.
+local function kept_with(state, lent, now, period)
+  if state ~= '' and unpack('<d', lent) == (now - now % period) / period then return state .. lent end
+  return state
+end
 
 -- ⌊a · b / d⌋ and the remainder, exact where the product leaves 53 bits: a, b < 2^53, d < 2^50.
 local function muldiv(a, b, d)

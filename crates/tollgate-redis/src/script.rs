@@ -31,7 +31,8 @@ use sha1_smol::Sha1;
 /// The text of the script.
 pub const TEXT: &str = concat!(
     include_str!("../lua/prelude.lua"),
-    "local function step_of(alg, refunding)\n",
+    "local step_of\n",
+    "step_of = function(alg, refunding)\n",
     "if alg == 17 then\n",
     include_str!("../lua/arrival.lua"),
     "elseif alg == 18 then\n",
@@ -42,6 +43,8 @@ pub const TEXT: &str = concat!(
     include_str!("../lua/sliding_log.lua"),
     "elseif alg == 21 then\n",
     include_str!("../lua/sliding_buckets.lua"),
+    "elseif alg == 0 then\n",
+    include_str!("../lua/beside.lua"),
     "end\nend\n",
     include_str!("../lua/decide.lua"),
 );

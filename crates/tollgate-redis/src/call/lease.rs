@@ -6,7 +6,7 @@ use tollgate_prefilter::{Ask, Closed, LeaseTerms};
 use crate::{
     call::{Call, What},
     encode::Encoder,
-    rule_line::{IDENTITY, double},
+    rule_line::double,
 };
 
 impl Call {
@@ -56,7 +56,7 @@ impl Call {
         // Below 65 535, as there was room.
         let place = self.checks() as u16;
         let places = self.places(rules, line, check, None, None, 0);
-        self.check(what, line, check, places.key, &plan[..IDENTITY]);
+        self.check(what, line, check, places.key, plan);
         self.args.bytes.extend(tail.as_flattened());
         self.end(rules, places, false);
         Some(place)

@@ -75,6 +75,9 @@ impl Leases {
     ) {
         let until = self.keys.with(slot, |lease| {
             lease.holder.answered(sent, at, lot, terms);
+            // What is left was told before the lot was lent.
+            let lent = lot.map_or(0, |lot| lot.units());
+            lease.left = lease.left.saturating_sub(lent);
             lease.holder.until()
         });
         if let (Some(Some(until)), Some(Lot::Parking { .. })) = (until, lot) {

@@ -8,6 +8,7 @@ mod support;
 
 mod expected;
 mod history;
+mod leases;
 mod lowered;
 mod quotas;
 mod regressions;

@@ -1,0 +1,53 @@
+-- What stands beside requests, for windows that count: reports, and lots that come back or are lent. As in `WindowLender`
+-- of the prefilter.
+--
+-- A lot of a window ends with it, and is counted in it when it is lent. Behind the state stand the number of the window
+-- and the units that are out (16 bytes), for as long as any are.
+--
+-- Takes what `decide` knows of a check. Returns the three numbers of a reply, then the state to write and the µs until it
+-- is fresh, as an algorithm does.
+
+return function(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+  if what == 5 then
+    if alg == 20 then return -3, 0, 0 end
+    -- Under a limit that holds everything; then it is a state of this quota again.
+    local _, _, _, state, ttl = step(raw, first, 2^49, third, now, cost)
+    if not state then return -3, 0, 0 end
+    state = sub(check, 18, 38) .. sub(state, 22)
+    local _, left, reset = step(state, first, limit, third, now, 0)
+    return -1, left, reset, state, ttl
+  end
+
+  local window = (now - now % first) / first
+  -- No lease, nothing to lend from, another quota, or a window of the future.
+  if alg > 19 or not raw or sub(raw, 1, 21) ~= sub(check, 18, 38) or unpack('<d', raw, 22) > window then
+    return what == 6 and -1 or 0, 0, 0
+  end
+  local number, out = window, 0
+  if lent then number, out = unpack('<dd', lent) end
+  if number ~= window then out = 0 end
+
+  if what == 6 then
+    local left, generation = unpack('<dd', check, 39)
+    if generation ~= window or out < cost or cost < left then return -1, 0, 0 end
+    local state, ttl = raw, nil
+    if left > 0 then
+      local fresh_at = (window + (alg == 19 and 2 or 1)) * first
+      local _
+      _, state, ttl = step_of(alg, true)(raw, first, limit, third, now, left, now, fresh_at)
+      if not state then return -1, 0, 0 end
+    else
+      local _, _, reset = step(raw, first, limit, third, now, 0)
+      ttl = reset
+    end
+    if state ~= '' and out > cost then state = state .. pack('<dd', window, out - cost) end
+    return -1, 0, 0, state, ttl
+  end
+
+  local _, reserve = unpack('<dd', check, 39)
+  local _, level = step(raw, first, limit, third, now, 0)
+  local units = lot(cost, level, reserve - out)
+  if units == 0 then return 0, 0, 0 end
+  local _, _, _, state, ttl = step(raw, first, limit, third, now, units)
+  return 1, units, window, state .. pack('<dd', window, out + units), ttl
+end

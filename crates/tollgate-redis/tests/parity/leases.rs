@@ -1,0 +1,165 @@
+//! Lots beside the state machines of the prefilter, which a model checker has explored.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
+    algorithm::{Algorithm as _, Assessment, FixedWindow, SlidingWindow},
+};
+use tollgate_prefilter::{
+    Ask, BucketLender, BucketState, Closed, LeaseTerms, Lot, WindowLender, WindowState,
+};
+use tollgate_redis::{
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+    reply::Reply,
+};
+
+use crate::{server::Server, support::numbers::Numbers};
+
+const STEPS: u64 = 400;
+const HISTORIES: u64 = 60;
+const MARGIN: Duration = Duration::from_secs(10_000_000_000);
+
+/// The state machine that a quota is held to.
+#[derive(Debug)]
+enum Twin {
+    Bucket(BucketLender, BucketState),
+    Fixed(
+        WindowLender<FixedWindow>,
+        WindowState<<FixedWindow as tollgate_core::algorithm::Algorithm>::State>,
+    ),
+    Sliding(
+        WindowLender<SlidingWindow>,
+        WindowState<<SlidingWindow as tollgate_core::algorithm::Algorithm>::State>,
+    ),
+}
+
+impl Twin {
+    fn new(quota: &Quota, terms: LeaseTerms) -> Self {
+        if let Some(lender) = BucketLender::new(quota, terms) {
+            return Self::Bucket(lender, BucketState::default());
+        }
+        let window = "the terms are those of a window";
+        if let Some(quota) = FixedWindow::new(quota) {
+            let lender = WindowLender::new(quota, &terms).expect(window);
+            return Self::Fixed(lender, WindowState::default());
+        }
+        let quota = SlidingWindow::new(quota).expect("a sliding window");
+        let lender = WindowLender::new(quota, &terms).expect(window);
+        Self::Sliding(lender, WindowState::default())
+    }
+
+    fn acquire(&mut self, now: u64, cost: u64, ask: &Ask) -> (Assessment, Option<Lot>) {
+        match self {
+            Self::Bucket(lender, state) => lender.acquire(state, now, cost, ask),
+            Self::Fixed(lender, state) => lender.acquire(state, now, cost, ask),
+            Self::Sliding(lender, state) => lender.acquire(state, now, cost, ask),
+        }
+    }
+}
+
+fn history(server: &mut Server, quota: Quota, seed: u64) {
+    let mut numbers = Numbers(seed);
+    let terms = LeaseTerms::new(&quota, 20 + numbers.below(480) as u16).expect("it is lent");
+    let mut twin = Twin::new(&quota, terms);
+    let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
+    let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace).expect("no plans");
+    let check = Check::new(0, Fingerprint::from_bits(u128::from(seed)), 1);
+    let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
+    let mut lots: Vec<(Lot, u64)> = Vec::new();
+    let unit = (quota.period().as_micros() as u64 / quota.rate()).max(1);
+    for step in 0..STEPS {
+        now += match numbers.below(12) {
+            0 => numbers.below(30_000_000),
+            1 => 10_000_000 - now % 10_000_000,
+            2..4 => 0,
+            _ => numbers.below(unit * 8),
+        };
+        let closed = match (numbers.below(3), lots.len()) {
+            (0, 1..) => {
+                let (lot, left) = lots.swap_remove(numbers.below(lots.len() as u64) as usize);
+                match lot {
+                    Lot::Parking { units, generation } => Some(Closed {
+                        size: units,
+                        left,
+                        generation,
+                    }),
+                    Lot::Transit { .. } => None,
+                }
+            }
+            _ => None,
+        };
+        let ask = Ask {
+            closed,
+            parking: numbers.below(3) * numbers.below(quota.limit()),
+            transit: numbers.below(2) * numbers.below(quota.limit()),
+        };
+        let cost = 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10);
+        let mut call = Call::at(now, MARGIN);
+        if let Some(closed) = closed {
+            assert!(call.close(&encoder, &check, closed).is_some());
+        }
+        let checks = [check.with_cost(cost)];
+        let asked = call.acquire(&encoder, &checks).expect("there is room");
+        let lend = call
+            .lend(&encoder, &check, &ask, &terms)
+            .expect("there is room");
+        let value = server.ask(std::slice::from_ref(&call)).remove(0);
+        let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
+        let decision = reply.decision(&asked, &checks, &rules);
+        let verdict = decision.verdicts()[0];
+        let by_script = reply.lot(lend).expect("it is ours");
+        let (answer, lot) = twin.acquire(now, cost, &ask);
+        let at = format!(
+            "seed {seed}, step {step}, {quota:?}, {terms:?}, {ask:?}, cost {cost}, {twin:?}"
+        );
+        assert_eq!(by_script, lot, "{at}");
+        let units = lot.map_or(0, |lot| lot.units());
+        assert_eq!(verdict.remaining() - units, answer.remaining, "{at}");
+        assert_eq!(
+            (decision.is_allowed(), decision.retry()),
+            (answer.fits, answer.retry),
+            "{at}"
+        );
+        if units == 0 {
+            let reset = Duration::from_micros(answer.reset_after);
+            assert_eq!(verdict.reset_after(), reset, "{at}");
+        }
+        if let Some(lot) = lot {
+            lots.push((lot, numbers.below(lot.units() + 1)));
+        }
+    }
+}
+
+fn holds(quotas: &[Quota]) {
+    let mut server = Server::start();
+    for seed in 0..HISTORIES {
+        let quota = quotas[seed as usize % quotas.len()];
+        history(&mut server, quota, seed);
+    }
+}
+
+#[test]
+fn lots_of_buckets_are_lent_by_the_script_as_by_the_state_machine() {
+    holds(&[
+        Quota::gcra(100, SECOND),
+        Quota::token_bucket(1_000).refill(7, SECOND),
+        Quota::token_bucket(97).refill(999_983, SECOND),
+        Quota::gcra(6_000, Duration::from_secs(60)),
+        Quota::leaky_bucket(50).leak(3, Duration::from_millis(10)),
+        Quota::token_bucket(1_000_003).refill(1_000_000, Duration::from_secs(86_400)),
+    ]);
+}
+
+#[test]
+fn lots_of_windows_are_lent_by_the_script_as_by_the_state_machine() {
+    holds(&[
+        Quota::fixed_window(100, SECOND),
+        Quota::sliding_window(100, SECOND),
+        Quota::fixed_window(100_000, Duration::from_secs(60)),
+        Quota::sliding_window(9_973, Duration::from_secs(60)),
+    ]);
+}
