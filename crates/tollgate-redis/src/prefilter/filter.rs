@@ -4,8 +4,8 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, RuleSet,
-    Settlement, Source, Tick, Verdict, algorithm::Assessment,
+    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, Retry,
+    RuleSet, Settlement, Source, Tick, Verdict, algorithm::Assessment,
 };
 use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
 
@@ -314,6 +314,51 @@ impl Prefilter {
                 reports.learned(slot, (sent, self.now()), verdict.remaining(), lasts);
             }
         }
+    }
+
+    /// What the store said about checks that take nothing, with what this process holds and has not reported.
+    pub(crate) fn looked(&self, rules: &RuleSet, checks: &[Check], decision: Decision) -> Decision {
+        if self.leases.is_none() && self.reports.is_none() {
+            return decision;
+        }
+        let now = self.now();
+        let verdicts = checks.iter().zip(decision.verdicts());
+        let verdicts = verdicts.map(|(check, verdict)| self.with_local(check, *verdict, now));
+        Decision::new(decision.at(), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        })
+    }
+
+    fn with_local(&self, check: &Check, verdict: Verdict, now: Tick) -> Verdict {
+        let slot = slot_of(check);
+        let decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+        let held = self
+            .leases
+            .as_ref()
+            .map_or(0, |leases| leases.left(slot, now));
+        let owed = self
+            .reports
+            .as_ref()
+            .map_or(0, |reports| reports.owed(slot));
+        if !decided || held + owed == 0 {
+            return verdict;
+        }
+        let remaining = (verdict.remaining() + held).saturating_sub(owed);
+        let fits = check.cost() <= remaining;
+        let reset_after = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+        let retry = match verdict.retry() {
+            _ if fits => Retry::Now,
+            // It would have fit, but for what is not reported yet.
+            Retry::Now => Retry::after_micros(reset_after.max(1)),
+            retry => retry,
+        };
+        let answer = Assessment {
+            fits,
+            remaining,
+            reset_after,
+            retry,
+        };
+        Verdict::new(check.rule(), check.plan(), answer, verdict.source())
     }
 
     /// The store has answered what was asked beside checks; `None`: nobody knows what became of it.

@@ -134,6 +134,12 @@ impl Leases {
         }
     }
 
+    /// The units that this process holds of a key.
+    pub(crate) fn left(&self, slot: Slot, now: Tick) -> u64 {
+        let left = self.keys.with(slot, |lease| lease.holder.left(now));
+        left.unwrap_or(0)
+    }
+
     /// The units that this process holds.
     pub(crate) fn units(&self, now: Tick) -> u64 {
         self.keys.sum(|lease| lease.holder.left(now))

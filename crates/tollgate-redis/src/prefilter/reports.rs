@@ -146,6 +146,12 @@ impl Reports {
             .with(slot, |counted| counted.tally = Tally::default());
     }
 
+    /// The units of a key that the store does not know of.
+    pub(crate) fn owed(&self, slot: Slot) -> u64 {
+        let owed = self.keys.with(slot, |counted| counted.tally.unreported());
+        owed.unwrap_or(0)
+    }
+
     /// The units that the store does not know of.
     pub(crate) fn unreported(&self) -> u64 {
         self.keys.sum(|counted| counted.tally.unreported())

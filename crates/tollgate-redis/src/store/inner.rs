@@ -85,12 +85,13 @@ impl Inner {
                 Ok(reply) => {
                     inner.note_new_keys(&reply, &asked);
                     let decision = reply.decision(&asked, &checks, &inner.rules);
-                    if takes {
-                        inner.prefilter.learn(&checks, &decision, sent, |rule| {
-                            let mut told = reply.new_keys(&asked);
-                            told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
-                        });
+                    if !takes {
+                        return inner.prefilter.looked(&inner.rules, &checks, decision);
                     }
+                    inner.prefilter.learn(&checks, &decision, sent, |rule| {
+                        let mut told = reply.new_keys(&asked);
+                        told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
+                    });
                     if let Some(waiting) = waiting {
                         waiting.answered(&reply, sent);
                     }
