@@ -26,11 +26,8 @@ mod support;
 
 mod fault;
 mod flood;
-mod instance;
-mod meter;
 mod once;
 mod part;
-mod rules;
 mod scheduled;
 mod seed;
 mod sentinel;

@@ -1,9 +1,6 @@
 //! A fail-over, seen by a service.
 
-use crate::{
-    site::Service,
-    support::{eventually::eventually, sentinels::Group},
-};
+use crate::support::{eventually::eventually, sentinels::Group, service::Service};
 
 async fn is_promoted(group: &Group) {
     eventually("the replica is the master", || async {

@@ -16,7 +16,7 @@ use tokio::{
 use tollgate_core::{Key, Limiter};
 use tollgate_redis::{BreakerState, RedisStore};
 
-use crate::{
+use super::{
     meter::Meter,
     rules::{INSTANCES, RULES, rules},
 };
