@@ -45,7 +45,9 @@ impl Site {
     async fn suffer(&mut self, fault: Fault) {
         let what = format!("{fault:?}");
         // A task may see the loss before this one goes on.
-        self.service.losses += fault.losses();
+        for _ in 0..fault.losses() {
+            self.service.loses_everything();
+        }
         let (server, proxy) = (&mut self.server, &self.proxy);
         let (alone, asked) = (self.service.alone(), self.service.asked());
         let healing = fault.begin(server, proxy, &mut self.numbers).await;

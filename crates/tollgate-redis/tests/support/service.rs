@@ -1,4 +1,25 @@
 //! A service of two instances, and what may pass of its rules.
+//!
+//! For one key and while its window lasts:
+//!
+//! ```text
+//! admitted ≤ limit + lost + alone
+//!
+//! lost     for each loss of the state in Redis, the units that it had counted and no longer knows; at most one limit
+//! alone    the sum, over the instances, of Limiter::admitted_alone
+//!
+//! alone    = 0                      where the rule denies while the store fails
+//!          ≤ cap × instances        where it counts against a cap
+//!          ≤ max(limit, instances)  where it counts against shares, if each instance knows how many there are
+//!          = what was asked         where it lets pass
+//! ```
+//!
+//! Calls whose outcome is not known do not appear: they may have taken units in Redis, and admit nothing there. They make
+//! the number smaller, by at most one unit for each:
+//!
+//! ```text
+//! admitted by Redis ≥ limit - what was not decided by Redis, once it says that nothing is left
+//! ```
 
 use super::{
     eventually::eventually,
@@ -7,23 +28,50 @@ use super::{
     rules::{INSTANCES, LIMIT, RULES, most_alone, rules},
 };
 
-/// The instances, and how often their state was lost.
+/// The instances, and what Redis has forgotten of each rule.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) instances: Vec<Instance>,
-    pub(crate) losses: u64,
+    lost: [u64; RULES],
 }
 
 impl Service {
     pub(crate) async fn start(address: &str) -> Self {
+        Self::named("faults", address).await
+    }
+
+    /// With states under this namespace.
+    pub(crate) async fn named(namespace: &str, address: &str) -> Self {
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
-            instances.push(Instance::start(address).await);
+            instances.push(Instance::named(namespace, address).await);
         }
         Self {
             instances,
-            losses: 0,
+            lost: [0; RULES],
         }
+    }
+
+    /// Redis forgets everything.
+    pub(crate) fn loses_everything(&mut self) {
+        self.lost = self.lost.map(|lost| lost + LIMIT);
+    }
+
+    /// Redis forgets at most these units of each rule.
+    pub(crate) fn loses(&mut self, units: [u64; RULES]) {
+        for (lost, units) in self.lost.iter_mut().zip(units) {
+            *lost += units.min(LIMIT);
+        }
+    }
+
+    /// What Redis has admitted of each rule.
+    pub(crate) fn admitted(&self) -> [u64; RULES] {
+        std::array::from_fn(|place| self.sum(place, Counts::admitted))
+    }
+
+    fn sum(&self, place: usize, what: fn(&Counts) -> u64) -> u64 {
+        let counts = self.instances.iter();
+        counts.map(|each| what(&each.meter.rules()[place])).sum()
     }
 
     /// By instance, the requests that Redis did not decide.
@@ -60,12 +108,9 @@ impl Service {
     /// The bounds of this program's documentation.
     fn keeps_its_bounds(&self) {
         for (place, rule) in rules().iter().enumerate() {
-            let sum = |what: fn(&Counts) -> u64| -> u64 {
-                let counts = self.instances.iter().map(|each| &each.meter.rules()[place]);
-                counts.map(what).sum()
-            };
+            let sum = |what| self.sum(place, what);
             let (admitted, alone) = (sum(Counts::admitted), sum(Counts::alone_admitted));
-            let most = LIMIT * (1 + self.losses);
+            let most = LIMIT + self.lost[place];
             let name = rule.name();
             assert!(admitted <= most, "{name}: {admitted} of {most} by Redis");
             let most = most_alone(rule).unwrap_or_else(|| sum(Counts::alone));
@@ -73,11 +118,18 @@ impl Service {
         }
     }
 
+    /// Waits for the instances, of which Redis has said that nothing is left.
     pub(crate) async fn end(&mut self) {
         for instance in &mut self.instances {
             instance.end().await;
         }
         self.keeps_its_bounds();
+        for (place, rule) in rules().iter().enumerate() {
+            let least = LIMIT.saturating_sub(self.sum(place, Counts::alone));
+            let admitted = self.sum(place, Counts::admitted);
+            let name = rule.name();
+            assert!(admitted >= least, "{name}: {admitted} of at least {least}");
+        }
         for instance in &self.instances {
             for (rule, counts) in rules().iter().zip(instance.meter.rules()) {
                 let told = instance.limiter.admitted_alone(rule.name());
