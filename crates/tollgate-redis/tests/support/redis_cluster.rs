@@ -64,6 +64,9 @@ impl RedisCluster {
             "no",
             "--repl-diskless-sync-delay",
             "0",
+            // A replica that was never told anything is not in the table.
+            "--repl-ping-replica-period",
+            "1",
         ])
         .await;
         self.servers.push(server);
