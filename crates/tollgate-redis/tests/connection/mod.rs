@@ -4,6 +4,8 @@
 
 #[path = "../support/eventually.rs"]
 mod eventually;
+#[path = "../support/moving_slot.rs"]
+mod moving_slot;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis_cluster.rs"]

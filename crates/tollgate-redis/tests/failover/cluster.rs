@@ -8,20 +8,11 @@ use crate::support::{
 async fn namespace(cluster: &RedisCluster, primary: usize) -> String {
     for number in 0_u32.. {
         let name = format!("shop-{number}");
-        if slot(cluster, &name).await.1 == primary {
+        if cluster.slot(&format!("{{{name}}}")).await.1 == primary {
             return name;
         }
     }
     unreachable!("a third of all names is there");
-}
-
-/// The slot of a namespace's states, and who has it in the beginning.
-pub(crate) async fn slot(cluster: &RedisCluster, namespace: &str) -> (u16, usize) {
-    let tag = format!("{{{namespace}}}");
-    let answer = cluster.say(0, &["CLUSTER", "KEYSLOT", &tag]).await;
-    let slot = answer.trim_start_matches(':').trim_end().parse();
-    let slot = slot.expect("a slot is a number");
-    (slot, RedisCluster::first_owner(slot))
 }
 
 /// A service with its states at this primary.

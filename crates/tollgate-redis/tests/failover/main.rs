@@ -8,3 +8,4 @@ mod support;
 
 mod cluster;
 mod sentinel;
+mod slots;

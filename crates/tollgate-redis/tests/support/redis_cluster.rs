@@ -134,6 +134,14 @@ impl RedisCluster {
         &mut self.servers
     }
 
+    /// The slot of a key, and which of the first three had it in the beginning.
+    pub(crate) async fn slot(&self, key: &str) -> (u16, usize) {
+        let answer = self.say(0, &["CLUSTER", "KEYSLOT", key]).await;
+        let slot = answer.trim_start_matches(':').trim_end().parse();
+        let slot = slot.expect("a slot is a number");
+        (slot, Self::first_owner(slot))
+    }
+
     /// Which of the first three had the slot in the beginning.
     pub(crate) fn first_owner(slot: u16) -> usize {
         RANGES.iter().take_while(|(_, last)| *last < slot).count()
