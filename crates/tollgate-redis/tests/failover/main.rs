@@ -9,3 +9,4 @@ mod support;
 mod cluster;
 mod sentinel;
 mod slots;
+mod split;

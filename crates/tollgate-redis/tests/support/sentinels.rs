@@ -60,13 +60,22 @@ impl Group {
         }
     }
 
-    /// Waits until the sentinels have made the replica the master.
+    /// Waits until the sentinels have made the replica the master, and all of them name it.
     pub(crate) async fn is_promoted(&self) {
         eventually("the replica is the master", || async {
             let promoted = self.replica.is_in_role("master").await;
             promoted.then_some(())
         })
         .await;
+        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+        let port = self.replica.port().to_string();
+        for sentinel in &self.sentinels {
+            eventually("the sentinels name it", || async {
+                let named = sentinel.ask(&question).await.contains(&port);
+                named.then_some(())
+            })
+            .await;
+        }
     }
 
     /// Waits until the replica has everything that the master has answered.

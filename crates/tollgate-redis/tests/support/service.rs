@@ -120,16 +120,21 @@ impl Service {
 
     /// Waits for the instances, of which Redis has said that nothing is left.
     pub(crate) async fn end(&mut self) {
-        for instance in &mut self.instances {
-            instance.end().await;
-        }
-        self.keeps_its_bounds();
+        self.stop().await;
         for (place, rule) in rules().iter().enumerate() {
             let least = LIMIT.saturating_sub(self.sum(place, Counts::alone));
             let admitted = self.sum(place, Counts::admitted);
             let name = rule.name();
             assert!(admitted >= least, "{name}: {admitted} of at least {least}");
         }
+    }
+
+    /// Waits for the instances.
+    pub(crate) async fn stop(&mut self) {
+        for instance in &mut self.instances {
+            instance.end().await;
+        }
+        self.keeps_its_bounds();
         for instance in &self.instances {
             for (rule, counts) in rules().iter().zip(instance.meter.rules()) {
                 let told = instance.limiter.admitted_alone(rule.name());
