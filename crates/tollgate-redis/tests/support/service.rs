@@ -85,6 +85,16 @@ impl Service {
         meters.map(|meter| meter.asked()).sum()
     }
 
+    /// Waits until each instance has asked in vain.
+    pub(crate) async fn feels_it(&self) {
+        let alone = self.alone();
+        eventually("the failure is felt", || async {
+            let mut instances = self.alone().into_iter().zip(&alone);
+            instances.all(|(now, before)| now > *before).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until Redis decides for every instance and every rule again, and until it says that nothing is left, so that
     /// the next loss gives away as much as it can.
     pub(crate) async fn recovers(&self, from: &str) {

@@ -59,6 +59,11 @@ async fn a_planned_failover_after_the_replica_was_told_of_all_costs_nothing() {
     })
     .await;
     group.is_promoted().await;
+    eventually("the new master is asked", || async {
+        let stats = group.replica.ask(&["INFO", "commandstats"]).await;
+        stats.contains("cmdstat_evalsha").then_some(())
+    })
+    .await;
     service.recovers("the planned fail-over").await;
     service.end().await;
 }

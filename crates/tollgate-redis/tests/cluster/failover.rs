@@ -28,13 +28,8 @@ async fn a_primary_that_is_killed_takes_only_its_states_along_and_its_replica_br
     lost.recovers("the start").await;
     other.recovers("the start").await;
     cluster.is_replicated(1).await;
-    let alone = lost.alone();
     cluster.server_mut(1).kill();
-    eventually("the loss is felt", || async {
-        let mut instances = lost.alone().into_iter().zip(&alone);
-        instances.all(|(now, before)| now > *before).then_some(())
-    })
-    .await;
+    lost.feels_it().await;
     // Another shard is asked as before.
     let denied = |service: &Service| -> Vec<u64> {
         let meters = service.instances.iter().map(|instance| &instance.meter);
