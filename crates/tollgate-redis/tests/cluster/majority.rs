@@ -25,3 +25,24 @@ async fn a_primary_that_sees_no_majority_refuses_and_nothing_is_lost() {
     service.recovers("the cut").await;
     service.end().await;
 }
+
+#[tokio::test]
+async fn a_primary_that_is_cut_off_refuses_before_its_replica_takes_over() {
+    let cluster = RedisCluster::start().await;
+    let (_, primary) = cluster.slot("{faults}").await;
+    let mut service = Service::start(&cluster.url()).await;
+    // Units are taken while it is cut off: its replica is told of all until it is promoted.
+    cluster.cut_off(primary).await;
+    service.feels_it().await;
+    eventually("the replica takes over", || async {
+        let promoted = cluster.server(primary + 3).is_in_role("master").await;
+        promoted.then_some(())
+    })
+    .await;
+    // The old one still says that the slot is its own, and is not believed.
+    service.recovers("the cut").await;
+    cluster.join();
+    cluster.is_whole().await;
+    service.recovers("the end of the cut").await;
+    service.end().await;
+}

@@ -2,6 +2,8 @@
 //!
 //! A part of the crate rather than a test of its own, because connections are private to the crate.
 
+#[path = "../support/bus_proxy.rs"]
+mod bus_proxy;
 #[path = "../support/eventually.rs"]
 mod eventually;
 #[path = "../support/moving_slot.rs"]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub(crate) mod blocking_server;
+pub(crate) mod bus_proxy;
 pub(crate) mod child;
 pub(crate) mod eventually;
 pub(crate) mod instance;
