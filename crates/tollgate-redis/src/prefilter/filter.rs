@@ -104,6 +104,7 @@ impl Prefilter {
         }
     }
 
+    #[expect(dead_code, reason = "TODO")]
     /// How the quotas of a rule are counted: its own, then those of its plans. `None` is without a limit.
     pub(crate) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
         let plans = self.plans.get(rule).into_iter().flatten();
