@@ -22,7 +22,7 @@ use crate::prefilter::{
 pub(crate) struct Prefilter {
     /// By rule and plan; `None` is without a limit, or nothing that is answered here.
     plans: Box<[Box<[Option<Plan>]>]>,
-    deny: DenyCache,
+    deny: Option<DenyCache>,
     leases: Option<Leases>,
     reports: Option<Reports>,
     clock: Clock,
@@ -67,6 +67,7 @@ impl Prefilter {
     pub(crate) fn new(
         rules: &RuleSet,
         clock: Clock,
+        learns: bool,
         exact: impl Fn(usize) -> Option<&'static str>,
     ) -> Self {
         let plans: Box<[Box<[_]>]> = rules
@@ -97,7 +98,7 @@ impl Prefilter {
         Self {
             leases: has(|in_force| matches!(in_force, InForce::Leased(_))).then(Leases::new),
             reports: has(|in_force| matches!(in_force, InForce::Eventual(_))).then(Reports::new),
-            deny: DenyCache::new(),
+            deny: learns.then(DenyCache::new),
             clock,
             store_time: StoreTime::default(),
             plans,
@@ -203,7 +204,9 @@ impl Prefilter {
     fn deny(&self, check: &Check, now: Tick) -> Option<Assessment> {
         let plan = self.plan(check)?;
         let slot = Slot::new(check.rule(), check.plan(), check.key());
-        self.deny.deny(&plan.denials, slot, now, check.cost())
+        self.deny
+            .as_ref()?
+            .deny(&plan.denials, slot, now, check.cost())
     }
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.
@@ -299,13 +302,14 @@ impl Prefilter {
                 continue;
             }
             if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
-                self.deny.forget(check.key());
+                self.unlearn(check.key());
             }
             if verdict.outcome() == Outcome::Deny && !has_twins(checks) && !of_others(check.rule())
             {
                 let times = (sent, self.now());
-                self.deny
-                    .learn(&plan.denials, slot, times, check.cost(), verdict);
+                if let Some(deny) = &self.deny {
+                    deny.learn(&plan.denials, slot, times, check.cost(), verdict);
+                }
             }
             if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
                 leases.told(slot, sent, verdict);
@@ -432,7 +436,7 @@ impl Prefilter {
             }
             _ => return None,
         };
-        self.deny.forget(check.key());
+        self.unlearn(check.key());
         match self.give_back(check, holding.source, now, back) {
             0 => None,
             rest => Some((*holding, Settlement::Refund(rest))),
@@ -441,7 +445,7 @@ impl Prefilter {
 
     /// Forgets what is known of a key: what it has used is about to be forgotten.
     pub(crate) fn forget(&self, rule: u16, key: Fingerprint) {
-        self.deny.forget(key);
+        self.unlearn(key);
         let plans = self.plans.get(usize::from(rule));
         // A rule has fewer than 65 535 plans.
         for plan in 0..plans.map_or(0, |plans| plans.len()) as u16 {
@@ -452,6 +456,12 @@ impl Prefilter {
             if let Some(reports) = &self.reports {
                 reports.forget(slot);
             }
+        }
+    }
+
+    fn unlearn(&self, key: Fingerprint) {
+        if let Some(deny) = &self.deny {
+            deny.forget(key);
         }
     }
 

@@ -59,7 +59,9 @@ impl Bound {
             None => Clock::system(),
         };
         let inner = Arc::new(Inner {
-            prefilter: Prefilter::new(&rules, clock, |rule| exact(&encoder, &caps, rule)),
+            prefilter: Prefilter::new(&rules, clock, shared.learns, |rule| {
+                exact(&encoder, &caps, rule)
+            }),
             shared,
             rules,
             encoder,

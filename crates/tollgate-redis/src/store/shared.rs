@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) caps: Vec<(Box<str>, Arc<NewKeys>)>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
+    /// Whether denials are remembered.
+    pub(super) learns: bool,
 }
 
 impl Shared {

@@ -142,11 +142,7 @@ mod tests {
     use super::*;
     use crate::{
         address::Address,
-        connection::{
-            error::CallErrorKind,
-            options::NodeOptions,
-            resp::Decoder,
-        },
+        connection::{error::CallErrorKind, options::NodeOptions, resp::Decoder},
     };
 
     fn tcp(port: u16) -> Place {
