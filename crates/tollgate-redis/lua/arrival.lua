@@ -49,15 +49,17 @@ return function(raw, n, burst, d, now, cost)
   end
 
   -- What is ahead of now.
-  local ahead, rest, foreign = 0, 0, false
+  local ahead, rest = 0, 0
+  -- Of another quota: its interval, and whether more is used than there is room for.
+  local n0, d0, cut
   if raw then
     if #raw ~= 33 then return -3, 0, 0 end
-    local alg, n0, burst0, d0, tat, part = unpack('<BddI4dI4', raw)
+    local alg, number, burst0, third, tat, part = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
     if tat >= now then ahead, rest = tat - now, part end
-    if n0 ~= n or burst0 ~= burst or d0 ~= d then
+    if number ~= n or burst0 ~= burst or third ~= d then
+      n0, d0 = number, third
       if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
-      foreign = true
       -- Used units stay used: units + part/n0 of them, at most the burst of the quota that wrote them.
       part = burst0 * (n0 % d0)
       local most0_rest = part % d0
@@ -68,7 +70,7 @@ return function(raw, n, burst, d, now, cost)
       part = part + rest
       units, part = units + (part - part % n0) / n0, part % n0
       if units >= burst then
-        ahead, rest = most, most_rest
+        ahead, rest, cut = most, most_rest, units > burst or part > 0
       else
         local more, left = muldiv(part, n, n0)
         if left > 0 then more = more + 1 end
@@ -82,7 +84,7 @@ return function(raw, n, burst, d, now, cost)
   end
 
   -- Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
-  local repair = foreign
+  local repair, leaves = n0, false
   if ahead > most or (ahead == most and rest > most_rest) then ahead, rest, repair = most, most_rest, true end
 
   local retry = -1
@@ -102,6 +104,10 @@ return function(raw, n, burst, d, now, cost)
       retry = whole - most
       if over > most_rest then retry = retry + 1 end
     end
+  end
+  if n0 and retry ~= -1 then
+    -- Only what it can hold, and only if that comes back sooner: ⌊n · d0 / d⌋ < n0 where n/d < n0/d0.
+    leaves = cut or muldiv(n, d0, d) >= n0
   end
 
   -- How many whole units lie in what is left: ⌊(left + left_rest / d) · d / n⌋.
@@ -128,7 +134,7 @@ return function(raw, n, burst, d, now, cost)
   local reset = ahead
   if rest > 0 then reset = reset + 1 end
   if cost > 0 and repair then
-    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, foreign
+    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, leaves
   end
   return retry, remaining, reset
 end

@@ -20,7 +20,7 @@ while i <= checks do
     steps[alg] = step
   end
 
-  local retry, left, reset, state, ttl, foreign = -1, 0, 0
+  local retry, left, reset, state, ttl, leaves = -1, 0, 0
   if what == 4 then
     call('DEL', KEYS[key])
   else
@@ -60,24 +60,20 @@ while i <= checks do
     if raw and raw.err then
       retry = -3
     elseif what < 2 then
-      retry, left, reset, state, ttl, foreign = step(raw, first, limit, third, now, cost)
-      if foreign and retry ~= -1 and #check > 38 then
-        -- A denial leaves a state with the plan that wrote it, if that one's limit is not smaller: cut to the limit of this
-        -- one it would give away units of the larger, and who can choose between them would never run out. The plan that
-        -- wrote it says when the units fit, and repairs it.
-        local writer = sub(raw, 1, 21)
-        for place = 39, #check, 21 do
-          if sub(check, place, place + 20) == writer then
-            local _, first, larger, third = unpack('<BddI4', writer)
-            local later, _, later_reset, repaired, repaired_ttl =
-              step(raw, first, larger, third, now, cost + larger - limit)
-            -- It fits there only by a rounding; then there is nothing to repair, and nothing is taken.
-            if later == -1 then
-              state = nil
-            else
-              retry, reset, state, ttl = later, later_reset, repaired, repaired_ttl
-            end
-            break
+      retry, left, reset, state, ttl, leaves = step(raw, first, limit, third, now, cost)
+      if leaves and retry ~= -1 then
+        -- A denial leaves a state to the quota that wrote it: cut to the limit of this one it would give away units of the
+        -- larger, and who can ask both in turn would never run out. The writer says when the units fit, and repairs it.
+        local _, first0, limit0, third0 = unpack('<BddI4', raw)
+        -- A bucket has said so itself.
+        if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
+          local later, _, later_reset, repaired, repaired_ttl =
+            step(raw, first0, limit0, third0, now, cost + limit0 - limit)
+          -- It fits there only by a rounding; then there is nothing to repair, and nothing is taken.
+          if later == -1 then
+            state = nil
+          else
+            retry, reset, state, ttl = later, later_reset, repaired, repaired_ttl
           end
         end
       end

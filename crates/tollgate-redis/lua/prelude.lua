@@ -25,9 +25,9 @@
 --              19 sliding window of two counters: period in µs, limit, grain in µs
 --              20 sliding log: period in µs, limit, 0
 --              21 sliding window in sub-buckets: width of one in µs, limit, how many
---          then for 0 and 1: the same 21 bytes for each other plan of the rule whose limit is not smaller;
---          for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh; for
---          3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken there.
+--          then for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh;
+--          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
+--          there.
 --          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
 --          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
 --          written under the first name if states are moved, under the other if they stay.
@@ -42,7 +42,8 @@
 --          the overflow bucket, and -1 - µs where a key was made.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
--- what its algorithm counts. It lives until it equals a fresh one. A quota that finds the state of another converts it.
+-- what its algorithm counts. It lives until it equals a fresh one. A quota that finds the state of another converts it,
+-- but on most denials, which leave it as it is: until units are taken, they come back as the quota that wrote it says.
 --
 -- Ten units a second, ten at once, one unit, by the server's clock (redis-cli reads \x.. in a line of its input):
 --   EVALSHA <sha> 1 k "" "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\xff\xff\x11\x00\x00\x00\x00\x00\x6a\xf8\x40\x00\x00\x00\x00\x00\x00\x24\x40\x01\x00\x00\x00"
@@ -74,6 +75,7 @@ end
 
 -- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
 -- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
--- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw.
+-- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw and a
+-- denial may leave it so.
 --
 -- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.

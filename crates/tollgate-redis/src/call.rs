@@ -38,7 +38,7 @@ use crate::{
     encode::Encoder,
     keys::Name,
     packed::Packed,
-    rule_line::{IDENTITY, RuleLine, double},
+    rule_line::{RuleLine, double},
 };
 
 /// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
@@ -224,7 +224,7 @@ impl Call {
             };
             let places = self.places(rules, line, check, with, line.overflow, self.keys.len());
             let check = check.with_cost(units);
-            self.check(what, line, &check, places.key, &plan[..IDENTITY]);
+            self.check(what, line, &check, places.key, plan);
             if matches!(what, What::GiveBack) || places.overflow > 0 {
                 self.args.bytes.extend(double(taken.at.min(LAST)));
                 // Later than any state of a quota: LAST and the time from empty to full.
@@ -252,7 +252,7 @@ impl Call {
             .into_iter()
             .filter(|key| *key > 0)
         {
-            self.check(What::Forget, line, &check, key, &quota[..IDENTITY]);
+            self.check(What::Forget, line, &check, key, quota);
             self.args.end();
         }
         true

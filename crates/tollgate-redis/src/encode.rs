@@ -14,19 +14,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each check carries the plans whose limit is larger, so there is a bound to them:
+//! With the states of a request in the slot of one of its clients, that of a rule which has to be there:
 //!
 //! ```
 //! use tollgate_core::{MINUTE, Quota, Rule, RuleErrorKind, RuleSet};
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
-//! let mut rule = Rule::new("api", Quota::gcra(60, MINUTE));
-//! for plan in 0..256 {
-//!     rule = rule.plan(format!("plan-{plan}"), Quota::gcra(60 + plan, MINUTE));
-//! }
-//! let refused = Encoder::new(&RuleSet::new([rule])?, Keyspace::new("tg", Partition::Key)?);
-//! assert_eq!(refused.expect_err("too many").kind(), RuleErrorKind::Store);
+//! let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
+//! let keyspace = |rule: &str| Keyspace::new("tg", Partition::ByRule(rule.into()));
+//! assert!(Encoder::new(&rules, keyspace("api")?).is_ok());
+//! let refused = Encoder::new(&rules, keyspace("tenant")?);
+//! assert_eq!(refused.expect_err("there is no such rule").kind(), RuleErrorKind::Store);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -51,7 +50,7 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// A rule with more than 255 plans, or a partition by a rule that there is not, or that is not enforced.
+    /// A partition by a rule that there is not, or that is not enforced.
     pub fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
         let with = match &keyspace.partition {
             Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
@@ -59,7 +58,7 @@ impl Encoder {
         };
         let lines = (0..rules.rules().len())
             .map(|place| RuleLine::new(rules, place))
-            .collect::<Result<_, _>>()?;
+            .collect();
         Ok(Self {
             keyspace,
             rules: lines,
@@ -172,7 +171,7 @@ impl Encoder {
             return None;
         }
         let plan = line.plans.get(usize::from(check.plan()));
-        Some((line, plan.or_else(|| line.plans.first())?.as_deref()?))
+        Some((line, plan.or_else(|| line.plans.first())?.as_ref()?))
     }
 
     /// The rule at a place and one of its quotas, if any has a limit.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, Mode, Quota, RuleError, RuleErrorKind, RuleSet,
+    AlgorithmKind, Fingerprint, Mode, Quota, RuleSet,
     algorithm::{Algorithm as _, Arrival, SlidingWindow},
 };
 
@@ -13,11 +13,8 @@ const VERSION: u8 = 1 << 4;
 /// The role of a rule that is read on the state of another.
 pub(crate) const MARK: u8 = 2;
 
-/// The most plans of a rule: each check carries those that are larger than its own.
-const MOST_PLANS: usize = 255;
-
 /// The bytes of a quota in an argument and in a state.
-pub(crate) const IDENTITY: usize = 21;
+const IDENTITY: usize = 21;
 
 /// A rule as the script is told of it.
 pub(crate) struct RuleLine {
@@ -29,8 +26,8 @@ pub(crate) struct RuleLine {
     pub(crate) off: bool,
     /// For a shadow, the place of the rule it replaces; 65 535: none.
     pub(crate) instead: u16,
-    /// By plan: 21 bytes of the quota, and of each larger one. `None`: without a limit.
-    pub(crate) plans: Box<[Option<Box<[u8]>>]>,
+    /// By plan. `None`: without a limit.
+    pub(crate) plans: Box<[Option<[u8; IDENTITY]>]>,
     /// The bucket of those that no state may be made for, where there is a cap.
     pub(crate) overflow: Option<Fingerprint>,
 }
@@ -45,18 +42,8 @@ impl fmt::Debug for RuleLine {
 }
 
 impl RuleLine {
-    pub(crate) fn new(rules: &RuleSet, place: usize) -> Result<Self, RuleError> {
+    pub(crate) fn new(rules: &RuleSet, place: usize) -> Self {
         let rule = &rules.rules()[place];
-        if rule.quotas() > MOST_PLANS + 1 {
-            return Err(RuleError::new(
-                RuleErrorKind::Store,
-                rule.name(),
-                format!(
-                    "{} plans are above {MOST_PLANS}, the most on Redis; take a rule for each kind of plan",
-                    rule.quotas() - 1
-                ),
-            ));
-        }
         let refers_to = rules.refers_to(place);
         let (role, off) = match rule.mode() {
             Mode::Enforce => (0, false),
@@ -65,20 +52,7 @@ impl RuleLine {
             _ => (0, true),
         };
         let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
-        let plans = quotas.iter().map(|quota| {
-            let own = identity(quota)?;
-            let mut bytes = own.to_vec();
-            for other in quotas.iter().filter(|other| other.limit() >= quota.limit()) {
-                bytes.extend(
-                    identity(other)
-                        .filter(|other| *other != own)
-                        .into_iter()
-                        .flatten(),
-                );
-            }
-            Some(bytes.into())
-        });
-        Ok(Self {
+        Self {
             name: match refers_to {
                 Some(of) if role == MARK => rules.rules()[of].name().into(),
                 _ => rule.name().into(),
@@ -93,9 +67,9 @@ impl RuleLine {
                 .filter(|_| role == 1)
                 .and_then(|of| u16::try_from(of).ok())
                 .unwrap_or(u16::MAX),
-            plans: plans.collect(),
+            plans: quotas.iter().map(|quota| identity(quota)).collect(),
             overflow: None,
-        })
+        }
     }
 }
 

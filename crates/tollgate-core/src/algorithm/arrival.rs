@@ -159,6 +159,12 @@ impl Arrival {
         }
     }
 
+    /// What is ahead of `now`, at most the tolerance, in 1/denominator µs: a unit is `numerator` of them.
+    fn owed(&self, state: &ArrivalState, now: Tick) -> u128 {
+        let ahead = Self::ahead(state, now).min(self.tolerance);
+        u128::from(ahead.whole) * u128::from(self.denominator) + u128::from(ahead.rest)
+    }
+
     #[inline]
     fn state(now: Tick, ahead: Span) -> ArrivalState {
         ArrivalState {
@@ -371,9 +377,7 @@ impl Algorithm for Arrival {
             return *state;
         }
         // Used units are `ahead / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
-        let ahead = Self::ahead(state, now).min(before.tolerance);
-        let ticks =
-            u128::from(ahead.whole) * u128::from(before.denominator) + u128::from(ahead.rest);
+        let ticks = before.owed(state, now);
         // used = ticks / before.numerator units, in lowest terms of the old quota; the burst is the most there can be.
         let full = u128::from(self.burst) * u128::from(before.numerator);
         if ticks >= full {
@@ -394,6 +398,14 @@ impl Algorithm for Arrival {
                 rest: (scaled % denominator) as u64,
             },
         )
+    }
+
+    fn leaves_to(&self, writer: &Self, state: &ArrivalState, now: Tick) -> bool {
+        let is_cut =
+            writer.owed(state, now) > u128::from(self.burst) * u128::from(writer.numerator);
+        let is_faster = u128::from(self.numerator) * u128::from(writer.denominator)
+            < u128::from(writer.numerator) * u128::from(self.denominator);
+        is_cut || !is_faster
     }
 
     #[inline]

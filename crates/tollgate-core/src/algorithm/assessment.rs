@@ -66,6 +66,14 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// as if it had just been taken; a log does so only with what the new window would let go at once.
     fn convert(&self, before: &Self, state: &Self::State, now: Tick) -> Self::State;
 
+    /// Whether a denial under this quota leaves a state to `writer`, the other quota that wrote it, instead of carrying it
+    /// over. What was used then comes back as `writer` says, until units are taken under this one.
+    ///
+    /// A state that is cut to a smaller limit has forgotten units of the larger: two quotas that are asked in turn would
+    /// never run out. So a window and a log leave what a quota wrote whose limit is not smaller. A bucket carries over only
+    /// what it can hold, and only where that comes back sooner, so that a faster rate is in force at once.
+    fn leaves_to(&self, writer: &Self, state: &Self::State, now: Tick) -> bool;
+
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
     /// state. `None`: there is nothing to learn.
     fn learn(&self, state: &Self::State, now: Tick) -> Option<LearnedBound>;

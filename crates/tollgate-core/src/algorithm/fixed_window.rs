@@ -206,6 +206,10 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    fn leaves_to(&self, writer: &Self, _state: &FixedWindowState, _now: Tick) -> bool {
+        writer.limit >= self.limit
+    }
+
     fn learn(&self, state: &FixedWindowState, _now: Tick) -> Option<LearnedBound> {
         Some(LearnedBound(state.window, state.used))
     }

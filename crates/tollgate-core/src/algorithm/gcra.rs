@@ -26,6 +26,29 @@
 //! burst at once, and what comes back in the same window. 100 a minute admit up to 199 in a minute. Set the
 //! [burst](crate::Quota::burst) apart where that matters: `Quota::gcra(100, MINUTE).burst(10)` admits at most 109.
 //!
+//! # Two limits on one state
+//!
+//! Plans of a rule, and two versions of a service while one replaces the other, share the state of a client. Units that
+//! were taken under one are used under the other, and whoever took last says how fast they come back. A version asks for
+//! what fits into its own burst; what is used beyond that is not forgotten. So with two of them, `(B1, r1)` and
+//! `(B2, r2)`, asked in any order and at the same time, every window of length `w` admits together at most
+//!
+//! ```text
+//! max(B1, B2) + ⌊max(r1, r2) · w⌋
+//! ```
+//!
+//! and of that the first alone at most `B1 + ⌊max(r1, r2) · w⌋`. Where one has the larger burst and the faster rate, that
+//! is what it admits by itself. Where one has the larger burst and the other the faster rate, it is more than either does,
+//! and it can be reached: units come back as fast as the one says, and the other takes the whole of its burst at the end.
+//! With more than two it is the largest burst and the fastest rate.
+//!
+//! A denial takes nothing, and leaves a state to the quota that wrote it: the units come back at that one's rate until
+//! some are taken under another, and `retry` says when that is enough. Only a quota with a faster rate makes the state its
+//! own at once, and only what it can hold. So a faster rate is in force with the first denial, but after a change to a
+//! smaller burst as well, what is used beyond the burst comes back at the old rate first: for at most
+//! `(B1 − B2 + cost) / r1`. Each time that a state changes hands, less than the fraction of a microsecond is rounded
+//! against the client.
+//!
 //! # Exactness
 //!
 //! `T` is a fraction of microseconds in lowest terms, and the arrival time carries the remainder. Nothing is lost at 7 a

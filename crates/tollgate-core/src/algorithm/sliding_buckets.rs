@@ -287,6 +287,10 @@ impl Algorithm for SlidingBuckets {
         carried
     }
 
+    fn leaves_to(&self, writer: &Self, _state: &SlidingBucketsState, _now: Tick) -> bool {
+        writer.limit >= self.limit
+    }
+
     fn learn(&self, state: &SlidingBucketsState, now: Tick) -> Option<LearnedBound> {
         // Only where even one unit fails: until the oldest units go, nothing changes.
         let one = self.denial(state, now, 1);

@@ -232,6 +232,10 @@ impl Algorithm for SlidingLog {
         SlidingLogState((!entries.is_empty()).then(|| Box::new(entries)))
     }
 
+    fn leaves_to(&self, writer: &Self, _state: &SlidingLogState, _now: Tick) -> bool {
+        writer.limit >= self.limit
+    }
+
     fn learn(&self, state: &SlidingLogState, now: Tick) -> Option<LearnedBound> {
         // An entry of the future is still to be repaired, and its times with it.
         if state.entries().next_back()?.at > now {

@@ -329,6 +329,10 @@ impl Algorithm for SlidingWindow {
         }
     }
 
+    fn leaves_to(&self, writer: &Self, _state: &SlidingWindowState, _now: Tick) -> bool {
+        writer.limit >= self.limit
+    }
+
     fn learn(&self, state: &SlidingWindowState, _now: Tick) -> Option<LearnedBound> {
         let counters = u64::from(state.previous) << 32 | u64::from(state.current);
         Some(LearnedBound(state.window, counters))

@@ -11,7 +11,8 @@
 //! capacity + ⌊rate · w⌋
 //! ```
 //!
-//! units are admitted.
+//! units are admitted. Two limits on one state, while a service is replaced, admit the larger capacity and what the faster
+//! rate brings; see [`gcra`](crate::algorithm::gcra#two-limits-on-one-state).
 //!
 //! # Worst case
 //!

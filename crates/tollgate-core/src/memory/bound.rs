@@ -163,7 +163,7 @@ impl BoundMemory {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
             return Step::Ready(Decision::single(now, verdict, true));
         }
-        let (now, answer) = locked.acquire_anew(key, plan, &tied.plans, &self.clock, cost);
+        let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
         let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         Step::Ready(Decision::single(now, verdict, true))
     }
@@ -329,7 +329,7 @@ impl BoundMemory {
                 continue;
             };
             slot.answer = with_locked!(rule, &locks[lock], (tied, locked) => {
-                tied.plan(check).map(|plan| locked.assess(check.key(), plan, &tied.plans, now, check.cost()))
+                tied.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
             }, else None);
             let fits = slot.answer.is_none_or(|answer| answer.fits);
             if !fits && self.rules.enforces(usize::from(check.rule())) {
@@ -373,7 +373,7 @@ impl BoundMemory {
         let Some(rule) = self.rule(check) else { return };
         with_locked!(rule, &locks[lock], (tied, locked) => {
             if let Some(plan) = tied.plan(check) {
-                *answer = locked.assess(check.key(), plan, &tied.plans, now, 0);
+                *answer = locked.assess(check.key(), plan, now, 0);
             }
         }, else ());
     }
@@ -404,7 +404,7 @@ impl BoundMemory {
                 if takes {
                     locked.take(check.key(), plan, now, check.cost());
                 } else if !answer.fits {
-                    locked.denied(check.key(), plan, &tied.plans, now);
+                    locked.denied(check.key(), plan, now);
                 }
             }
         }, else ());
@@ -470,7 +470,7 @@ impl BoundStore for BoundMemory {
                     let taken: (Taken, u64) = (*taken, check.cost());
                     let mut locked = tied.table.lock(tied.table.shard_of(check.key()));
                     let now = self.clock.now();
-                    locked.settle(check.key(), plan, &tied.plans, now, taken, how);
+                    locked.settle(check.key(), plan, now, taken, how);
                 }
             }, else ());
         }

@@ -18,7 +18,7 @@ pub(super) struct Table<A: Algorithm> {
     shards: Box<[Locker<A>]>,
     learned: LearnedBounds,
     /// All quotas that states may have been written under; a state carries its quota's place.
-    quotas: Mutex<Vec<A>>,
+    quotas: Mutex<Vec<Plan<A>>>,
 }
 
 /// A lock on lines of its own, so that neighbours do not slow each other down.
@@ -35,9 +35,6 @@ pub(super) struct Plan<A> {
     /// The longest time that a state of the past or present takes until it is fresh.
     longest_reset: u64,
 }
-
-/// A rule's own quota and its plans. `None` is one without a limit.
-pub(super) type Plans<A> = [Option<Plan<A>>];
 
 /// A locked shard of a table.
 pub(super) struct Locked<'a, A: Algorithm> {
@@ -66,25 +63,27 @@ impl<A: Algorithm> Table<A> {
         let mut quotas = lock(&self.quotas);
         let place = quotas
             .iter()
-            .position(|known| *known == quota)
+            .position(|known| known.quota == quota)
             .unwrap_or(quotas.len());
-        let number = u16::try_from(place).ok()?;
-        if place == quotas.len() {
-            quotas.push(quota.clone());
+        if let Some(known) = quotas.get(place) {
+            return Some(known.clone());
         }
         // Everything taken at the start of a window.
         let longest_reset = quota
             .assess(&A::State::default(), 0, given.limit())
             .reset_after;
-        Some(Plan {
+        let plan = Plan {
             quota,
-            number,
+            number: u16::try_from(place).ok()?,
             limit: given.limit(),
             longest_reset,
-        })
+        };
+        quotas.push(plan.clone());
+        Some(plan)
     }
 
-    fn quota(&self, number: u16) -> Option<A> {
+    /// What a state was written under. Every number that is written was given out by this table.
+    fn writer(&self, number: u16) -> Option<Plan<A>> {
         lock(&self.quotas).get(usize::from(number)).cloned()
     }
 
@@ -138,7 +137,6 @@ impl<A: Algorithm> Locked<'_, A> {
         &self,
         key: Fingerprint,
         plan: &Plan<A>,
-        plans: &Plans<A>,
         now: Tick,
         cost: u64,
     ) -> Assessment {
@@ -146,24 +144,35 @@ impl<A: Algorithm> Locked<'_, A> {
             Some(entry) if entry.quota() == plan.number => {
                 plan.quota.assess(&entry.state, now, cost)
             }
-            Some(entry) => {
-                let answer = plan
-                    .quota
-                    .assess(&self.carried(entry, plan, now), now, cost);
-                match larger(entry, plan, plans) {
-                    Some(other) if !answer.fits => {
-                        let more = other.limit - plan.limit;
-                        let cost = cost.saturating_add(more);
-                        let by_other = other.quota.assess(&entry.state, now, cost);
-                        Assessment {
-                            remaining: answer.remaining,
-                            ..if by_other.fits { answer } else { by_other }
-                        }
-                    }
-                    _ => answer,
-                }
-            }
+            Some(entry) => self.assess_carried(entry, plan, now, cost),
             None => plan.quota.assess(&A::State::default(), now, cost),
+        }
+    }
+
+    /// Decides about a state of another quota. Where a denial leaves it so, that quota says when the units fit: when it
+    /// has room for what its limit is larger, too.
+    fn assess_carried(
+        &self,
+        entry: &Entry<A::State>,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Assessment {
+        let Some(writer) = self.table.writer(entry.quota()) else {
+            return plan.quota.assess(&A::State::default(), now, cost);
+        };
+        let carried = plan.quota.convert(&writer.quota, &entry.state, now);
+        let answer = plan.quota.assess(&carried, now, cost);
+        if answer.fits || !plan.quota.leaves_to(&writer.quota, &entry.state, now) {
+            return answer;
+        }
+        // Above 0: what a smaller limit holds is by as much less.
+        let cost = cost.saturating_add(writer.limit).saturating_sub(plan.limit);
+        let by_writer = writer.quota.assess(&entry.state, now, cost);
+        Assessment {
+            remaining: answer.remaining,
+            // It fits there only by a rounding.
+            ..if by_writer.fits { answer } else { by_writer }
         }
     }
 
@@ -175,16 +184,15 @@ impl<A: Algorithm> Locked<'_, A> {
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
-        plans: &Plans<A>,
         clock: &Clock,
         cost: u64,
     ) -> (Tick, Assessment) {
         let now = clock.now();
-        let answer = self.assess(key, plan, plans, now, cost);
+        let answer = self.assess(key, plan, now, cost);
         if answer.fits {
             self.take(key, plan, now, cost);
         } else {
-            self.denied(key, plan, plans, now);
+            self.denied(key, plan, now);
         }
         (now, answer)
     }
@@ -237,15 +245,17 @@ impl<A: Algorithm> Locked<'_, A> {
     /// After a denial: repairs a state that lies in the future, and learns.
     #[cold]
     #[inline(never)]
-    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, plans: &Plans<A>, now: Tick) {
+    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
         let Some(entry) = self.shard.find_mut(key) else {
             return;
         };
         if entry.quota() != plan.number {
             // What was learned under the other quota is not a bound of the state as it will be.
             self.table.learned.forget(self.index, key);
-            if let Some(other) = larger(entry, plan, plans) {
-                other.quota.repair(&mut entry.state, now);
+            if let Some(writer) = self.table.writer(entry.quota())
+                && plan.quota.leaves_to(&writer.quota, &entry.state, now)
+            {
+                writer.quota.repair(&mut entry.state, now);
                 return;
             }
             self.change(key, plan, now, |state| plan.quota.repair(state, now));
@@ -264,7 +274,6 @@ impl<A: Algorithm> Locked<'_, A> {
         &mut self,
         key: Fingerprint,
         plan: &Plan<A>,
-        plans: &Plans<A>,
         now: Tick,
         taken: (Taken, u64),
         how: Settlement,
@@ -273,7 +282,7 @@ impl<A: Algorithm> Locked<'_, A> {
         let (taken, cost) = taken;
         match how {
             Settlement::Charge(units) => {
-                let left = self.assess(key, plan, plans, now, 0).remaining;
+                let left = self.assess(key, plan, now, 0).remaining;
                 self.take(key, plan, now, units.min(left));
             }
             Settlement::Refund(_) | Settlement::Cancel => {
@@ -303,9 +312,8 @@ impl<A: Algorithm> Locked<'_, A> {
     }
 
     fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {
-        match self.table.quota(entry.quota()) {
-            Some(before) => plan.quota.convert(&before, &entry.state, now),
-            // Every number that is written was given out by this table.
+        match self.table.writer(entry.quota()) {
+            Some(writer) => plan.quota.convert(&writer.quota, &entry.state, now),
             None => A::State::default(),
         }
     }
@@ -324,8 +332,8 @@ impl<A: Algorithm> Locked<'_, A> {
                 plan.quota.fresh_at(&entry.state)
             } else {
                 table
-                    .quota(entry.quota())
-                    .map_or(0, |quota| quota.fresh_at(&entry.state))
+                    .writer(entry.quota())
+                    .map_or(0, |writer| writer.quota.fresh_at(&entry.state))
             }
         };
         match self.shard.find(key) {
@@ -348,20 +356,4 @@ impl<A: Algorithm> Locked<'_, A> {
             }
         }
     }
-}
-
-/// The plan that wrote a state, if its limit is not below that of `plan`.
-///
-/// A denial leaves such a state with the plan that wrote it, and what was used comes back at that plan's rate until
-/// units are taken under another. Cut to the limit of the smaller one, it would give away units of the larger: who can
-/// choose between them would never run out.
-fn larger<'a, A: Algorithm>(
-    entry: &Entry<A::State>,
-    plan: &Plan<A>,
-    plans: &'a Plans<A>,
-) -> Option<&'a Plan<A>> {
-    plans
-        .iter()
-        .flatten()
-        .find(|other| other.number == entry.quota() && other.limit >= plan.limit)
 }

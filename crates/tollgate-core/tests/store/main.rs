@@ -1,4 +1,4 @@
-//! Stores under threads, floods and failures, and the line in front of them.
+//! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
 
 mod alone;
 mod failures;
@@ -11,6 +11,7 @@ mod plans;
 mod switched;
 mod threads;
 mod tickets;
+mod versions;
 mod waiting;
 
 use std::time::Duration;

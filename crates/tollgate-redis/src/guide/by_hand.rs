@@ -77,4 +77,4 @@
 //! ```
 //!
 //! To take of a budget that a Rust service counts too, use its key and its very quota: a state that another quota wrote is
-//! converted, and two that take turns convert it each time.
+//! converted when units are taken, and two that take turns convert it each time.

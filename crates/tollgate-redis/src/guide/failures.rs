@@ -29,7 +29,7 @@
 //! | Redis stands still | no answer; the connection is given up after three deadlines | the first requests wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
 //! | the network is cut | as above | the same |
 //! | a connection breaks | calls in flight have no known outcome | each may have been counted by Redis and by the share: a unit too many is taken, never too few |
-//! | two versions of a service at once, with two limits of one token bucket, GCRA or leaky bucket | nothing shows | **more than both limits**: a denial under the smaller one cuts what is stored to it, and the larger fills it again, for as long as both run. Windows and logs are not affected. Deploy such a change quickly, or under a new name of the rule |
+//! | two versions of a service at once, with two limits of one rule | nothing shows | what [both together](#two-versions-at-once) admit: the larger limit, if it is larger in all |
 //! | two versions with two algorithms of one rule | nothing shows | both limits: each algorithm has states of its own |
 //! | restart without a disk | the script and all states are gone | one quota for each client |
 //! | `FLUSHALL` | nothing shows | one quota for each client |
@@ -43,6 +43,27 @@
 //! | rights are missing, a wrong password | "misconfigured" | the rules' answers, until it is put right |
 //! | too many connections | turned away, tried again later | the bound above |
 //! | hundreds of instances come back at once | attempts are spread at random | some seconds |
+//!
+//! # Two versions at once
+//!
+//! While a new version of a service replaces an old one, both decide about the same states. What was taken under one is used
+//! under the other, in whatever order and how often they are asked. With limits `(B1, r1)` and `(B2, r2)` of a token bucket,
+//! GCRA or leaky bucket (what fits at once, and the rate), or `L1` and `L2` of windows and logs, in any time `w`:
+//!
+//! | the two limits | both together admit at most | the first of them alone, of that |
+//! | --- | --- | --- |
+//! | buckets, `B1 ≤ B2` and `r1 ≤ r2` | `B2 + r2 · w`, as the second does by itself | `B1 + r2 · w` |
+//! | buckets, `B1 ≤ B2` and `r1 > r2` | `B2 + r1 · w` | `B1 + r1 · w` |
+//! | windows and logs of one length and as many sub-buckets, `L1 ≤ L2` | as the second does by itself | as it does by itself |
+//!
+//! A denial changes nothing for the other version. The state stays with the version that wrote it, and the units come back at
+//! its rate, until some are taken under the other; the time that a denial tells is the one at which the units will fit.
+//! Only a version whose rate is faster makes the state its own with a denial, so that the new rate is in force at
+//! once, and only if what is used fits into its burst. After a change to a smaller burst and a faster rate a client may wait
+//! for what is beyond the burst at the old rate: `(B1 − B2 + cost) / r1` at most.
+//!
+//! For windows of two lengths on one state no bound is promised: a unit counts in the window of the version that took last.
+//! A denial shortens nothing that was taken under a limit that is not smaller.
 //!
 //! # When a clock steps
 //!

@@ -46,6 +46,8 @@ pub(crate) struct History {
     goes_back: bool,
     /// Whether the rules may change.
     changes: bool,
+    /// Rule sets that live side by side, if any do.
+    live: Vec<(Arc<dyn BoundStore>, Arc<Encoders>)>,
     modes: bool,
     /// What tickets hold, each of the rule set that gave it.
     held: Vec<(Arc<dyn BoundStore>, Arc<Encoders>, Holding)>,
@@ -72,14 +74,22 @@ impl History {
             1_700_000_123_456_789
         });
         let memory = MemoryStore::builder().clock(&clock).build();
-        let rules = rule_set(&ranges, modes, &mut numbers);
+        let bind = |numbers: &mut Numbers| {
+            let rules = rule_set(&ranges, modes, numbers);
+            let bound = memory.bind(Arc::clone(&rules)).expect("a valid rule set");
+            (bound, Encoders::new(&rules, seed))
+        };
+        let (bound, encoder) = bind(&mut numbers);
+        let live = if numbers.one_in(2) { 2 } else { 0 };
+        let live = (0..live).map(|_| bind(&mut numbers)).collect();
         Self {
             seed,
             goes_back: numbers.one_in(2),
             changes: numbers.one_in(2),
             modes,
-            bound: memory.bind(Arc::clone(&rules)).expect("a valid rule set"),
-            encoder: Encoders::new(&rules, seed),
+            live,
+            bound,
+            encoder,
             numbers,
             ranges,
             clock,
@@ -102,6 +112,9 @@ impl History {
                 14 if self.numbers.one_in(4) => self.reset(),
                 15 if self.changes => self.change_rules(),
                 _ => self.move_time(),
+            }
+            if self.numbers.one_in(4) {
+                self.another_version();
             }
             if self.calls.len() > 64 {
                 self.compare(server);
@@ -248,6 +261,19 @@ impl History {
             .bind(Arc::clone(&rules))
             .expect("a valid rule set");
         self.encoder = Encoders::new(&rules, self.seed);
+    }
+
+    /// The next request is one of another rule set of those that live.
+    fn another_version(&mut self) {
+        if self.live.is_empty() || self.again.is_some() {
+            return;
+        }
+        let place = self.numbers.below(self.live.len() as u64) as usize;
+        let (bound, encoder) = &mut self.live[place];
+        std::mem::swap(&mut self.bound, bound);
+        std::mem::swap(&mut self.encoder, encoder);
+        // Its rules have other numbers.
+        self.denied = None;
     }
 
     fn move_time(&mut self) {

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod buckets;
 mod carried;
 mod storm;
 

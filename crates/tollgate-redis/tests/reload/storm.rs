@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 use crate::support::{
     blocking_server::RedisServer,
     child::{Ask, Child, Job},
-    quotas::WINDOWS,
+    quotas::ALGORITHMS,
 };
 
 /// 64 tasks that ask twelve times each of a version with this limit.
@@ -26,10 +26,8 @@ fn job(rule: &str, algorithm: usize, limit: u64) -> Job {
     }
 }
 
-/// Of windows. A bucket that was filled under a larger limit is cut to the smaller one by a denial under it, and may be
-/// filled again under the larger.
 #[test]
-fn two_versions_together_admit_what_the_larger_limit_of_a_window_admits() {
+fn two_versions_together_admit_what_the_larger_limit_admits() {
     const SMALL: u64 = 200;
     const LARGE: u64 = 600;
     let server = RedisServer::start(&[]);
@@ -37,7 +35,7 @@ fn two_versions_together_admit_what_the_larger_limit_of_a_window_admits() {
     let address = format!("redis://{}", server.address());
     let mut old = Child::start(&address, meter.path());
     let mut new = Child::start(&address, meter.path());
-    for algorithm in 0..WINDOWS {
+    for algorithm in 0..ALGORITHMS {
         let rule = format!("rule-{algorithm}");
         old.begin(&job(&rule, algorithm, SMALL));
         new.begin(&job(&rule, algorithm, LARGE));
@@ -50,7 +48,7 @@ fn two_versions_together_admit_what_the_larger_limit_of_a_window_admits() {
         assert_eq!(by_old + by_new, LARGE, "algorithm {algorithm}");
     }
     let metered = fs::metadata(meter.path()).expect("the meter is there");
-    assert_eq!(metered.len(), LARGE * WINDOWS as u64);
+    assert_eq!(metered.len(), LARGE * ALGORITHMS as u64);
 }
 
 #[test]

@@ -208,8 +208,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each state knows the quota that wrote it. The first request under another one converts it; nothing is walked through at
-//! the change. Old and new may run side by side, as two layers do while a service is reloaded.
+//! Each state knows the quota that wrote it. The first request that takes units under another one converts it; nothing is
+//! walked through at the change. Old and new may run side by side, as two layers do while a service is reloaded.
 //!
 //! | change | what happens |
 //! | --- | --- |
@@ -219,9 +219,10 @@
 //! | the name | everybody starts anew |
 //! | a plan | used units carry over, as between two quotas |
 //!
+//! While two sizes of one name are in force, buckets admit together no more than the
+//! [larger burst and the faster rate](crate::algorithm::gcra#two-limits-on-one-state), as plans of one rule do.
+//!
 //! Two limits of this:
 //!
-//! - A bucket owes at most its burst. Under a layer with a smaller burst, what was used beyond it is forgotten, also for the
-//!   layer with the larger one. So do not keep two sizes of one name in force for long. Plans of one rule do not have this:
-//!   changing between them gives nothing back.
+//! - What is used beyond a smaller burst comes back at the old rate, until units are taken under the new one.
 //! - Units that were taken under the old quota cannot be refunded once a new one has converted the state.

@@ -1,0 +1,335 @@
+//! Versions of a rule on one state of a bucket, beside an exact model of rational numbers.
+
+use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
+use proptest::prelude::*;
+use tollgate_core::{
+    Check, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, Tick, Verdict, algorithm::Retry,
+};
+
+const START: Tick = 1_700_000_000_123_456;
+
+fn units(number: impl Into<num_bigint::BigInt>) -> BigRational {
+    BigRational::from_integer(number.into())
+}
+
+/// Units in a µs.
+fn rate(quota: &Quota) -> BigRational {
+    units(quota.rate()) / units(quota.period().as_micros())
+}
+
+fn whole(number: &BigRational) -> u64 {
+    number.to_integer().to_u64().expect("a few units or years")
+}
+
+/// What is used, and which version has written it.
+#[derive(Clone, Debug)]
+struct Used {
+    units: BigRational,
+    at: Tick,
+    writer: Quota,
+}
+
+/// What a version is told: whether it fits, what is left, and when it fits and all is fresh.
+#[derive(Debug, PartialEq)]
+struct Told {
+    fits: bool,
+    left: u64,
+    retry: u64,
+    reset: u64,
+}
+
+impl Used {
+    fn at(&self, now: Tick) -> BigRational {
+        let back = rate(&self.writer) * units(now - self.at);
+        (self.units.clone() - back).max(BigRational::zero())
+    }
+
+    /// What it is for another version, which counts in µs of 1/denominator: each is so many parts of a unit.
+    fn under(&self, quota: &Quota, now: Tick) -> Self {
+        let parts = units(rate(quota).denom().clone());
+        let carried = (self.at(now) * &parts).ceil() / parts;
+        Self {
+            units: if self.writer == *quota {
+                self.at(now)
+            } else {
+                carried
+            },
+            at: now,
+            writer: *quota,
+        }
+    }
+
+    fn ask(&mut self, quota: &Quota, now: Tick, cost: u64) -> Told {
+        let mut after = self.under(quota, now);
+        let burst = units(quota.limit());
+        let room = &burst - &after.units;
+        let fits = units(cost) <= room;
+        if fits {
+            after.units += units(cost);
+            *self = after;
+        } else if rate(quota) > rate(&self.writer) && self.at(now) <= burst {
+            *self = after;
+        }
+        let used = self.at(now);
+        let left = (burst - self.under(quota, now).units).max(BigRational::zero());
+        let missing = &used + units(if fits { 0 } else { cost }) - units(quota.limit());
+        Told {
+            fits,
+            left: whole(&left.floor()),
+            retry: if fits {
+                0
+            } else {
+                whole(&(missing / rate(&self.writer)).ceil())
+            },
+            reset: whole(&(used / rate(&self.writer)).ceil()),
+        }
+    }
+}
+
+/// A bucket that has to hold what was admitted.
+struct Bound {
+    burst: u64,
+    rate: BigRational,
+    used: BigRational,
+    at: Tick,
+}
+
+impl Bound {
+    fn new(burst: u64, rate: BigRational) -> Self {
+        let used = BigRational::zero();
+        Self {
+            burst,
+            rate,
+            used,
+            at: START,
+        }
+    }
+
+    fn admit(&mut self, now: Tick, cost: u64) -> bool {
+        let back = &self.rate * units(now - self.at);
+        self.used = (&self.used - back).max(BigRational::zero()) + units(cost);
+        self.at = now;
+        self.used <= units(self.burst)
+    }
+}
+
+/// All versions of the rule, on one store.
+struct Service {
+    clock: ManualClock,
+    versions: Vec<(Quota, Limiter)>,
+}
+
+impl Service {
+    fn new(quotas: &[Quota]) -> Self {
+        let clock = ManualClock::new(START);
+        let store = MemoryStore::builder().clock(&clock).build();
+        let versions = quotas.iter().map(|quota| {
+            let limiter = Limiter::new(store.clone(), [Rule::new("rule", *quota)]);
+            (*quota, limiter.expect("a valid rule"))
+        });
+        Self {
+            versions: versions.collect(),
+            clock,
+        }
+    }
+
+    fn check(&self, version: usize, cost: u64) -> [Check; 1] {
+        [super::check(
+            &self.versions[version].1,
+            "rule",
+            "client",
+            cost,
+        )]
+    }
+
+    fn ask(&self, version: usize, cost: u64) -> Verdict {
+        let check = self.check(version, cost);
+        let decision = self.versions[version].1.acquire(&check).ready();
+        decision.expect("memory answers at once").verdicts()[0]
+    }
+
+    /// Whether it would fit at another time.
+    fn fits_at(&self, version: usize, cost: u64, then: Tick) -> bool {
+        let now = self.clock.now();
+        self.clock.set(then);
+        let decision = self.versions[version]
+            .1
+            .peek(&self.check(version, cost))
+            .ready();
+        self.clock.set(now);
+        decision.expect("memory answers at once").is_allowed()
+    }
+}
+
+/// An ask of one of the versions, after some time.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    version: usize,
+    /// In 1/1000 of what is to wait for.
+    time: u64,
+    /// In 1/1000 of its limit.
+    cost: u64,
+}
+
+impl Ask {
+    fn cost(self, quota: &Quota) -> u64 {
+        (quota.limit() * self.cost / 1_000).max(1)
+    }
+}
+
+fn quota() -> impl Strategy<Value = Quota> {
+    let rates = prop::sample::select(vec![1, 2, 3, 7, 11, 97, 997]);
+    let periods = prop::sample::select(vec![7, 997, 10_000, 1_000_000, 60_000_000]);
+    let period = periods.prop_map(std::time::Duration::from_micros);
+    (1..80_u64, rates, period)
+        .prop_map(|(burst, rate, period)| Quota::token_bucket(burst).refill(rate, period))
+}
+
+fn history() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
+    let time = prop_oneof![3 => Just(0), 2 => 0..400_u64, 1 => Just(999), 3 => Just(1_000)];
+    let cost = prop_oneof![4 => Just(0), 2 => 0..1_001_u64];
+    let ask = (0..4_usize, time, cost).prop_map(|(version, time, cost)| Ask {
+        version,
+        time,
+        cost,
+    });
+    let quotas = prop::collection::vec(quota(), 2..5);
+    (quotas, prop::collection::vec(ask, 1..120)).prop_map(|(quotas, mut asks)| {
+        for ask in &mut asks {
+            ask.version %= quotas.len();
+        }
+        (quotas, asks)
+    })
+}
+
+/// Runs a history; `seen` is told of each ask, its cost and its verdict.
+fn run(
+    quotas: &[Quota],
+    asks: &[Ask],
+    mut seen: impl FnMut(&Service, usize, u64, &Verdict) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    let service = Service::new(quotas);
+    let mut wait = 1_000;
+    for ask in asks {
+        let by = (u128::from(wait) * u128::from(ask.time) / 1_000) as u64;
+        service.clock.set(service.clock.now() + by);
+        let cost = ask.cost(&quotas[ask.version]);
+        let verdict = service.ask(ask.version, cost);
+        wait = match verdict.retry() {
+            Retry::After(wait) => wait,
+            _ => verdict.reset_after(),
+        }
+        .as_micros() as u64;
+        seen(&service, ask.version, cost, &verdict)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn each_version_is_told_what_the_exact_state_says((quotas, asks) in history()) {
+        let mut used = Used { units: BigRational::zero(), at: START, writer: quotas[0] };
+        run(&quotas, &asks, |service, version, cost, verdict| {
+            let told = Told {
+                fits: verdict.outcome() == Outcome::Allow,
+                left: verdict.remaining(),
+                retry: verdict.retry().delay().expect("it is known").as_micros() as u64,
+                reset: verdict.reset_after().as_micros() as u64,
+            };
+            let now = service.clock.now();
+            prop_assert_eq!(told, used.ask(&quotas[version], now, cost), "{} of {:?}", cost, quotas[version]);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn all_versions_together_admit_the_largest_burst_and_the_fastest_rate((quotas, asks) in history()) {
+        let fastest = quotas.iter().map(rate).max().expect("two at least");
+        let largest = quotas.iter().map(Quota::limit).max().expect("two at least");
+        let mut together = Bound::new(largest, fastest.clone());
+        let mut each: Vec<_> = quotas
+            .iter()
+            .map(|quota| Bound::new(quota.limit(), fastest.clone()))
+            .collect();
+        run(&quotas, &asks, |service, version, cost, verdict| {
+            if verdict.outcome() == Outcome::Allow {
+                let now = service.clock.now();
+                prop_assert!(together.admit(now, cost), "{:?}", quotas);
+                prop_assert!(each[version].admit(now, cost), "{:?} of {:?}", quotas[version], quotas);
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn at_the_tick_that_a_version_is_told_the_units_fit_and_not_before((quotas, asks) in history()) {
+        run(&quotas, &asks, |service, version, cost, verdict| {
+            if let Retry::After(wait) = verdict.retry() {
+                let then = service.clock.now() + wait.as_micros() as u64;
+                prop_assert!(service.fits_at(version, cost, then));
+                prop_assert!(!service.fits_at(version, cost, then - 1));
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[test]
+fn two_versions_in_turn_admit_what_the_larger_bucket_holds() {
+    let [small, large] = [200, 600].map(|burst| Quota::gcra(burst, super::LONG));
+    let service = Service::new(&[small, large]);
+    let admitted = (0..3_000).filter(|step| service.ask(step % 2, 1).outcome() == Outcome::Allow);
+    assert_eq!(admitted.count(), 600);
+}
+
+/// The last version is alone: the others have gone.
+#[test]
+fn a_faster_rate_is_in_force_at_the_first_denial() {
+    let slow = Quota::token_bucket(10).refill(1, tollgate_core::DAY);
+    let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
+    let service = Service::new(&[slow, fast]);
+    assert_eq!(service.ask(0, 10).outcome(), Outcome::Allow);
+    assert_eq!(service.ask(1, 1).retry(), Retry::after_micros(100_000));
+}
+
+#[test]
+fn a_denial_under_a_slower_rate_holds_nobody_up() {
+    let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
+    let slow = Quota::token_bucket(100).refill(1, tollgate_core::DAY);
+    let service = Service::new(&[fast, slow]);
+    assert_eq!(service.ask(0, 10).outcome(), Outcome::Allow);
+    assert_eq!(service.ask(1, 91).retry(), Retry::after_micros(100_000));
+    assert_eq!(service.ask(0, 1).retry(), Retry::after_micros(100_000));
+}
+
+#[test]
+fn a_denial_under_a_shorter_window_gives_nothing_of_a_longer_one_back() {
+    use tollgate_core::{HOUR, MINUTE};
+    for [long, short] in [
+        [
+            Quota::fixed_window(100, HOUR),
+            Quota::fixed_window(10, MINUTE),
+        ],
+        [
+            Quota::sliding_window(100, HOUR),
+            Quota::sliding_window(10, MINUTE),
+        ],
+        [
+            Quota::sliding_buckets(100, HOUR),
+            Quota::sliding_buckets(10, MINUTE),
+        ],
+        [
+            Quota::sliding_log(100, HOUR),
+            Quota::sliding_log(10, MINUTE),
+        ],
+    ] {
+        let service = Service::new(&[long, short]);
+        assert_eq!(service.ask(0, 100).outcome(), Outcome::Allow);
+        assert_eq!(service.ask(1, 1).outcome(), Outcome::Deny);
+        service.clock.advance(3 * MINUTE);
+        assert_eq!(service.ask(0, 1).outcome(), Outcome::Deny, "{long:?}");
+    }
+}
