@@ -26,9 +26,14 @@ pub(crate) struct Request {
 #[derive(Clone, Copy)]
 struct Checks {
     count: usize,
+    weight: usize,
     at: usize,
     slot: u16,
 }
+
+/// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
+const ALGORITHM: usize = 17;
+const LOG: u8 = 20;
 
 /// Where a check keeps the number of its key, counted from 1, little endian.
 const KEY: Range<usize> = 3..5;
@@ -68,10 +73,17 @@ impl Request {
             request.push_arg(common);
         }
         let (count, at) = (args.len(), request.bytes.len());
-        request.checks = Some(Checks { count, at, slot });
+        let mut weight = count;
         for check in args {
+            weight += usize::from(check.get(ALGORITHM) == Some(&LOG));
             request.push_arg(check);
         }
+        request.checks = Some(Checks {
+            count,
+            weight,
+            at,
+            slot,
+        });
         request
     }
 
@@ -104,6 +116,11 @@ impl Request {
     /// How many checks it carries; `None` if its arguments are something else.
     pub(super) fn count(&self) -> Option<usize> {
         self.checks.map(|checks| checks.count)
+    }
+
+    /// For how many usual checks it keeps a server.
+    pub(super) fn weight(&self) -> usize {
+        self.checks.map_or(0, |checks| checks.weight)
     }
 
     /// The slot of its keys. What has none may go anywhere.
