@@ -26,9 +26,10 @@ pub(crate) struct Request {
 #[derive(Clone, Copy)]
 struct Checks {
     count: usize,
-    weight: usize,
     at: usize,
     slot: u16,
+    /// How many of them are for sliding logs.
+    logs: u16,
 }
 
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
@@ -73,16 +74,16 @@ impl Request {
             request.push_arg(common);
         }
         let (count, at) = (args.len(), request.bytes.len());
-        let mut weight = count;
+        let mut logs = 0_u16;
         for check in args {
-            weight += usize::from(check.get(ALGORITHM) == Some(&LOG));
+            logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
             request.push_arg(check);
         }
         request.checks = Some(Checks {
             count,
-            weight,
             at,
             slot,
+            logs,
         });
         request
     }
@@ -120,7 +121,8 @@ impl Request {
 
     /// For how many usual checks it keeps a server.
     pub(super) fn weight(&self) -> usize {
-        self.checks.map_or(0, |checks| checks.weight)
+        self.checks
+            .map_or(0, |checks| checks.count + usize::from(checks.logs))
     }
 
     /// The slot of its keys. What has none may go anywhere.

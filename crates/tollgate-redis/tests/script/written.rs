@@ -23,7 +23,7 @@ fn within_a_window_the_time_to_live_is_left_as_it_is() {
         Rule::new("sliding", Quota::sliding_window(10, DAY)),
     ]);
     for rule in 0..2 {
-        let mut take = |subject: &mut Subject| {
+        let take = |subject: &mut Subject| {
             let mut call = Call::new();
             let _ = call.acquire(&subject.encoder, &[Subject::check(rule, 1)]);
             let reply = subject.send(&call).integers();

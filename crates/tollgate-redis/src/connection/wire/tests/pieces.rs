@@ -70,7 +70,8 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
             queue.push(waiting).unwrap();
             calls.push(call);
         }
-        poll_fn(|cx| Poll::Ready(assert!(wire.as_mut().poll(cx).is_pending()))).await;
+        let poll = poll_fn(|cx| Poll::Ready(wire.as_mut().poll(cx)));
+        assert!(poll.await.is_pending());
     }
     assert_eq!(*pieces.lock().unwrap(), [1, 2, 3]);
 }
