@@ -208,7 +208,7 @@ impl BoundStore for Bound {
         let (answer, size) = (inner.shared.send(&call), call.checks());
         let shared = Arc::clone(&inner.shared);
         Step::Wait(Pending::new(async move {
-            shared.reply(timer, answer, size).await.map(drop)
+            shared.reply(timer, answer.await, size).map(drop)
         }))
     }
 }

@@ -81,7 +81,7 @@ impl Inner {
         let (inner, checks) = (Arc::clone(self), Checks::from_slice(checks));
         let size = call.checks();
         Step::Wait(Pending::new(async move {
-            match inner.shared.reply(timer, answer, size).await {
+            match inner.shared.reply(timer, answer.await, size) {
                 Ok(reply) => {
                     inner.note_new_keys(&reply, &asked);
                     let decision = reply.decision(&asked, &checks, &inner.rules);

@@ -102,7 +102,7 @@ impl Inner {
             let timer = Timer::start();
             let (answer, size) = (self.shared.send(&call), call.checks());
             self.spawn(async move {
-                let reply = inner.shared.reply(timer, answer, size).await;
+                let reply = inner.shared.reply(timer, answer.await, size);
                 for (slot, place) in placed {
                     let left = match (&reply, place) {
                         (Ok(reply), Some(place)) => Ok(reply.left(place)),
