@@ -67,10 +67,10 @@ impl Loans {
 }
 
 impl BucketLender {
-    /// A lender of a quota. `None` if it is not a bucket, or not valid.
+    /// A lender of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
     #[must_use]
     pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
-        let quota = Arrival::new(quota)?;
+        let quota = Arrival::new(quota).filter(|_| terms.window().is_none())?;
         Some(Self { quota, terms })
     }
 
@@ -141,13 +141,12 @@ impl BucketLender {
     #[must_use]
     pub fn fresh_at(&self, state: &BucketState) -> Tick {
         let mut last = *state;
-        // As it will be when all lots have run out and nobody came.
-        let over = match state.loans.total() {
-            0 => 0,
-            _ => self.starts(state.loans.generation + 2),
-        };
-        self.settle(&mut last, over);
-        self.quota.fresh_at(&last.arrival).max(over)
+        if state.loans.total() > 0 {
+            // As it will be when all lots have run out and nobody came. What was parked until then has yet to come back.
+            let over = state.loans.generation.saturating_add(2);
+            self.settle(&mut last, self.starts(over));
+        }
+        self.quota.fresh_at(&last.arrival)
     }
 
     fn starts(&self, generation: u64) -> Tick {
@@ -332,5 +331,16 @@ mod tests {
         lender.acquire(&mut state, 5_950, 1, &ask);
         // The later lot lives on.
         assert!(left(&lender, &mut state, 6_800) <= 100 - later);
+    }
+
+    #[test]
+    fn a_state_is_fresh_a_tick_after_the_last_unit_came_back() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        lender.acquire(&mut state, 5_000, 1, &park(None));
+        assert_eq!(lender.fresh_at(&state), 7_000 + 20);
+        lender.acquire(&mut state, 6_500, 1, &Ask::default());
+        assert_eq!(lender.fresh_at(&state), 7_000 + 20);
+        lender.acquire(&mut state, 7_000, 50, &Ask::default());
+        assert_eq!(lender.fresh_at(&state), 7_000 + 70);
     }
 }
