@@ -14,6 +14,26 @@ use crate::lease::{
 ///
 /// A store that does the same in another language is held to this one.
 ///
+/// ```
+/// use tollgate_core::{MINUTE, Quota};
+/// use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms};
+///
+/// let quota = Quota::gcra(6_000, MINUTE);
+/// let lender = BucketLender::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
+///
+/// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
+/// let ask = Ask { parking: 1_000, ..Ask::default() };
+/// let (answer, lot) = lender.acquire(&mut state, now, 1, &ask);
+/// // A quarter of the reserve of six hundred.
+/// assert_eq!(lot.map(|lot| lot.units()), Some(150));
+/// assert_eq!(answer.remaining, 6_000 - 1 - 150);
+///
+/// // Time brings back what was granted, and not what is parked.
+/// let (answer, _) = lender.acquire(&mut state, now + 9_000_000, 0, &Ask::default());
+/// assert_eq!(answer.remaining, 6_000 - 150);
+/// # Ok::<(), tollgate_prefilter::NoLease>(())
+/// ```
+///
 /// # Accuracy
 ///
 /// All processes together never admit more than the burst and what comes back, as if each request had asked, while the
@@ -21,7 +41,7 @@ use crate::lease::{
 ///
 /// When the store's clock **goes back**, no more passes than if it had not, and no more is parked than the reserve: what was
 /// parked stays so, for five lives of a lot at most. Only a lot that is handed back before the step in a question which
-/// arrives later than a life after it may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
+/// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
 /// most. This one does so too, and forgets lots that processes still hold: they are spent above it, once, so that at most
 /// the reserve and what is in transit comes on top.
 #[derive(Clone, Copy, Debug)]

@@ -202,6 +202,28 @@ mod tests {
     }
 
     #[test]
+    fn lots_become_small_as_either_runs_out() {
+        let terms = LeaseTerms::of_bucket(100, 10, 0, 0);
+        assert_eq!(terms.lot(1_000, 1_000, 100), 25);
+        assert_eq!(terms.lot(1_000, 40, 100), 10);
+        assert_eq!(terms.lot(7, 1_000, 100), 7);
+        assert_eq!(terms.lot(1, 1_000, 100), 0);
+        assert_eq!(terms.lot(1_000, 7, 100), 0);
+        assert_eq!(terms.lot(1_000, 1_000, 4), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_lent_says_why() {
+        let of = |quota: Quota, permille| LeaseTerms::new(&quota, permille);
+        assert_eq!(of(Quota::gcra(19, SECOND), 500), Err(NoLease::Small));
+        assert_eq!(of(Quota::gcra(1_000, SECOND), 1), Err(NoLease::Small));
+        assert_eq!(
+            of(Quota::sliding_buckets(1_000, MINUTE), 500),
+            Err(NoLease::Algorithm)
+        );
+    }
+
+    #[test]
     fn a_window_lends_no_transit_lots() {
         let terms = LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is lent");
         assert_eq!(
