@@ -23,6 +23,8 @@ pub struct Holder {
 struct Held {
     units: u64,
     size: u64,
+    /// When it was asked for. What was spent before was of another.
+    since: Tick,
     until: Tick,
     /// By what the store tracks it; `None` if it does not.
     generation: Option<u64>,
@@ -113,6 +115,7 @@ impl Holder {
         self.lot = Some(Held {
             units: lot.units(),
             size: lot.units(),
+            since: sent,
             // From when it was asked for: from the answer it would outlive what the store knows of it. And a thousandth
             // less, for clocks that do not run alike.
             until: sent.saturating_add(life - life / 1_000),
@@ -125,10 +128,12 @@ impl Holder {
         self.asking = false;
     }
 
-    /// Units that were spent, of a request that was not let through after all. They are lost where the lot is gone.
-    pub fn give_back(&mut self, now: Tick, units: u64) {
+    /// Units that were spent at `spent`, of a request that was not let through after all. They are lost where the lot is
+    /// gone: in another they would be there twice, for the bucket has filled up since.
+    pub fn give_back(&mut self, now: Tick, spent: Tick, units: u64) {
         if let Some(lot) = &mut self.lot
             && now < lot.until
+            && spent > lot.since
         {
             lot.units = lot.units.saturating_add(units).min(lot.size);
         }
@@ -144,5 +149,72 @@ impl Holder {
     #[must_use]
     pub fn is_idle(&self, now: Tick) -> bool {
         !self.asking && self.left(now) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: LeaseTerms = LeaseTerms::of_bucket(100, 10_000_000, 1_000_000, 100);
+
+    fn parked(units: u64) -> Option<Lot> {
+        Some(Lot::Parking {
+            units,
+            generation: 7,
+        })
+    }
+
+    #[test]
+    fn a_lot_is_spent_until_a_thousandth_before_its_life_is_over() {
+        let mut holder = Holder::default();
+        holder.answered(1_000, 0, parked(10), &TERMS);
+        assert_eq!(holder.until(), Some(1_000 + 9_990_000));
+        assert!(holder.spend(1_000 + 9_989_999, 3));
+        assert!(!holder.spend(1_000 + 9_990_000, 3));
+    }
+
+    #[test]
+    fn what_is_handed_back_is_gone() {
+        let mut holder = Holder::default();
+        holder.answered(1_000, 0, parked(10), &TERMS);
+        assert!(holder.spend(2_000, 4));
+        let back = Closed {
+            size: 10,
+            left: 6,
+            generation: 7,
+        };
+        assert_eq!(holder.hand_back(3_000), Some(back));
+        assert_eq!((holder.left(3_000), holder.hand_back(3_000)), (0, None));
+    }
+
+    #[test]
+    fn what_is_left_of_a_lot_in_transit_or_of_one_that_has_run_out_does_not_go_back() {
+        let mut holder = Holder::default();
+        holder.answered(1_000, 0, Some(Lot::Transit { units: 10 }), &TERMS);
+        assert_eq!(holder.hand_back(2_000), None);
+        holder.answered(1_000, 0, parked(10), &TERMS);
+        assert_eq!(holder.hand_back(1_000 + 9_990_000), None);
+    }
+
+    #[test]
+    fn units_go_back_into_the_lot_they_were_spent_of() {
+        let mut holder = Holder::default();
+        holder.answered(1_000, 0, parked(10), &TERMS);
+        assert!(holder.spend(2_000, 4));
+        holder.give_back(3_000, 2_000, 4);
+        assert_eq!(holder.left(3_000), 10);
+    }
+
+    #[test]
+    fn units_of_another_lot_are_lost() {
+        let mut holder = Holder::default();
+        holder.answered(1_000, 0, parked(10), &TERMS);
+        assert!(holder.spend(2_000, 4));
+        holder.hand_back(3_000);
+        holder.answered(3_000, 0, parked(10), &TERMS);
+        assert!(holder.spend(4_000, 5));
+        holder.give_back(5_000, 2_000, 4);
+        assert_eq!(holder.left(5_000), 5);
     }
 }

@@ -81,14 +81,16 @@ impl LeaseTerms {
             terms.transit_life = TRANSIT_LIFE.min(micros(fill / 10));
             // What comes back within two and a half lives of a lot: one for the lot, the rest for what is on its way.
             let back = u128::from(quota.rate()) * u128::from(terms.transit_life) * 5;
-            let back = micros(back.div_ceil(2 * quota.period().as_micros()));
-            terms.transit_below = limit.saturating_sub(reserve).saturating_sub(back);
+            let back = micros(back.div_ceil(2 * quota.period().as_micros())).min(limit);
+            // The level is told rounded down: what is left is less than a unit more.
+            terms.transit_below = limit.saturating_sub(reserve).saturating_sub(back + 1);
         }
         Ok(terms)
     }
 
     /// Terms of a bucket by hand, for models and tests: the reserve, for how long parking lots live, for how long transit
-    /// lots live and at what level at most they are lent. Whether they hold together is not checked.
+    /// lots live and at what level at most they are lent. Whether they hold together is not checked. A parking life of 0
+    /// is one of 1 µs.
     #[must_use]
     pub const fn of_bucket(
         reserve: u64,
@@ -98,12 +100,23 @@ impl LeaseTerms {
     ) -> Self {
         Self {
             reserve,
-            parking_life,
+            // Time is divided by it.
+            parking_life: if parking_life == 0 { 1 } else { parking_life },
             transit_life,
             transit_below,
             window: None,
             share: SHARE,
             least: LEAST_LOT,
+        }
+    }
+
+    /// Terms of a quota that counts in windows, by hand: the reserve, and the length of the windows in µs. With windows of 0
+    /// nothing is lent.
+    #[must_use]
+    pub const fn of_window(reserve: u64, window: Tick) -> Self {
+        Self {
+            window: Some(window),
+            ..Self::of_bucket(reserve, PARKING_LIFE, 0, 0)
         }
     }
 
@@ -180,11 +193,34 @@ mod tests {
 
     #[test]
     fn a_transit_lot_needs_a_bucket_that_cannot_be_full_before_it_has_run_out() {
-        // 100 units, 100 a second: a lot lives for a tenth of a second, in two and a half of which 25 units come back.
+        // 100 units, 100 a second: a lot lives for a tenth of a second, in two and a half of which 25 units come back. And
+        // one, for what is left is rounded down.
         let terms = LeaseTerms::new(&Quota::token_bucket(100).refill(100, SECOND), 100);
         let terms = terms.expect("it is lent");
         assert_eq!((terms.reserve(), terms.transit_life()), (10, 100_000));
-        assert_eq!(terms.transit_below(), 100 - 10 - 25);
+        assert_eq!(terms.transit_below(), 100 - 10 - 25 - 1);
+    }
+
+    #[test]
+    fn lots_become_small_as_either_runs_out() {
+        let terms = LeaseTerms::of_bucket(100, 10, 0, 0);
+        assert_eq!(terms.lot(1_000, 1_000, 100), 25);
+        assert_eq!(terms.lot(1_000, 40, 100), 10);
+        assert_eq!(terms.lot(7, 1_000, 100), 7);
+        assert_eq!(terms.lot(1, 1_000, 100), 0);
+        assert_eq!(terms.lot(1_000, 7, 100), 0);
+        assert_eq!(terms.lot(1_000, 1_000, 4), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_lent_says_why() {
+        let of = |quota: Quota, permille| LeaseTerms::new(&quota, permille);
+        assert_eq!(of(Quota::gcra(19, SECOND), 500), Err(NoLease::Small));
+        assert_eq!(of(Quota::gcra(1_000, SECOND), 1), Err(NoLease::Small));
+        assert_eq!(
+            of(Quota::sliding_buckets(1_000, MINUTE), 500),
+            Err(NoLease::Algorithm)
+        );
     }
 
     #[test]

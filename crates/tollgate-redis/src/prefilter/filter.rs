@@ -58,6 +58,8 @@ pub(crate) struct Part {
     pub(crate) asking: Asking,
     /// The places of those checks in the request.
     places: SmallVec<[u16; 4]>,
+    /// When this was.
+    at: Tick,
     /// What is held here, with its place.
     held: SmallVec<[(u16, Check, Verdict); 2]>,
 }
@@ -178,6 +180,7 @@ impl Prefilter {
             checks: Checks::new(),
             asking: Asking::new(),
             places: SmallVec::new(),
+            at: now,
             held: SmallVec::new(),
         };
         for (place, check) in (0..).zip(checks) {
@@ -384,7 +387,7 @@ impl Prefilter {
         if decision.outcome() == Outcome::Deny {
             let now = self.now();
             for (_, check, verdict) in &part.held {
-                self.give_back(check, verdict.source(), now, check.cost());
+                self.give_back(check, verdict.source(), (now, part.at), check.cost());
             }
         }
         let mut verdicts: SmallVec<[(u16, Verdict); 4]> = SmallVec::new();
@@ -402,12 +405,18 @@ impl Prefilter {
         })
     }
 
-    /// Gives units back to where they came from. Gives those that have to go back to the store.
-    fn give_back(&self, check: &Check, source: Source, now: Tick, units: u64) -> u64 {
+    /// Gives units that were spent at `spent` back to where they came from. Gives those that have to go back to the store.
+    fn give_back(
+        &self,
+        check: &Check,
+        source: Source,
+        (now, spent): (Tick, Tick),
+        units: u64,
+    ) -> u64 {
         let slot = slot_of(check);
         match (source, &self.leases, &self.reports) {
             (Source::Lease, Some(leases), _) => {
-                leases.give_back(slot, now, units);
+                leases.give_back(slot, now, spent, units);
                 0
             }
             (Source::Eventual, _, Some(reports)) => units - reports.give_back(slot, units),
@@ -437,7 +446,8 @@ impl Prefilter {
             _ => return None,
         };
         self.unlearn(check.key());
-        match self.give_back(check, holding.source, now, back) {
+        let times = (now, self.store_time.local(holding.taken.at));
+        match self.give_back(check, holding.source, times, back) {
             0 => None,
             rest => Some((*holding, Settlement::Refund(rest))),
         }

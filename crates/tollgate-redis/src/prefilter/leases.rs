@@ -98,10 +98,10 @@ impl Leases {
         self.keys.with(slot, |lease| lease.holder.lost());
     }
 
-    /// Units that were spent of a lot come back to it.
-    pub(crate) fn give_back(&self, slot: Slot, now: Tick, units: u64) {
+    /// Units that were spent of a lot at `spent` come back to it.
+    pub(crate) fn give_back(&self, slot: Slot, now: Tick, spent: Tick, units: u64) {
         self.keys
-            .with(slot, |lease| lease.holder.give_back(now, units));
+            .with(slot, |lease| lease.holder.give_back(now, spent, units));
     }
 
     /// Forgets the lot of a key: what it has used was forgotten.
