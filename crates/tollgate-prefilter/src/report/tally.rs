@@ -70,9 +70,14 @@ impl Tally {
     /// Whether a report is due.
     #[must_use]
     pub fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
-        self.unreported > 0
-            && self.reporting == 0
-            && now >= self.since.saturating_add(terms.interval())
+        self.due_at(terms).is_some_and(|due| now >= due)
+    }
+
+    /// When a report is due. `None` while there is nothing to say, or one is under way.
+    #[must_use]
+    pub fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
+        (self.unreported > 0 && self.reporting == 0)
+            .then_some(self.since.saturating_add(terms.interval()))
     }
 
     /// The units to report now, by which the store is to be debited whatever is left. One report is under way at a time;
