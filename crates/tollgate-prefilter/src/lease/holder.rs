@@ -17,6 +17,14 @@ pub struct Holder {
     /// A question is under way that may bring a lot, and what was held went with it.
     asking: bool,
     demand: Demand,
+    /// What a sweep has last seen of the lot, and since when.
+    seen: Seen,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    units: u64,
+    since: Tick,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +38,19 @@ struct Held {
     generation: Option<u64>,
 }
 
-/// A lot pays where it serves so many requests until half of its life is over.
+/// A lot pays where so many units are asked for in its life.
 const PAYS: u64 = 20;
 
 /// The same for one in transit, which is not held back from anybody.
 const PAYS_IN_TRANSIT: u64 = 4;
+
+/// A lot of which nothing was taken for so long goes back: 2 s. Sooner, keys that are asked for once a second would hand back
+/// and ask in turn.
+const IDLE: Tick = 2_000_000;
+
+/// A lot also goes back where it holds so many times what will likely be asked for before it runs out, and more than
+/// [`PAYS`].
+const TOO_MUCH: u64 = 4;
 
 impl Holder {
     /// Takes units from the lot, if they are there. Otherwise the store has to be [asked](Self::ask).
@@ -69,7 +85,7 @@ impl Holder {
             return Ask::default();
         }
         self.demand.average(now);
-        let parking = self.demand.within(terms.parking_life() / 2);
+        let parking = self.demand.within(terms.parking_life());
         let transit = self.demand.within(terms.transit_life() / 2);
         let ask = Ask {
             closed: self.hand_back(now),
@@ -82,6 +98,37 @@ impl Holder {
         };
         self.asking = !ask.is_nothing();
         ask
+    }
+
+    /// What to say to the store, with a request that costs nothing, about a lot that is not needed: that it goes back. To be
+    /// called about once a second while there is a lot. Left to run out instead, its units are lost, and the burst is cut
+    /// by its whole size for as long as it is out.
+    ///
+    /// [`answered`](Self::answered) or [`lost`](Self::lost) has to follow.
+    pub fn sweep(&mut self, now: Tick) -> Option<Ask> {
+        let lot = self.lot.filter(|lot| now < lot.until && !self.asking)?;
+        // A call is made only for a lot that has spared one: no key is asked for more often than without lots.
+        if lot.units == 0 || lot.units == lot.size {
+            return None;
+        }
+        if self.seen.units != lot.units {
+            self.seen = Seen {
+                units: lot.units,
+                since: now,
+            };
+        }
+        self.demand.average(now);
+        let idle = now >= self.seen.since.saturating_add(IDLE);
+        let rest = self.demand.within(lot.until - now);
+        if !idle && lot.units <= rest.saturating_mul(TOO_MUCH).saturating_add(PAYS) {
+            return None;
+        }
+        let closed = self.hand_back(now)?;
+        self.asking = true;
+        Some(Ask {
+            closed: Some(closed),
+            ..Ask::default()
+        })
     }
 
     /// Takes the lot out, to be handed back. `None` where there is none that the store tracks; what is left of another is
@@ -111,6 +158,10 @@ impl Holder {
             (Lot::Parking { generation, .. }, Some(window)) => {
                 (window - at % window.max(1), Some(generation))
             }
+        };
+        self.seen = Seen {
+            units: lot.units(),
+            since: sent,
         };
         self.lot = Some(Held {
             units: lot.units(),
@@ -154,6 +205,8 @@ impl Holder {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::{MINUTE, Quota};
+
     use super::*;
 
     const TERMS: LeaseTerms = LeaseTerms::of_bucket(100, 10_000_000, 1_000_000, 100);
@@ -216,5 +269,100 @@ mod tests {
         assert!(holder.spend(4_000, 5));
         holder.give_back(5_000, 2_000, 4);
         assert_eq!(holder.left(5_000), 5);
+    }
+
+    const SECOND: Tick = 1_000_000;
+    const START: Tick = 1_000 * SECOND;
+
+    /// A holder that was asked for twenty units a second and then got a lot.
+    fn holding(units: u64) -> (Holder, LeaseTerms) {
+        let terms = LeaseTerms::new(&Quota::gcra(6_000, MINUTE), 100).expect("it is lent");
+        let mut holder = Holder::default();
+        for before in (0..20).rev() {
+            holder.ask(START - before * SECOND / 20, 1, &terms);
+            holder.lost();
+        }
+        let lot = Lot::Parking {
+            units,
+            generation: 7,
+        };
+        holder.answered(START, START, Some(lot), &terms);
+        (holder, terms)
+    }
+
+    #[test]
+    fn a_lot_that_nobody_takes_from_for_two_seconds_goes_back() {
+        let (mut holder, terms) = holding(40);
+        assert!(holder.spend(START + SECOND / 2, 1));
+        assert_eq!(holder.sweep(START + SECOND), None);
+        assert_eq!(holder.sweep(START + 2 * SECOND), None);
+        let ask = holder.sweep(START + 3 * SECOND).expect("it is idle");
+        let closed = Closed {
+            size: 40,
+            left: 39,
+            generation: 7,
+        };
+        assert_eq!(
+            ask,
+            Ask {
+                closed: Some(closed),
+                ..Ask::default()
+            }
+        );
+        // Not a second time, and a request that comes meanwhile asks for itself alone.
+        assert_eq!(holder.sweep(START + 4 * SECOND), None);
+        assert!(!holder.spend(START + 4 * SECOND, 1));
+        assert!(holder.ask(START + 4 * SECOND, 1, &terms).is_nothing());
+    }
+
+    #[test]
+    fn a_lot_in_use_stays() {
+        let (mut holder, _) = holding(100);
+        for second in 1..9 {
+            let now = START + second * SECOND;
+            assert!(holder.spend(now, 10));
+            assert_eq!(holder.sweep(now), None);
+        }
+    }
+
+    #[test]
+    fn a_lot_of_which_little_will_be_needed_goes_back_though_it_is_in_use() {
+        let (mut holder, _) = holding(100);
+        for second in 1..3 {
+            assert!(holder.spend(START + second * SECOND, 1));
+            assert_eq!(holder.sweep(START + second * SECOND), None);
+        }
+        // Twenty a second are forgotten by now: for seven seconds more, a dozen will do.
+        assert!(holder.spend(START + 3 * SECOND, 1));
+        let ask = holder.sweep(START + 3 * SECOND).expect("it is too much");
+        assert_eq!(ask.closed.map(|closed| closed.left), Some(97));
+    }
+
+    #[test]
+    fn a_lot_that_was_never_taken_from_is_left_to_run_out() {
+        let (mut holder, _) = holding(40);
+        for second in 1..9 {
+            assert_eq!(holder.sweep(START + second * SECOND), None);
+        }
+    }
+
+    #[test]
+    fn what_has_run_out_is_not_handed_back() {
+        let (mut holder, terms) = holding(40);
+        // A thousandth of its life early, by this clock.
+        let over = START + terms.parking_life() - terms.parking_life() / 1_000;
+        assert_eq!(holder.left(over - 1), 40);
+        assert_eq!(holder.left(over), 0);
+        assert_eq!(holder.sweep(over), None);
+        assert_eq!(holder.hand_back(over), None);
+    }
+
+    #[test]
+    fn one_question_at_a_time_speaks_of_lots() {
+        let (mut holder, terms) = holding(2);
+        assert!(!holder.ask(START + 1, 3, &terms).is_nothing());
+        assert!(holder.ask(START + 2, 3, &terms).is_nothing());
+        holder.lost();
+        assert_eq!(holder.left(START + 3), 0);
     }
 }

@@ -92,7 +92,7 @@ impl Reporters {
                     self.after(now + 200_000, Event::Lost(of));
                 }
             }
-            Event::Answer(of, sent, left, true) => self.tallies[of].reported(sent, left),
+            Event::Answer(of, sent, left, true) => self.tallies[of].reported((sent, now), left),
             Event::Answer(of, sent, left, false) => self.tallies[of].learned(sent, left),
             Event::Lost(of) => self.given_up += self.tallies[of].given_up(),
         }

@@ -151,22 +151,21 @@ impl Prefilter {
     pub(crate) fn answer(&self, rules: &RuleSet, checks: &[Check]) -> Answer {
         let now = self.now();
         if let [check] = checks {
+            // What is held has been taken already, and is there whatever the store would say.
+            if let Some(verdict) = self.hold(check, now) {
+                return Answer::Here(self.decide(rules, [verdict], now));
+            }
             if let Some(answer) = self.deny(check, now) {
                 let (rule, plan) = (check.rule(), check.plan());
                 let verdict = Verdict::new(rule, plan, answer, Source::LearnedBound);
                 return Answer::Here(self.decide(rules, [verdict], now));
             }
+            return Answer::Ask(self.ask(checks, now));
         } else if let Some(decision) = self.deny_several(rules, checks, now) {
             return Answer::Here(decision);
         }
         if self.leases.is_none() && self.reports.is_none() {
             return Answer::Ask(Asking::new());
-        }
-        if let [check] = checks {
-            return match self.hold(check, now) {
-                Some(verdict) => Answer::Here(self.decide(rules, [verdict], now)),
-                None => Answer::Ask(self.ask(checks, now)),
-            };
         }
         self.answer_several(rules, checks, now)
     }
@@ -220,7 +219,15 @@ impl Prefilter {
         if !checks.iter().all(enforced) {
             return None;
         }
-        let answers = checks.iter().map(|check| self.deny(check, now));
+        let answers = checks.iter().map(|check| {
+            let slot = slot_of(check);
+            let held = self
+                .leases
+                .as_ref()
+                .map_or(0, |leases| leases.left(slot, now));
+            // What is held has been taken already.
+            self.deny(check, now).filter(|_| held < check.cost())
+        });
         let answers: SmallVec<[_; 4]> = answers.collect();
         if answers.iter().all(Option::is_none) {
             return None;
@@ -475,10 +482,17 @@ impl Prefilter {
         }
     }
 
-    /// Lots that are about to run out, taken out to be handed back.
-    pub(crate) fn expiring_soon(&self) -> Vec<(Slot, Closed)> {
+    /// Lots that are not needed, taken out to be handed back. About once a second.
+    pub(crate) fn sweep(&self) -> Vec<(Slot, Closed)> {
         let leases = self.leases.as_ref();
-        leases.map_or_else(Vec::new, |leases| leases.expiring_soon(self.now()))
+        leases.map_or_else(Vec::new, |leases| leases.sweep(self.now()))
+    }
+
+    /// It is known what became of a lot that was handed back, as far as it ever will be.
+    pub(crate) fn handed_back(&self, slot: Slot) {
+        if let Some(leases) = &self.leases {
+            leases.lost(slot);
+        }
     }
 
     /// What is to be reported by now. With `all`, everything.
@@ -490,7 +504,7 @@ impl Prefilter {
 
     /// How often it is to be looked after; `None`: there is nothing to look after.
     pub(crate) fn pause(&self) -> Option<Tick> {
-        const LEASES: Tick = 250_000;
+        const LEASES: Tick = 1_000_000;
         const SHORTEST: Tick = 5_000;
         let plans = self.plans.iter().flat_map(|plans| plans.iter().flatten());
         let pauses = plans.filter_map(|plan| match &plan.in_force {
