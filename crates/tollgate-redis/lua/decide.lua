@@ -63,6 +63,8 @@ while i <= checks do
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     if raw and raw.err then
+      -- Not the value: this user may not read, and nothing was written yet.
+      if n == 1 and size == 0 and not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
       retry = -3
     elseif what > 4 then
       if what == 7 and not granted then
