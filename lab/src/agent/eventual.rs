@@ -6,7 +6,7 @@ use tollgate_prefilter::{Spent, Tally};
 use crate::{
     agent::{
         learned::Learned,
-        which::{Answer, Question, Step},
+        question::{Answer, Question, Step},
     },
     consistency::Terms,
 };

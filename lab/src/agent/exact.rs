@@ -5,7 +5,7 @@ use tollgate_core::Tick;
 use crate::{
     agent::{
         learned::Learned,
-        which::{Answer, Question, Step},
+        question::{Answer, Question, Step},
     },
     consistency::Terms,
 };

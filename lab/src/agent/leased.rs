@@ -6,7 +6,7 @@ use tollgate_prefilter::Holder;
 use crate::{
     agent::{
         learned::Learned,
-        which::{Answer, Question, Step},
+        question::{Answer, Question, Step},
     },
     consistency::Terms,
 };

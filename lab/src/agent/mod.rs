@@ -5,6 +5,10 @@ mod exact;
 mod learned;
 mod leased;
 mod plain;
+mod question;
 mod which;
 
-pub(crate) use self::which::{Agent, Answer, Question, Step};
+pub(crate) use self::{
+    question::{Answer, Question, Step},
+    which::Agent,
+};

@@ -6,7 +6,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    agent::which::{Answer, Question, Step},
+    agent::question::{Answer, Question, Step},
     consistency::{INTERVAL, Terms},
 };
 

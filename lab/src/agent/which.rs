@@ -1,39 +1,17 @@
 //! One of the agents.
 
-use tollgate_core::{Tick, algorithm::Assessment};
-use tollgate_prefilter::{Ask, Lot};
+use tollgate_core::Tick;
 
 use crate::{
-    agent::{eventual::Eventual, exact::Exact, leased::Leased, plain::Plain},
+    agent::{
+        eventual::Eventual,
+        exact::Exact,
+        leased::Leased,
+        plain::Plain,
+        question::{Answer, Question, Step},
+    },
     consistency::{Consistency, Terms},
 };
-
-/// What goes to the store.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Question {
-    /// The cost of the request that waits for the answer; 0 if none does.
-    pub(crate) cost: u64,
-    pub(crate) ask: Ask,
-    /// Units that were admitted alone.
-    pub(crate) report: u64,
-}
-
-/// What comes back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    pub(crate) assessment: Assessment,
-    pub(crate) lot: Option<Lot>,
-    /// By the store's clock.
-    pub(crate) at: Tick,
-}
-
-/// What becomes of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    Admit,
-    Refuse,
-    Ask(Question),
-}
 
 /// What one process does about one key.
 ///
