@@ -146,28 +146,30 @@ impl Prefilter {
     #[inline]
     pub(crate) fn answer(&self, rules: &RuleSet, checks: &[Check]) -> Answer {
         let now = self.now();
-        if let [check] = checks {
-            if let Some(answer) = self.deny(check, now) {
-                let (rule, plan) = (check.rule(), check.plan());
-                let verdict = Verdict::new(rule, plan, answer, Source::LearnedBound);
-                return Answer::Here(self.decide(rules, [verdict], now));
+        let [check] = checks else {
+            return self.answer_several(rules, checks, now);
+        };
+        let denied = self.deny(check, now).map(|answer| {
+            let (rule, plan) = (check.rule(), check.plan());
+            Verdict::new(rule, plan, answer, Source::LearnedBound)
+        });
+        match denied.or_else(|| self.hold(check, now)) {
+            Some(verdict) => {
+                let enforced = rules.enforces(verdict.rule());
+                Answer::Here(Decision::of_one(self.store_time.at(now), verdict, enforced))
             }
-        } else if let Some(decision) = self.deny_several(rules, checks, now) {
+            None => Answer::Ask(self.ask(checks, now)),
+        }
+    }
+
+    #[inline(never)]
+    fn answer_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Answer {
+        if let Some(decision) = self.deny_several(rules, checks, now) {
             return Answer::Here(decision);
         }
         if self.leases.is_none() && self.reports.is_none() {
             return Answer::Ask(Asking::new());
         }
-        if let [check] = checks {
-            return match self.hold(check, now) {
-                Some(verdict) => Answer::Here(self.decide(rules, [verdict], now)),
-                None => Answer::Ask(self.ask(checks, now)),
-            };
-        }
-        self.answer_several(rules, checks, now)
-    }
-
-    fn answer_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Answer {
         if has_twins(checks) {
             // They are one check for the store.
             return Answer::Ask(Asking::new());
@@ -248,6 +250,7 @@ impl Prefilter {
     }
 
     /// What goes to the store with these checks.
+    #[inline(never)]
     fn ask(&self, checks: &[Check], now: Tick) -> Asking {
         let mut asking = Asking::new();
         let Some(leases) = &self.leases else {
@@ -265,7 +268,6 @@ impl Prefilter {
         asking
     }
 
-    #[inline]
     fn decide(
         &self,
         rules: &RuleSet,
