@@ -141,7 +141,9 @@ impl Local {
 
     /// Lets what is done in the background be done for so long. It rests at all other times, unless Redis is asked.
     pub fn background(&self, span: Duration) {
-        self.runtime.block_on(tokio::time::sleep(span));
+        // A sleep is made where the runtime is.
+        self.runtime
+            .block_on(async { tokio::time::sleep(span).await });
     }
 
     /// A check of one unit of this client. Its key is hashed twice, as for the names in Redis.

@@ -174,7 +174,8 @@ impl Duel {
             black_box(self.theirs.take(&self.runtime, key));
         });
         let their_asked = percent(self.theirs.asked() - before.1, &made);
-        self.runtime.block_on(tokio::time::sleep(BACKGROUND));
+        self.runtime
+            .block_on(async { tokio::time::sleep(BACKGROUND).await });
         Round {
             of_limiter: (of_limiter, their_keys),
             of_store: (of_store, their_keys),
