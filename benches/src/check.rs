@@ -83,7 +83,7 @@ impl Checker {
 }
 
 #[inline]
-fn key_of(name: &str) -> KeyBuf {
+pub(crate) fn key_of(name: &str) -> KeyBuf {
     let mut key = KeyBuf::new();
     key.push(PartKind::VALUE, name);
     key

@@ -1,14 +1,18 @@
 //! Scenarios by name, each a closure that does one operation.
 
-use std::{fmt, hint::black_box};
+use std::{error::Error, fmt, hint::black_box};
 
-use tollgate::{HeaderStyle, Quota, RuleError};
+use tollgate::{HeaderStyle, Quota};
 use tower_layer::Layer;
 
 use crate::{
     check::{Checker, LASTING, TIGHT, WIDE},
     fallible::FallibleStore,
     layer::{Bare, grpc_call, layer, request, send},
+    redis::{
+        local::{Knows, Local},
+        server::Server,
+    },
     workload::{Namer, each, hot, uniform, zipf},
 };
 
@@ -22,15 +26,17 @@ pub struct Scenario {
 /// One operation.
 pub type Step = Box<dyn FnMut()>;
 
-type Make = fn() -> Result<Step, RuleError>;
+type Made = Result<Step, Box<dyn Error>>;
+
+type Make = fn() -> Made;
 
 impl Scenario {
     /// Sets it up.
     ///
     /// # Errors
     ///
-    /// A rule that cannot be used.
-    pub fn set_up(&self) -> Result<Step, RuleError> {
+    /// A rule that cannot be used, or no Redis where it needs one.
+    pub fn set_up(&self) -> Result<Step, Box<dyn Error>> {
         (self.make)()
     }
 }
@@ -50,6 +56,13 @@ pub const ALL: &[Scenario] = &[
     scenario("fallible-uniform", || {
         fallible(LASTING, uniform(100_000), 100_000)
     }),
+    scenario("lease-hot", || local(Knows::Lease)),
+    scenario("eventual-hot", || local(Knows::Eventual)),
+    scenario("learned-hot", || local(Knows::Bound)),
+    scenario("exact-cold", || cold(Knows::Nothing)),
+    scenario("lease-cold", || cold(Knows::Lease)),
+    scenario("eventual-cold", || cold(Knows::Eventual)),
+    scenario("shared-key", shared_key),
     scenario("two-rules", two_rules),
     scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
     scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
@@ -66,12 +79,12 @@ const fn scenario(name: &'static str, make: Make) -> Scenario {
     Scenario { name, make }
 }
 
-fn checks(quota: Quota, clients: Vec<u32>, count: u32) -> Result<Step, RuleError> {
+fn checks(quota: Quota, clients: Vec<u32>, count: u32) -> Made {
     Ok(asking(Checker::new(quota, 1)?, clients, count))
 }
 
 /// The same of a store that could fail.
-fn fallible(quota: Quota, clients: Vec<u32>, count: u32) -> Result<Step, RuleError> {
+fn fallible(quota: Quota, clients: Vec<u32>, count: u32) -> Made {
     let checker = Checker::on(FallibleStore::default(), quota, 1)?;
     Ok(asking(checker, clients, count))
 }
@@ -89,7 +102,43 @@ fn asking(checker: Checker, clients: Vec<u32>, count: u32) -> Step {
     })
 }
 
-fn two_rules() -> Result<Step, RuleError> {
+/// What a process answers alone in front of Redis. After some seconds it has to ask, and waits for the answer.
+fn local(knows: Knows) -> Made {
+    let server = Server::start()?;
+    let local = Local::connect(&server, knows)?;
+    local.learn(8);
+    let check = local.check(Namer::new().name(7));
+    Ok(Box::new(move || {
+        let _alive = &server;
+        black_box(local.acquire(black_box(check)));
+    }))
+}
+
+/// A client that was never seen, about whom Redis has to be asked: all that this process does for it.
+fn cold(knows: Knows) -> Made {
+    let server = Server::start()?;
+    let local = Local::connect(&server, knows)?;
+    let mut namer = Namer::new();
+    let mut next = 0;
+    Ok(Box::new(move || {
+        let _alive = &server;
+        black_box(local.acquire(local.check(namer.name(next))));
+        next = (next + 1) % 1_000_000;
+    }))
+}
+
+/// What becomes of a client's name before it is looked for: its key, and what stands for it in Redis.
+fn shared_key() -> Made {
+    let server = Server::start()?;
+    let local = Local::connect(&server, Knows::Nothing)?;
+    let mut namer = Namer::new();
+    Ok(Box::new(move || {
+        let _alive = &server;
+        black_box(local.check(black_box(namer.name(7))));
+    }))
+}
+
+fn two_rules() -> Made {
     let checker = Checker::new(WIDE, 2)?;
     Ok(Box::new(move || {
         black_box(checker.two(black_box("customer-000000000000007")));
@@ -97,7 +146,7 @@ fn two_rules() -> Result<Step, RuleError> {
 }
 
 /// A flood of clients that come once each; their states are fresh again after a while.
-fn new_keys() -> Result<Step, RuleError> {
+fn new_keys() -> Made {
     let checker = Checker::new(Quota::gcra(100, tollgate::SECOND), 1)?;
     let mut namer = Namer::new();
     let mut next = 0;
@@ -107,13 +156,13 @@ fn new_keys() -> Result<Step, RuleError> {
     }))
 }
 
-fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Result<Step, RuleError> {
+fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     Ok(through(
         layer(quota, rules, headers)?.layer(Bare::<()>::new()),
     ))
 }
 
-fn grpc_denied() -> Result<Step, RuleError> {
+fn grpc_denied() -> Made {
     let layer = layer(TIGHT, 1, HeaderStyle::DRAFT_11)?;
     Ok(through_with(layer.layer(Bare::<()>::new()), grpc_call))
 }

@@ -61,20 +61,32 @@ impl Course<'_> {
 
     /// Nanoseconds that an operation takes a thread.
     fn run(self, round: usize, operation: &(impl Fn(&String) + Sync)) -> f64 {
+        self.run_with(round, Namer::new, |namer, client| {
+            operation(namer.name(client));
+        })
+    }
+
+    /// The same of an operation on a client's number, for which each thread has something of its own.
+    pub(crate) fn run_with<T>(
+        self,
+        round: usize,
+        own: impl Fn() -> T + Sync,
+        operation: impl Fn(&mut T, u32) + Sync,
+    ) -> f64 {
         let barrier = Barrier::new(self.threads);
         let places = self.clients.len();
         let sum: f64 = thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads)
                 .map(|thread| {
-                    let barrier = &barrier;
+                    let (barrier, own, operation) = (&barrier, &own, &operation);
                     let start = thread * places / self.threads + round * 700_001;
                     scope.spawn(move || {
                         let mut clients = self.clients.iter().cycle().skip(start % places);
-                        let mut namer = Namer::new();
+                        let mut own = own();
                         barrier.wait();
                         repeat(&mut || {
                             if let Some(client) = clients.next() {
-                                operation(namer.name(*client));
+                                operation(&mut own, *client);
                             }
                         })
                     })

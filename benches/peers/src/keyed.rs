@@ -221,7 +221,7 @@ impl Keyed {
     }
 }
 
-fn named(what: &str, course: Course<'_>) -> String {
+pub(crate) fn named(what: &str, course: Course<'_>) -> String {
     match course.threads {
         1 => format!("{what}, 1 thread"),
         threads => format!("{what}, {threads} threads"),

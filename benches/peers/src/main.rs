@@ -7,6 +7,7 @@ mod http;
 mod keyed;
 mod layers;
 mod memory;
+mod prefilter;
 mod redis;
 mod server;
 mod table;
@@ -19,7 +20,7 @@ use crate::{
     table::Row,
 };
 
-const GROUPS: [&str; 11] = [
+const GROUPS: [&str; 12] = [
     "hot-allowed",
     "hot-denied",
     "uniform",
@@ -31,6 +32,7 @@ const GROUPS: [&str; 11] = [
     "allocations",
     "memory",
     "redis",
+    "prefilter",
 ];
 
 fn main() -> ExitCode {
@@ -98,6 +100,7 @@ fn measure(
         "grpc" => grpc::rows(rounds, print)?,
         "allocations" => memory::per_request(print),
         "redis" => redis::rows(rounds, print)?,
+        "prefilter" => prefilter::rows(rounds, print)?,
         _ => memory::per_key(print),
     }
     Ok(())

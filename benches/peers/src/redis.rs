@@ -12,7 +12,7 @@ use std::{
 use http::{Request, Response};
 use redis_1::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use tollgate_benches::redis::{
-    load::{Measured, run},
+    load::{Clients, Measured, run},
     server::Server,
     store::{PATIENCE, Shared, quotas},
 };
@@ -115,7 +115,8 @@ impl Duel {
 
 async fn turn(server: &Server, callers: usize, ask: &Ask) -> Measured {
     let ask = Arc::clone(ask);
-    run(server, callers, SPAN, move |client| ask(client)).await
+    let who = (callers, Clients::Many);
+    run(server, who, SPAN, move |client| ask(client)).await
 }
 
 async fn connect(server: &Server, peer: &str) -> Result<Ask, Box<dyn Error>> {

@@ -8,7 +8,7 @@ use std::{error::Error, process::ExitCode, time::Duration};
 
 use tollgate::Quota;
 use tollgate_benches::redis::{
-    load::{Measured, run},
+    load::{Clients, Measured, run},
     server::Server,
     store::{Shared, quotas},
 };
@@ -89,7 +89,7 @@ async fn by_turns(
     for round in 0..=rounds {
         for (store, measured) in stores.iter().zip(&mut measured) {
             let store = store.clone();
-            let figures = run(server, callers, SPAN, move |client| {
+            let figures = run(server, (callers, Clients::Many), SPAN, move |client| {
                 store.clone().take(client)
             })
             .await;

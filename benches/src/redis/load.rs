@@ -1,13 +1,27 @@
 //! Callers that ask one after the other, all the time.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use tokio::{task::LocalSet, time::Instant};
+use tokio::{
+    task::{LocalSet, coop::consume_budget},
+    time::Instant,
+};
 
 use crate::redis::server::Server;
 
-/// Different clients. All of them have a state after a second or so.
-const CLIENTS: u64 = 10_000;
+/// Whom the callers name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// 16, each of them all the time.
+    Hot,
+    /// 10 000. All of them have a state after a second or so.
+    Many,
+    /// Another with each check: none is named twice.
+    Cold,
+}
 
 /// What was measured.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +34,8 @@ pub struct Measured {
     pub p99: f64,
     /// Processor time of the server for an answer, in microseconds.
     pub server: f64,
+    /// Scripts that the server ran for an answer.
+    pub scripts: f64,
 }
 
 /// Lets `callers` ask for `span`: each names a client and waits for the answer before it asks again.
@@ -27,10 +43,11 @@ pub struct Measured {
 /// Callers and connection share one thread, so that the server has a processor of its own on a machine of two.
 pub async fn run<F: Future<Output = ()> + 'static>(
     server: &Server,
-    callers: usize,
+    (callers, clients): (usize, Clients),
     span: Duration,
     ask: impl Fn(u64) -> F + Clone + 'static,
 ) -> Measured {
+    let scripts = server.scripts();
     let busy = server.processor_time();
     let start = Instant::now();
     let tasks = LocalSet::new();
@@ -39,12 +56,13 @@ pub async fn run<F: Future<Output = ()> + 'static>(
             let ask = ask.clone();
             tasks.spawn_local(async move {
                 let mut waits = Vec::with_capacity(4096);
-                // So that no two callers name the same clients in step.
-                let mut client = caller * 7_919;
+                let mut turn = 0;
                 let mut asked = Instant::now();
                 while asked.duration_since(start) < span {
-                    client += 4_801;
-                    ask(client % CLIENTS).await;
+                    turn += 1;
+                    ask(clients.name(caller, turn)).await;
+                    // Who is answered at once lets the others have their turn as well.
+                    consume_budget().await;
                     let now = Instant::now();
                     waits.push(now.duration_since(asked).as_nanos() as f64 / 1000.0);
                     asked = now;
@@ -59,6 +77,10 @@ pub async fn run<F: Future<Output = ()> + 'static>(
         .processor_time()
         .zip(busy)
         .map(|(after, before)| after - before);
+    let scripts = match (server.scripts(), scripts) {
+        (Ok(after), Ok(before)) => (after - before) as f64,
+        _ => f64::NAN,
+    };
     let mut waits = Vec::new();
     for caller in callers {
         waits.extend(caller.await.expect("a caller does not panic"));
@@ -70,5 +92,19 @@ pub async fn run<F: Future<Output = ()> + 'static>(
         median: waits[count / 2],
         p99: waits[count * 99 / 100],
         server: busy.unwrap_or(f64::NAN) / 1000.0 / count as f64,
+        scripts: scripts / count as f64,
+    }
+}
+
+impl Clients {
+    /// No two callers name the same clients in step.
+    fn name(self, caller: u64, turn: u64) -> u64 {
+        static COLD: AtomicU64 = AtomicU64::new(1 << 32);
+        let client = caller * 7_919 + turn * 4_801;
+        match self {
+            Self::Hot => client % 16,
+            Self::Many => client % 10_000,
+            Self::Cold => COLD.fetch_add(1, Ordering::Relaxed),
+        }
     }
 }

@@ -68,6 +68,26 @@ impl Server {
         text.split(' ').next()?.parse().ok()
     }
 
+    /// The commands to run a script that it has carried out.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer.
+    pub fn scripts(&self) -> io::Result<u64> {
+        // The inline form, so that the server closes after the answer and all of it is read.
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"INFO commandstats\r\nQUIT\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let calls = text.lines().filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let calls = rest.split(',').next()?.parse::<u64>().ok()?;
+            (name.starts_with("eval") || name.starts_with("fcall")).then_some(calls)
+        });
+        Ok(calls.sum())
+    }
+
     /// The first line of the answer to a command.
     fn ask(&self, command: &[&str]) -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

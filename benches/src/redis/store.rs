@@ -39,6 +39,19 @@ impl Shared {
         quota: Quota,
         together: Option<usize>,
     ) -> Result<Self, Box<dyn Error>> {
+        Self::of_rule(server, Rule::new("api", quota), together).await
+    }
+
+    /// The same of a rule, which says how exactly it is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn of_rule(
+        server: &Server,
+        rule: Rule,
+        together: Option<usize>,
+    ) -> Result<Self, Box<dyn Error>> {
         // As services do it.
         let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
         let mut builder =
@@ -49,7 +62,7 @@ impl Shared {
         let store = builder.connect()?;
         store.connected().await;
         Ok(Self {
-            limiter: Arc::new(Limiter::new(store, [Rule::new("api", quota)])?),
+            limiter: Arc::new(Limiter::new(store, [rule])?),
         })
     }
 

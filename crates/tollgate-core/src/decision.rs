@@ -124,6 +124,7 @@ impl Verdict {
     }
 
     /// Who answered.
+    #[inline]
     #[must_use]
     pub fn source(&self) -> Source {
         self.source
@@ -329,6 +330,19 @@ impl Decision {
         self.retry = CompactRetry::of(retry);
     }
 
+    /// The decision about one check, as [`new`](Self::new) puts it together: a store answers most requests with it, and it
+    /// costs less.
+    #[inline]
+    #[must_use]
+    pub fn of_one(at: Tick, verdict: Verdict, enforced: bool) -> Self {
+        if verdict.has_numbers() {
+            Self::single(at, verdict, enforced)
+        } else {
+            Self::new(at, [verdict], |_| enforced)
+        }
+    }
+
+    /// The same of a check that was answered by counting.
     #[inline(always)]
     pub(crate) fn single(at: Tick, verdict: Verdict, enforced: bool) -> Self {
         let mut verdicts = Verdicts::new();

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Retry, Taken},
-    decision::{Decision, Outcome, Source},
+    decision::{Decision, Outcome, Source, Verdict},
     error::RuleError,
     instances::Instances,
     last_seen::LastSeen,
@@ -126,8 +126,17 @@ impl Fallback {
         &self,
         bound: &dyn BoundStore,
         checks: &[Check],
-        decision: Decision,
-    ) -> Decision {
+        decision: &mut Decision,
+    ) {
+        let is_local = |verdict: &Verdict| {
+            verdict.source() != Source::Store && verdict.outcome() != Outcome::Failed
+        };
+        if decision.outcome() == Outcome::Failed || !decision.verdicts().iter().all(is_local) {
+            self.resolve_stored(bound, checks, decision);
+        }
+    }
+
+    fn resolve_stored(&self, bound: &dyn BoundStore, checks: &[Check], decision: &mut Decision) {
         self.last_seen
             .note(checks, decision.verdicts(), self.clock());
         if decision.outcome() == Outcome::Failed
@@ -136,26 +145,20 @@ impl Fallback {
                 .iter()
                 .any(|verdict| verdict.outcome() == Outcome::Failed)
         {
-            return self.resolve_failed(bound, checks, decision);
+            self.resolve_failed(bound, checks, decision);
         }
-        decision
     }
 
     #[cold]
-    fn resolve_failed(
-        &self,
-        bound: &dyn BoundStore,
-        checks: &[Check],
-        mut decision: Decision,
-    ) -> Decision {
+    fn resolve_failed(&self, bound: &dyn BoundStore, checks: &[Check], decision: &mut Decision) {
         let rules = bound.rules();
         let enforced = |rule: usize| rules.enforces(rule);
         if decision.outcome() == Outcome::Deny {
             // A rule that denied by counting wins: nobody else is asked, and its `retry` stands.
-            not_asked_if_failed(&mut decision, enforced);
-            return decision;
+            not_asked_if_failed(decision, enforced);
+            return;
         }
-        let taken = holdings(bound, checks, &decision);
+        let taken = holdings(bound, checks, decision);
         let mut local = Checks::new();
         let mut places: SmallVec<[usize; 4]> = SmallVec::new();
         for (place, check) in checks.iter().enumerate() {
@@ -182,7 +185,7 @@ impl Fallback {
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.outcome() == Outcome::Deny {
-            not_asked_if_failed(&mut decision, enforced);
+            not_asked_if_failed(decision, enforced);
         } else if let Some(answer) = self.ask_locally(bound, &local) {
             for (place, verdict) in places.iter().zip(answer.verdicts()) {
                 let check = &checks[*place];
@@ -204,11 +207,10 @@ impl Fallback {
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.is_allowed() {
-            self.count_alone(checks, &decision);
+            self.count_alone(checks, decision);
         } else if !taken.is_empty() {
             bound.settle(&taken, Settlement::Cancel);
         }
-        decision
     }
 
     fn ask_locally(&self, bound: &dyn BoundStore, checks: &[Check]) -> Option<Decision> {

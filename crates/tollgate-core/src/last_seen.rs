@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    decision::Verdict,
+    decision::{Source, Verdict},
     quota::{AlgorithmKind, Quota},
     rule::{OnStoreError, Rule},
     rule_set::RuleSet,
@@ -72,7 +72,7 @@ impl LastSeen {
         }
     }
 
-    /// Takes note of what a store has answered.
+    /// Takes note of what a store has answered. What it was not asked about says nothing new of its state.
     #[inline]
     pub(crate) fn note(&self, checks: &[Check], verdicts: &[Verdict], clock: &Clock) {
         let mut now = None;
@@ -80,6 +80,7 @@ impl LastSeen {
             let rule = usize::from(check.rule());
             if self.shares.get(rule) != Some(&true)
                 || verdict.rule() != rule
+                || verdict.source() != Source::Store
                 || !verdict.has_numbers()
             {
                 continue;

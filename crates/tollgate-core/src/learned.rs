@@ -7,11 +7,11 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// Cells that each hold what was learned of one key, three words, or nothing.
+/// Cells that each hold what was learned of one key, so many words, or nothing.
 ///
-/// A cell is four words, written without a lock on the reader's side: three of what was learned, and a fourth that is the
-/// key's tag mixed with them. Words of two writes that met in a reader do not mix to the tag, so a torn read is a miss
-/// (but for one in 2^64), and readers never wait. Their number is fixed, and a newer key takes the place of an older one.
+/// A cell is written without a lock on the reader's side: the words of what was learned, and one more that is the key's tag
+/// mixed with them. Words of two writes that met in a reader do not mix to the tag, so a torn read is a miss (but for one
+/// in 2^64), and readers never wait. Their number is fixed, and a newer key takes the place of an older one.
 ///
 /// Each cell must have one writer at a time: whoever calls [`learn`](Self::learn) or [`forget`](Self::forget) holds a lock
 /// that belongs to the shard.
@@ -35,24 +35,26 @@ use crate::{
 /// cells.learn(0, key, 1, [10, 20, 30]);
 /// assert_eq!(cells.find(0, key, 2), None);
 /// ```
-pub struct LearnedCells {
-    cells: Box<[Cell]>,
+pub struct LearnedCells<const WORDS: usize> {
+    cells: Box<[Cell<WORDS>]>,
     per_shard: usize,
 }
 
 #[repr(align(32))]
-struct Cell {
-    words: [AtomicU64; 3],
+struct Cell<const WORDS: usize> {
+    words: [AtomicU64; WORDS],
     tag: AtomicU64,
 }
 
-impl LearnedCells {
-    /// `per_shard` cells for each of `shards`. Both are rounded up to powers of two; a cell has 32 bytes.
+impl<const WORDS: usize> LearnedCells<WORDS> {
+    /// `per_shard` cells for each of `shards`. Both are rounded up to powers of two; a cell of two or three words has 32
+    /// bytes. One word does not compile: it would not show that it is whole.
     #[must_use]
     pub fn new(shards: usize, per_shard: usize) -> Self {
+        const { assert!(WORDS >= 2) };
         let (shards, per_shard) = (shards.next_power_of_two(), per_shard.next_power_of_two());
         let empty = || Cell {
-            words: [const { 0 }; 3].map(AtomicU64::new),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
             tag: AtomicU64::new(0),
         };
         Self {
@@ -62,7 +64,7 @@ impl LearnedCells {
     }
 
     #[inline(always)]
-    fn cell(&self, shard: usize, key: Fingerprint) -> Option<&Cell> {
+    fn cell(&self, shard: usize, key: Fingerprint) -> Option<&Cell<WORDS>> {
         let place = (key.bits() >> 24) as usize & (self.per_shard - 1);
         self.cells.get(shard * self.per_shard + place)
     }
@@ -70,19 +72,18 @@ impl LearnedCells {
     /// What was learned of `key` under this salt.
     #[inline(always)]
     #[must_use]
-    pub fn find(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; 3]> {
+    pub fn find(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
         let cell = self.cell(shard, key)?;
         let tag = cell.tag.load(Ordering::Relaxed);
         if tag == 0 {
             return None;
         }
-        let [first, second, third] = &cell.words;
-        let words = [first, second, third].map(|word| word.load(Ordering::Relaxed));
+        let words = std::array::from_fn(|word| cell.words[word].load(Ordering::Relaxed));
         (tag == mixed_tag(key, salt, words)).then_some(words)
     }
 
     /// Learns. The shard's lock is held.
-    pub fn learn(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; 3]) {
+    pub fn learn(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
         if let Some(cell) = self.cell(shard, key) {
             for (to, word) in cell.words.iter().zip(words) {
                 to.store(word, Ordering::Relaxed);
@@ -106,25 +107,107 @@ impl LearnedCells {
 }
 
 /// The tag of a key under a salt, mixed with what was learned; never 0, which is an empty cell.
-#[inline]
-fn mixed_tag(key: Fingerprint, salt: u64, [first, second, third]: [u64; 3]) -> u64 {
+#[inline(always)]
+fn mixed_tag<const WORDS: usize>(key: Fingerprint, salt: u64, words: [u64; WORDS]) -> u64 {
     let tag = (key.bits() >> 64) as u64 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let fold = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
         product as u64 ^ (product >> 64) as u64
     };
-    let mixed = fold(
-        first ^ 0x2d35_8dcc_aa6c_78a5,
-        second ^ 0x8bb8_4b93_962e_acc9,
+    let mut mixed = fold(
+        words[0] ^ 0x2d35_8dcc_aa6c_78a5,
+        words[1] ^ 0x8bb8_4b93_962e_acc9,
     );
-    (tag ^ fold(mixed ^ 0x4b33_a62e_d433_d4a3, third ^ 0xd6e8_feb8_6659_fd93)) | 1
+    for word in &words[2..] {
+        mixed = fold(mixed ^ 0x4b33_a62e_d433_d4a3, word ^ 0xd6e8_feb8_6659_fd93);
+    }
+    (tag ^ mixed) | 1
 }
 
 /// Without the keys.
-impl fmt::Debug for LearnedCells {
+impl<const WORDS: usize> fmt::Debug for LearnedCells<WORDS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LearnedCells")
             .field("cells", &self.cells.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+
+    fn key(bits: u128) -> Fingerprint {
+        Fingerprint::from_bits(bits)
+    }
+
+    #[test]
+    fn what_was_learned_is_found_under_its_key_and_salt_only() {
+        let cells = LearnedCells::new(1, 8);
+        cells.learn(0, key(7 << 64), 1, [10, 20]);
+        assert_eq!(cells.find(0, key(7 << 64), 1), Some([10, 20]));
+        assert_eq!(cells.find(0, key(7 << 64), 2), None);
+        assert_eq!(cells.find(0, key(8 << 64), 1), None);
+        cells.forget(0, key(7 << 64));
+        assert_eq!(cells.find(0, key(7 << 64), 1), None);
+    }
+
+    #[test]
+    fn words_in_another_order_are_not_those_that_were_learned() {
+        let words = [1, 2, 3];
+        for other in [[2, 1, 3], [1, 3, 2], [3, 2, 1]] {
+            assert_ne!(mixed_tag(key(7), 0, words), mixed_tag(key(7), 0, other));
+        }
+    }
+}
+
+#[cfg(all(test, tollgate_shuttle))]
+mod schedules {
+    use super::*;
+    use crate::sync::Mutex;
+    use shuttle::sync::Arc;
+
+    /// Two keys fight for one cell while a reader looks: it sees what was learned of its key as it was written, or nothing.
+    fn a_reader_never_sees_half<const WORDS: usize>() {
+        let learned = |writer: u64, round| {
+            std::array::from_fn(|word| (writer * (word as u64 + 1)) << 8 | round)
+        };
+        shuttle::check_random(
+            move || {
+                let cells = Arc::new((LearnedCells::<WORDS>::new(1, 1), Mutex::new(())));
+                let writers: Vec<_> = (1..=2_u64)
+                    .map(|writer| {
+                        let cells = Arc::clone(&cells);
+                        shuttle::thread::spawn(move || {
+                            let key = Fingerprint::from_bits(u128::from(writer) << 64);
+                            for round in 0..3 {
+                                let _writer = crate::sync::lock(&cells.1);
+                                cells.0.learn(0, key, 0, learned(writer, round));
+                            }
+                        })
+                    })
+                    .collect();
+                for _ in 0..4 {
+                    let key = Fingerprint::from_bits(1 << 64);
+                    if let Some(words) = cells.0.find(0, key, 0) {
+                        assert_eq!(words, learned(1, words[0] & 0xff));
+                    }
+                }
+                for writer in writers {
+                    writer.join().expect("the writer ends");
+                }
+            },
+            20_000,
+        );
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_two_words() {
+        a_reader_never_sees_half::<2>();
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_three_words() {
+        a_reader_never_sees_half::<3>();
     }
 }

@@ -230,21 +230,24 @@ impl Limiter {
         let Some(fallback) = &self.shared.fallback else {
             return self.shared.bound.acquire(checks);
         };
-        match self.shared.bound.acquire(checks) {
-            Step::Ready(decision) => {
-                Step::Ready(fallback.resolve(&*self.shared.bound, checks, decision))
-            }
-            Step::Wait(answer) => {
-                let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
-                Step::Wait(Pending::new(async move {
-                    let decision = answer.await;
-                    match &shared.fallback {
-                        Some(fallback) => fallback.resolve(&*shared.bound, &checks, decision),
-                        None => decision,
-                    }
-                }))
-            }
+        let mut answer = self.shared.bound.acquire(checks);
+        if let Step::Ready(decision) = &mut answer {
+            fallback.resolve(&*self.shared.bound, checks, decision);
+            return answer;
         }
+        self.resolve_later(answer, checks)
+    }
+
+    #[inline(never)]
+    fn resolve_later(&self, answer: Step<Decision>, checks: &[Check]) -> Step<Decision> {
+        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
+        Step::Wait(Pending::new(async move {
+            let mut decision = answer.await;
+            if let Some(fallback) = &shared.fallback {
+                fallback.resolve(&*shared.bound, &checks, &mut decision);
+            }
+            decision
+        }))
     }
 
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is

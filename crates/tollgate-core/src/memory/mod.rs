@@ -10,7 +10,6 @@
 
 mod bound;
 mod hasher;
-mod learned;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
 mod shard;

@@ -1,9 +1,10 @@
 //! A table: the states of one rule name under one algorithm.
 
 use crate::{
-    algorithm::{Algorithm, Assessment, Taken},
+    algorithm::{Algorithm, Assessment, LearnedBound, Taken},
     key::Fingerprint,
-    memory::{learned::LearnedBounds, shard::Shard, slots::Entry},
+    learned::LearnedCells,
+    memory::{shard::Shard, slots::Entry},
     quota::Quota,
     store::{Settlement, Usage},
     sync::{Mutex, MutexGuard, lock},
@@ -16,7 +17,8 @@ pub(super) struct Table<A: Algorithm> {
     /// Shards are locked in the order of (id, shard).
     pub(super) id: u64,
     shards: Box<[Locker<A>]>,
-    learned: LearnedBounds,
+    /// Bounds, by the key and the number of the quota. A cell is written under its shard's lock.
+    learned: LearnedCells<2>,
     /// All quotas that states may have been written under; a state carries its quota's place.
     quotas: Mutex<Vec<Plan<A>>>,
 }
@@ -52,7 +54,7 @@ impl<A: Algorithm> Table<A> {
             shards: (0..shards)
                 .map(|_| Locker(Mutex::new(Shard::new(bytes / shards))))
                 .collect(),
-            learned: LearnedBounds::new(shards, 8),
+            learned: LearnedCells::new(shards, 8),
             quotas: Mutex::new(Vec::new()),
         }
     }
@@ -111,9 +113,9 @@ impl<A: Algorithm> Table<A> {
         now: Tick,
         cost: u64,
     ) -> Option<Assessment> {
-        let bound = self.learned.find(shard, key, plan.number)?;
+        let [first, second] = self.learned.find(shard, key, u64::from(plan.number))?;
         plan.quota
-            .assess_learned(bound, now, cost)
+            .assess_learned(LearnedBound(first, second), now, cost)
             // A clock went back since: the state lies in the future, and a denial has to repair it.
             .filter(|answer| answer.reset_after <= plan.longest_reset)
     }
@@ -262,10 +264,9 @@ impl<A: Algorithm> Locked<'_, A> {
             return;
         }
         plan.quota.repair(&mut entry.state, now);
-        if let Some(bound) = plan.quota.learn(&entry.state, now) {
-            self.table
-                .learned
-                .learn(self.index, key, plan.number, bound);
+        if let Some(LearnedBound(first, second)) = plan.quota.learn(&entry.state, now) {
+            let (learned, salt) = (&self.table.learned, u64::from(plan.number));
+            learned.learn(self.index, key, salt, [first, second]);
         }
     }
 

@@ -10,6 +10,7 @@
 use std::{
     fmt,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use tollgate_core::{
@@ -31,7 +32,7 @@ const PER_SHARD: usize = 1 << 8;
 
 /// What was learned of keys that were denied.
 pub(crate) struct DenyCache {
-    cells: LearnedCells,
+    cells: LearnedCells<3>,
     /// One writer of a shard at a time.
     writers: Box<[Mutex<()>]>,
 }
@@ -100,6 +101,9 @@ impl DenyCache {
             Denials::Bucket(quota) => {
                 let denied = quota.assess_learned(LearnedBound(until, rest), now, cost)?;
                 // What is told is rather too late than too early.
+                if denied.remaining == 0 {
+                    return Some(later(denied, late));
+                }
                 let told = LearnedBound(until.saturating_add(late), rest);
                 Some(quota.assess_learned(told, now, cost).unwrap_or(denied))
             }
@@ -123,7 +127,7 @@ impl DenyCache {
         cost: u64,
         verdict: &Verdict,
     ) {
-        let after = |wait: std::time::Duration| {
+        let after = |wait: Duration| {
             sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
         };
         let (until, rest) = match (denials, verdict.retry()) {
@@ -161,6 +165,18 @@ impl DenyCache {
         self.writers[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same denial by a bound that is so much later, where nothing is left anyway.
+fn later(denied: Assessment, late: Tick) -> Assessment {
+    Assessment {
+        reset_after: denied.reset_after.saturating_add(late),
+        retry: match denied.retry {
+            Retry::After(wait) => Retry::After(wait.saturating_add(Duration::from_micros(late))),
+            other => other,
+        },
+        ..denied
     }
 }
 

@@ -150,27 +150,32 @@ impl Prefilter {
     #[inline]
     pub(crate) fn answer(&self, rules: &RuleSet, checks: &[Check]) -> Answer {
         let now = self.now();
-        if let [check] = checks {
-            // What is held has been taken already, and is there whatever the store would say.
-            if let Some(verdict) = self.hold(check, now) {
-                return Answer::Here(self.decide(rules, [verdict], now));
+        let [check] = checks else {
+            return self.answer_several(rules, checks, now);
+        };
+        let deny = || {
+            let (rule, plan) = (check.rule(), check.plan());
+            let answer = self.deny(check, now)?;
+            Some(Verdict::new(rule, plan, answer, Source::LearnedBound))
+        };
+        // What is held has been taken already, and is there whatever the store would say.
+        match self.hold(check, now).or_else(deny) {
+            Some(verdict) => {
+                let enforced = rules.enforces(verdict.rule());
+                Answer::Here(Decision::of_one(self.store_time.at(now), verdict, enforced))
             }
-            if let Some(answer) = self.deny(check, now) {
-                let (rule, plan) = (check.rule(), check.plan());
-                let verdict = Verdict::new(rule, plan, answer, Source::LearnedBound);
-                return Answer::Here(self.decide(rules, [verdict], now));
-            }
-            return Answer::Ask(self.ask(checks, now));
-        } else if let Some(decision) = self.deny_several(rules, checks, now) {
+            None => Answer::Ask(self.ask(checks, now)),
+        }
+    }
+
+    #[inline(never)]
+    fn answer_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Answer {
+        if let Some(decision) = self.deny_several(rules, checks, now) {
             return Answer::Here(decision);
         }
         if self.leases.is_none() && self.reports.is_none() {
             return Answer::Ask(Asking::new());
         }
-        self.answer_several(rules, checks, now)
-    }
-
-    fn answer_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Answer {
         if has_twins(checks) {
             // They are one check for the store.
             return Answer::Ask(Asking::new());
@@ -262,6 +267,7 @@ impl Prefilter {
     }
 
     /// What goes to the store with these checks.
+    #[inline(never)]
     fn ask(&self, checks: &[Check], now: Tick) -> Asking {
         let mut asking = Asking::new();
         let Some(leases) = &self.leases else {
@@ -279,7 +285,6 @@ impl Prefilter {
         asking
     }
 
-    #[inline]
     fn decide(
         &self,
         rules: &RuleSet,

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
 use tollgate_core::{Fingerprint, Tick};
@@ -19,7 +19,17 @@ pub(crate) struct Slot {
 ///
 /// Where a set is full, the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
 pub(crate) struct Keyed<T> {
-    sets: Box<[Mutex<Vec<Entry<T>>>]>,
+    sets: Box<[Locker<T>]>,
+}
+
+/// A lock on a line of its own, with all that it takes to know which entry to look at.
+#[repr(align(64))]
+struct Locker<T>(Mutex<Set<T>>);
+
+struct Set<T> {
+    /// A byte of each entry's key.
+    tags: [u8; WAYS],
+    entries: Vec<Entry<T>>,
 }
 
 struct Entry<T> {
@@ -47,29 +57,38 @@ impl Slot {
     pub(crate) fn key(&self) -> Fingerprint {
         self.key
     }
+
+    fn tag(&self) -> u8 {
+        (self.key.bits() >> 56) as u8
+    }
 }
 
 impl<T: Default> Keyed<T> {
     /// Of at most `keys`, rounded up to a power of two and to at least one set.
     pub(crate) fn new(keys: usize) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
+        let empty = || Set {
+            tags: [0; WAYS],
+            entries: Vec::new(),
+        };
         Self {
-            sets: (0..sets).map(|_| Mutex::new(Vec::new())).collect(),
+            sets: (0..sets).map(|_| Locker(Mutex::new(empty()))).collect(),
         }
     }
 
     #[inline]
-    fn set(&self, slot: Slot) -> MutexGuard<'_, Vec<Entry<T>>> {
+    fn set(&self, slot: Slot) -> MutexGuard<'_, Set<T>> {
         // Fingerprints are evenly spread. The rule is mixed in for keys that several rules share.
         let bits = (slot.key.bits() >> 32) as usize ^ usize::from(slot.rule).wrapping_mul(0x9e37);
-        lock(&self.sets[bits & (self.sets.len() - 1)])
+        lock(&self.sets[bits & (self.sets.len() - 1)].0)
     }
 
     /// Does something with what is kept of a key.
     #[inline]
     pub(crate) fn with<R>(&self, slot: Slot, act: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut set = self.set(slot);
-        let entry = set.iter_mut().find(|entry| entry.slot == slot)?;
+        let place = set.find(slot)?;
+        let entry = set.entries.get_mut(place)?;
         Some(act(&mut entry.value))
     }
 
@@ -82,50 +101,99 @@ impl<T: Default> Keyed<T> {
         act: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
         let mut set = self.set(slot);
-        let place = match set.iter().position(|entry| entry.slot == slot) {
+        let place = match set.find(slot) {
             Some(place) => place,
-            None => room(&mut set, slot, is_idle)?,
+            None => set.make_room(slot, is_idle)?,
         };
-        let entry = set.get_mut(place)?;
+        let entry = set.entries.get_mut(place)?;
         entry.touched = now;
         Some(act(&mut entry.value))
     }
 
     /// Adds something up over all keys.
     pub(crate) fn sum(&self, of: impl Fn(&T) -> u64) -> u64 {
-        let of_set = |set: &Mutex<Vec<Entry<T>>>| -> u64 {
-            lock(set).iter().map(|entry| of(&entry.value)).sum()
+        let of_set = |set: &Locker<T>| -> u64 {
+            let set = lock(&set.0);
+            set.entries.iter().map(|entry| of(&entry.value)).sum()
         };
         self.sets.iter().map(of_set).sum()
     }
 }
 
-/// A place for a new key: one behind the others, or that of the entry that has been idle for longest.
-fn room<T: Default>(
-    set: &mut Vec<Entry<T>>,
-    slot: Slot,
-    is_idle: impl Fn(&T) -> bool,
-) -> Option<usize> {
-    let entry = Entry {
-        slot,
-        touched: 0,
-        value: T::default(),
-    };
-    if set.len() < WAYS {
-        set.push(entry);
-        return Some(set.len() - 1);
+impl<T: Default> Set<T> {
+    /// The place of a key's entry.
+    #[inline]
+    fn find(&self, slot: Slot) -> Option<usize> {
+        let mut alike = alike(self.tags, slot.tag());
+        while alike != 0 {
+            let place = alike.trailing_zeros() as usize / 8;
+            if self
+                .entries
+                .get(place)
+                .is_some_and(|entry| entry.slot == slot)
+            {
+                return Some(place);
+            }
+            alike &= alike - 1;
+        }
+        None
     }
-    let idle = set
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| is_idle(&entry.value));
-    let (place, _) = idle.min_by_key(|(_, entry)| entry.touched)?;
-    set[place] = entry;
-    Some(place)
+
+    /// A place for a new key: one behind the others, or that of the entry that has been idle for longest.
+    fn make_room(&mut self, slot: Slot, is_idle: impl Fn(&T) -> bool) -> Option<usize> {
+        let entry = Entry {
+            slot,
+            touched: 0,
+            value: T::default(),
+        };
+        let place = if self.entries.len() < WAYS {
+            self.entries.push(entry);
+            self.entries.len() - 1
+        } else {
+            let entries = self.entries.iter().enumerate();
+            let idle = entries.filter(|(_, entry)| is_idle(&entry.value));
+            let (place, _) = idle.min_by_key(|(_, entry)| entry.touched)?;
+            self.entries[place] = entry;
+            place
+        };
+        self.tags[place] = slot.tag();
+        Some(place)
+    }
+}
+
+/// The highest bit of each byte that equals `tag`, and now and then of one that is above such a byte and does not.
+#[inline]
+fn alike(tags: [u8; WAYS], tag: u8) -> u128 {
+    const ONES: u128 = u128::MAX / 0xff;
+    let differ = u128::from_le_bytes(tags) ^ (ONES * u128::from(tag));
+    differ.wrapping_sub(ONES) & !differ & (ONES << 7)
 }
 
 /// Locks, also after a panic of another holder: each change leaves an entry whole.
+#[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => lock_contended(mutex),
+    }
+}
+
+/// Stands back for a moment, and a longer one each time, before it sleeps: what is done under the lock takes less than it
+/// takes to fall asleep and to be woken.
+#[cold]
+#[inline(never)]
+fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for round in 0..12_u32 {
+        for _ in 0..4 << round.min(5) {
+            std::hint::spin_loop();
+        }
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -173,5 +241,24 @@ mod tests {
         assert_eq!(table.with(slot(3), |value| *value), None);
         assert_eq!(table.with(slot(5), |value| *value), Some(0));
         assert_eq!(table.sum(|value| *value), WAYS as u64 - 2);
+    }
+
+    #[test]
+    fn keys_that_look_alike_are_told_apart() {
+        let table = Keyed::<u128>::new(1);
+        // One byte is looked at first, and it is the same; the next is the one above it.
+        let keys = [7 << 56 | 1, 6 << 56, 7 << 56 | 2, 0, 7 << 56];
+        for key in keys {
+            table.with_new(slot(key), 1, |_| true, |value| *value = key);
+        }
+        for key in keys {
+            assert_eq!(table.with(slot(key), |value| *value), Some(key));
+        }
+        assert_eq!(table.with(slot(7 << 56 | 3), |value| *value), None);
+        assert_eq!(table.with(slot(9 << 56), |value| *value), None);
+        assert_eq!(
+            table.with(Slot::new(1, 0, slot(0).key()), |value| *value),
+            None
+        );
     }
 }

@@ -1,0 +1,214 @@
+//! A check that is answered without Redis.
+
+use std::{
+    error::Error,
+    hint::black_box,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tokio::runtime::{Builder, Runtime};
+use tollgate::Check;
+use tollgate_benches::{
+    redis::{
+        local::{Knows, Local},
+        server::Server,
+    },
+    workload::{Namer, hot, uniform},
+};
+use trypema::redis::{RedisKey, RedisKeyRef};
+
+use crate::{
+    harness::{Compared, Course},
+    keyed::named,
+    prefilter::hybrid::Hybrid,
+    table::Row,
+};
+
+/// The most that a check which is answered here may cost, in nanoseconds.
+const GATE: f64 = 150.0;
+
+const MANY: u32 = 100_000;
+
+/// The process has 65 536 places for denials, and of two that fall on one place it keeps the later.
+const MANY_DENIED: u32 = 10_000;
+
+/// Ours and theirs, each with a Redis and a runtime of its own. What a side does in the background is done after its
+/// turns, so that nobody is measured while the other reports.
+struct Duel {
+    ours: Local,
+    theirs: Hybrid,
+    /// By number.
+    checks: Vec<Check>,
+    keys: Vec<RedisKey>,
+    clients: u32,
+    /// A denial is believed for a second only.
+    learns_anew: bool,
+    runtime: Runtime,
+    _servers: [Server; 2],
+}
+
+/// The figures of one round, in nanoseconds.
+struct Round {
+    of_limiter: (f64, f64),
+    of_store: (f64, f64),
+    by_name: (f64, f64),
+    /// Of a hundred checks, those that Redis was asked about.
+    asked: (f64, f64),
+}
+
+/// For how long a side does what it has put off, after each of its turns.
+const BACKGROUND: Duration = Duration::from_millis(40);
+
+pub(super) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<dyn Error>> {
+    for (what, knows, many) in [
+        ("leased", Knows::Lease, MANY),
+        ("eventual", Knows::Eventual, MANY),
+        ("learned denial", Knows::Bound, MANY_DENIED),
+    ] {
+        for (clients, sequence) in [(8, hot()), (many, uniform(many))] {
+            let keys = match clients {
+                8 => "one key".to_owned(),
+                _ => format!("{} 000 keys", clients / 1000),
+            };
+            for threads in [1, 2] {
+                let course = Course {
+                    clients: &sequence,
+                    threads,
+                };
+                let what = named(&format!("{what}, {keys}"), course);
+                Duel::new(knows, clients)?.fight(course, &what, rounds, print)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Duel {
+    fn new(knows: Knows, clients: u32) -> Result<Self, Box<dyn Error>> {
+        let servers = [Server::start()?, Server::start()?];
+        let ours = Local::connect(&servers[0], knows)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        // More than anybody takes, or one a minute.
+        let rate = if knows == Knows::Bound { 0.02 } else { 1e9 };
+        let theirs = runtime.block_on(Hybrid::connect(&servers[1], rate))?;
+        let mut namer = Namer::new();
+        Ok(Self {
+            checks: (0..clients)
+                .map(|client| ours.check(namer.name(client)))
+                .collect(),
+            keys: (0..clients)
+                .map(|client| Hybrid::key(namer.name(client)))
+                .collect(),
+            ours,
+            theirs,
+            clients,
+            learns_anew: knows == Knows::Bound,
+            runtime,
+            _servers: servers,
+        })
+    }
+
+    fn fight(
+        &self,
+        course: Course<'_>,
+        what: &str,
+        rounds: usize,
+        print: &mut dyn FnMut(Row),
+    ) -> Result<(), Box<dyn Error>> {
+        self.theirs.learn(&self.runtime, self.clients);
+        self.ours.learn(self.clients);
+        // The first round warms up.
+        let mut measured = Vec::new();
+        for round in 0..=rounds {
+            if self.learns_anew {
+                self.ours.forget(self.clients)?;
+                self.ours.learn(self.clients);
+            }
+            measured.push(self.round(course, round));
+        }
+        let row = |of: &str, unit, figure: fn(&Round) -> (f64, f64)| {
+            let rounds: Vec<_> = measured[1..].iter().map(figure).collect();
+            let compared = Compared::of(&rounds);
+            Row::compared(format!("{what}{of}"), unit, "trypema hybrid", compared)
+        };
+        let gated = |row: Row| match course.threads {
+            1 => row.gate_on_ours(GATE),
+            _ => row,
+        };
+        print(gated(row("", "ns", |round| round.of_limiter)));
+        print(gated(row(", store alone", "ns", |round| round.of_store)));
+        print(row(", by name", "ns", |round| round.by_name));
+        print(row(", asked", "%", |round| round.asked));
+        Ok(())
+    }
+
+    fn round(&self, course: Course<'_>, round: usize) -> Round {
+        let made = AtomicU64::new(0);
+        let own = || Own::new(&made);
+        let before = (self.ours.asked(), self.theirs.asked());
+        let of_limiter = course.run_with(round, own, |own, client| {
+            own.made += 1;
+            black_box(self.ours.acquire(self.checks[client as usize]));
+        });
+        let of_store = course.run_with(round, own, |own, client| {
+            own.made += 1;
+            black_box(self.ours.acquire_of_store(self.checks[client as usize]));
+        });
+        let by_name = course.run_with(round, own, |own, client| {
+            own.made += 1;
+            let check = self.ours.check(own.namer.name(client));
+            black_box(self.ours.acquire(check));
+        });
+        let asked = percent(self.ours.asked() - before.0, &made);
+        self.ours.background(BACKGROUND);
+        let their_keys = course.run_with(round, own, |own, client| {
+            own.made += 1;
+            let key = self.keys[client as usize].as_key_ref();
+            black_box(self.theirs.take(&self.runtime, key));
+        });
+        let their_names = course.run_with(round, own, |own, client| {
+            own.made += 1;
+            let key = RedisKeyRef::try_from(own.namer.name(client).as_str());
+            let key = key.expect("a name is a valid key");
+            black_box(self.theirs.take(&self.runtime, key));
+        });
+        let their_asked = percent(self.theirs.asked() - before.1, &made);
+        self.runtime
+            .block_on(async { tokio::time::sleep(BACKGROUND).await });
+        Round {
+            of_limiter: (of_limiter, their_keys),
+            of_store: (of_store, their_keys),
+            by_name: (by_name, their_names),
+            asked: (asked, their_asked),
+        }
+    }
+}
+
+/// How many of a hundred checks were asked about. Then none have been made.
+fn percent(asked: u64, made: &AtomicU64) -> f64 {
+    100.0 * asked as f64 / made.swap(0, Ordering::Relaxed) as f64
+}
+
+/// What a thread has of its own. What it has made counts when it ends.
+struct Own<'a> {
+    namer: Namer,
+    made: u64,
+    all: &'a AtomicU64,
+}
+
+impl<'a> Own<'a> {
+    fn new(all: &'a AtomicU64) -> Self {
+        Self {
+            namer: Namer::new(),
+            made: 0,
+            all,
+        }
+    }
+}
+
+impl Drop for Own<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_add(self.made, Ordering::Relaxed);
+    }
+}
