@@ -66,7 +66,7 @@ fn hot_clients_under_their_limit_cost_few_calls() {
         ("fixed", Limit::Fixed(20_000, MINUTE)),
     ] {
         site.turn_over();
-        let job = hot(name, limit, Duration::from_secs(4));
+        let job = hot(name, limit, Duration::from_secs(3));
         let (calls, counts) = counted(&server, &mut site, &job);
         let each = permille(calls, counts);
         println!("{name}: {each} ‰ calls a request, {counts:?}");
@@ -80,7 +80,7 @@ fn hot_clients_under_their_limit_cost_few_calls() {
 #[test]
 fn hot_clients_close_to_their_limit_stay_under_it() {
     let (server, mut site) = start();
-    let job = hot("close", bucket(200, 200, SECOND), Duration::from_secs(4));
+    let job = hot("close", bucket(200, 200, SECOND), Duration::from_secs(3));
     let (calls, counts) = counted(&server, &mut site, &job);
     let each = permille(calls, counts);
     println!("close: {each} ‰ calls a request, {counts:?}");
@@ -134,7 +134,7 @@ fn a_client_that_comes_once_costs_one_call_at_most() {
             cold: true,
             at_once: 2,
             pause: Duration::from_millis(10),
-            ..Job::new([ask], Duration::from_secs(2))
+            ..Job::new([ask], Duration::from_secs(1))
         };
         let (calls, counts) = counted(&server, &mut site, &job);
         println!("{name}: {calls} calls, {counts:?}");

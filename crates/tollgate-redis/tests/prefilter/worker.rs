@@ -52,16 +52,26 @@ pub(crate) fn play() {
     let store = runtime.block_on(store(&address, deadline));
     let say = |what: &str| writeln!(io::stdout(), "{ANSWER}{what}").expect("somebody reads");
     say("ready");
+    let mut last: Option<(Job, Limiter)> = None;
     // The end of the input is also that of the process which gave the jobs.
     for line in io::stdin().lines().map_while(Result::ok) {
         let job: Job = line.parse().expect("a job");
-        let counts = runtime.block_on(run(&job, &store, Path::new(&book)));
+        let same = last.take().filter(|(last, _)| last.asks == job.asks);
+        // What the limiter of the last job holds is spent in this one.
+        let limiter = match same {
+            Some((_, limiter)) => limiter,
+            None => {
+                let _inside = runtime.enter();
+                job.limiter(&store)
+            }
+        };
+        let counts = runtime.block_on(run(&job, &limiter, Path::new(&book)));
+        last = Some((job, limiter));
         say(&counts.numbers().map(|number| number.to_string()).join(" "));
     }
 }
 
-async fn run(job: &Job, store: &RedisStore, book: &Path) -> Counts {
-    let limiter = job.limiter(store);
+async fn run(job: &Job, limiter: &Limiter, book: &Path) -> Counts {
     let until = clock::now() + job.lasts.as_micros() as u64;
     let mut tasks = JoinSet::new();
     for task in 0..job.tasks {

@@ -11,7 +11,7 @@ use crate::{
     support::blocking_server::RedisServer,
 };
 
-const LASTS: Duration = Duration::from_millis(1_500);
+const LASTS: Duration = Duration::from_millis(1_200);
 
 /// What the processes do of a job.
 type Drive = fn(&mut Site, &Job) -> Counts;
@@ -121,6 +121,16 @@ fn bursts_that_land_on_one_process() {
     );
 }
 
+/// Nobody asks for anything, and the bucket fills up.
+fn idle(site: &mut Site, job: &Job) {
+    site.run(&Job {
+        lasts: Duration::from_millis(300),
+        pause: Duration::from_millis(300),
+        at_once: 0,
+        ..job.clone()
+    });
+}
+
 /// First each process is asked for a little, so that it holds some, and then one after the other for all it gives.
 #[test]
 fn an_adversary_that_sweeps_over_all_processes() {
@@ -130,12 +140,13 @@ fn an_adversary_that_sweeps_over_all_processes() {
         |job| job,
         |site, job| {
             let little = Job {
-                lasts: Duration::from_millis(1_500),
+                lasts: Duration::from_millis(1_000),
                 tasks: 1,
                 pause: Duration::from_millis(25),
                 ..job.clone()
             };
             let mut counts = site.run(&little);
+            idle(site, job);
             let all = Job {
                 lasts: Duration::from_millis(100),
                 at_once: 1_000,
@@ -151,7 +162,7 @@ fn an_adversary_that_sweeps_over_all_processes() {
     );
 }
 
-/// All but one take what they can hold and then nothing, while the bucket fills up; then all ask for everything.
+/// All take what they can hold and then nothing, while the bucket fills up; then all ask for everything.
 #[test]
 fn processes_that_hoard() {
     holds(
@@ -167,16 +178,7 @@ fn processes_that_hoard() {
                     ..job.clone()
                 };
                 counts = counts.plus(site.run(&hoard));
-                // The bucket fills up meanwhile.
-                let wait = Job {
-                    lasts: Duration::from_millis(250),
-                    pause: Duration::from_millis(250),
-                    tasks: 1,
-                    ..job.clone()
-                };
-                let (first, _) = site.processes.split_at_mut(1);
-                first[0].begin(&wait);
-                counts = counts.plus(first[0].finish().expect("it lives"));
+                idle(site, job);
                 let take = Job {
                     lasts: Duration::from_millis(100),
                     at_once: 200,
