@@ -21,7 +21,7 @@
 //! [`parking`](Lot::Parking) lot lives for ten seconds and is tracked by the store: what is left of it may go back. All of
 //! them together are at most the [`reserve`](LeaseTerms::reserve). A [`transit`](Lot::Transit) lot lives for a second at most
 //! and is not tracked. It is lent only where the bucket is so empty that it cannot be full before the lot has run out. What
-//! is left of it is lost.
+//! is left of it is lost. [`LeaseTerms::new`] makes terms without transit lots: they spare hardly a call.
 //!
 //! All times that a process is told are durations, and it counts them from when it **sent** its question: counted from the
 //! answer, a lot would live on in the process after the store has forgotten it.

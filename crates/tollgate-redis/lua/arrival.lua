@@ -100,8 +100,8 @@ return function(raw, n, burst, d, now, cost, doing, check)
 
   if generation and current + previous > 0 then
     local this = (now - now % LIFE) / LIFE
-    -- The clock went back. No lot lives longer than a life from now.
-    if generation > this then generation, current, previous = this, current + previous, 0 end
+    -- The clock went back by far. No lot lives longer than a life from now.
+    if generation > this + 3 then generation, current, previous = this, current + previous, 0 end
     for _ = 1, 2 do
       -- Until its generation is over, all of it may be unspent.
       local till = (generation + 1) * LIFE
@@ -204,7 +204,10 @@ return function(raw, n, burst, d, now, cost, doing, check)
     generation, current, previous = generation or 0, current or 0, previous or 0
     units = lot(wanted, remaining, reserve - current - previous)
     if units > 0 then
-      kind, generation, current = 1, (now - now % LIFE) / LIFE, current + units
+      local this = (now - now % LIFE) / LIFE
+      -- What is parked already is of the same, or of a later one, if the clock went back.
+      if generation < this or current + previous == 0 then generation = this end
+      kind, current = 1, current + units
     elseif remaining <= below then
       units = lot(transit, remaining, 2^49)
       if units > 0 then kind = 2 end

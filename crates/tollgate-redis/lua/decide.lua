@@ -1,6 +1,6 @@
 local KEYS, ARGV = KEYS, ARGV
-local now, margin = 0, 0
-if ARGV[1] == '' then
+local now, margin, by_server = 0, 0, ARGV[1] == ''
+if by_server then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 else
@@ -22,7 +22,7 @@ while i <= checks do
     steps[alg] = step
   end
 
-  local retry, left, reset, state, ttl, leaves = -1, 0, 0
+  local retry, left, reset, state, ttl, leaves, keeps = -1, 0, 0
   if what == 4 then
     call('DEL', KEYS[key])
   else
@@ -63,6 +63,8 @@ while i <= checks do
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     if raw and raw.err then
+      -- Not the value: this user may not read, and nothing was written yet.
+      if n == 1 and size == 0 and not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
       retry = -3
     elseif what > 4 then
       if what == 7 and not granted then
@@ -76,7 +78,7 @@ while i <= checks do
         if what > 5 then lent = nil end
       end
     elseif what < 2 then
-      retry, left, reset, state, ttl, leaves = step(raw, first, limit, third, now, cost)
+      retry, left, reset, state, ttl, leaves, keeps = step(raw, first, limit, third, now, cost)
       if leaves and retry ~= -1 then
         -- A denial leaves a state to the quota that wrote it: cut to the limit of this one it would give away units of the
         -- larger, and who can ask both in turn would never run out. The writer says when the units fit, and repairs it.
@@ -121,7 +123,12 @@ while i <= checks do
       if state == '' or ttl <= 0 then
         call('DEL', KEYS[key])
       elseif ttl < 2^53 then
-        call('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+        if keeps and by_server and not gone then
+          -- The time to live is right already, and to set it costs more than all the rest of writing.
+          call('SET', KEYS[key], state, 'KEEPTTL')
+        else
+          call('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+        end
         if told and not raw then reset = -1 - reset end
       else
         -- Read from a value that only looked like ours.

@@ -41,11 +41,12 @@ return function(raw, period, limit, _, now, cost)
   local left = limit - used
   if left < 0 then left = 0 end
   if cost <= left then
+    local keeps = used > 0 and not foreign
     used = used + cost
     local reset = 0
     if used > 0 then reset = (window + 1) * period - now end
     if cost == 0 then return -1, left, reset end
-    return -1, left - cost, reset, pack('<BddI4dd', 18, period, limit, 0, window, used), reset, foreign
+    return -1, left - cost, reset, pack('<BddI4dd', 18, period, limit, 0, window, used), reset, foreign, keeps
   end
   -- Not to the window of now: a clock that goes back over a boundary would free the window it had just left.
   local repair = foreign

@@ -100,6 +100,6 @@ end
 -- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
 -- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
 -- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw and a
--- denial may leave it so.
+-- denial may leave it so; then whether the state will be fresh at the very time at which raw would.
 --
 -- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.

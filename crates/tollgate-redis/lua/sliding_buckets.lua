@@ -71,6 +71,7 @@ return function(raw, width, limit, buckets, now, cost)
   local left = limit - used
   if left < 0 then left = 0 end
   if cost > 0 and cost <= left then
+    local keeps = newest == number and newest_units > 0 and not foreign
     local entries
     if ring ~= '' and newest == number then
       entries = sub(ring, counting, -13) .. pack('<dI4', number, newest_units + cost)
@@ -78,7 +79,8 @@ return function(raw, width, limit, buckets, now, cost)
       entries = sub(ring, counting) .. pack('<dI4', number, cost)
     end
     local reset = (number + buckets + 1) * width - now
-    return -1, left - cost, reset, pack('<BddI4d', 21, width, limit, buckets, used + cost) .. entries, reset, foreign
+    local state = pack('<BddI4d', 21, width, limit, buckets, used + cost) .. entries
+    return -1, left - cost, reset, state, reset, foreign, keeps
   end
 
   -- A state far ahead is repaired by a denial: no further ahead than the next sub-bucket, and each keeps its age.

@@ -77,10 +77,12 @@ return function(raw, period, limit, grain, now, cost)
   if left > 0 and previous > 0 then left = left - weighted(previous, ends, at, period, grain) end
   if left < 0 then left = 0 end
   if cost <= left then
+    local keeps = used > 0 and not foreign
     used = used + cost
     local reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
     if cost == 0 then return -1, left, reset end
-    return -1, left - cost, reset, pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used), reset, foreign
+    local state = pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used)
+    return -1, left - cost, reset, state, reset, foreign, keeps
   end
 
   -- A window far ahead is repaired: to the next one, at whose start both counters weigh what they weigh now.

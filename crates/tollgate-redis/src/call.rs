@@ -29,95 +29,34 @@
 //! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [16]);
 //! ```
 
+mod asked;
+mod check;
 mod lease;
+mod names;
 
 use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Fingerprint, Holding, MAX_UNITS, Settlement, Tick};
+use tollgate_core::{Check, Fingerprint, Holding, Settlement, Tick};
 
-use crate::{
-    encode::Encoder,
-    keys::Name,
-    packed::Packed,
-    rule_line::{RuleLine, double},
+pub use self::asked::Asked;
+use self::{
+    asked::{Capped, NOBODY},
+    check::What,
 };
+use crate::{encode::Encoder, packed::Packed, rule_line::double};
 
 /// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
 
-/// The place of a check that the script is not asked about. There are not as many checks in a call.
-const NOBODY: u16 = u16::MAX;
-
 /// The most keys of a check: its own and the overflow bucket, each by two secrets.
 const MOST_KEYS: usize = 4;
-
-/// Flags of a check beside what the script does with it: there may be another key, states move to the first one, and the
-/// answer tells of new keys.
-const OTHER: u8 = 8;
-const MOVES: u8 = 16;
-const TELLS: u8 = 32;
-
-/// What the script does with a check.
-#[derive(Clone, Copy)]
-enum What {
-    Take = 0,
-    Ask = 1,
-    GiveBack = 2,
-    TakeMore = 3,
-    Forget = 4,
-    Debit = 5,
-    Close = 6,
-    Lend = 7,
-}
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
 pub struct Call {
     keys: Packed,
     args: Packed,
-}
-
-/// Where the answers to a request are in the reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
-    places: SmallVec<[u16; 4]>,
-    /// The checks of rules with a cap on new keys.
-    pub(crate) capped: SmallVec<[Capped; 1]>,
-}
-
-/// A check of a rule with a cap on new keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Capped {
-    pub(crate) rule: u16,
-    /// The answer that is its own.
-    pub(crate) place: u16,
-    /// Whether it was allowed to make a key.
-    pub(crate) may_make: bool,
-}
-
-/// The keys of a check, as the script finds them; 0: none.
-#[derive(Clone, Copy, Default)]
-struct Places {
-    key: u16,
-    other: u16,
-    overflow: u16,
-    overflow_other: u16,
-}
-
-impl Asked {
-    /// Whether the script was asked at all: not if no rule of the request has a limit.
-    #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        self.places.iter().all(|place| *place == NOBODY)
-    }
-
-    pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
-        self.places
-            .iter()
-            .map(|place| (*place != NOBODY).then_some(usize::from(*place)))
-    }
 }
 
 impl Call {
@@ -137,7 +76,7 @@ impl Call {
 
     fn by(time: &[u8]) -> Self {
         let mut args = Packed::default();
-        args.bytes.extend(time);
+        args.bytes.extend_from_slice(time);
         args.end();
         Self {
             keys: Packed::default(),
@@ -231,10 +170,12 @@ impl Call {
             let check = check.with_cost(units);
             self.check(what, line, &check, places.key, plan);
             if matches!(what, What::GiveBack) || places.overflow > 0 {
-                self.args.bytes.extend(double(taken.at.min(LAST)));
+                self.args
+                    .bytes
+                    .extend_from_slice(&double(taken.at.min(LAST)));
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
-                self.args.bytes.extend(double(fresh_at));
+                self.args.bytes.extend_from_slice(&double(fresh_at));
             }
             self.end(rules, places, false);
         }
@@ -327,113 +268,6 @@ impl Call {
         }
         Some(Asked { places, capped })
     }
-
-    /// The keys of a check.
-    fn places(
-        &mut self,
-        rules: &Encoder,
-        line: &RuleLine,
-        check: &Check,
-        with: Option<Fingerprint>,
-        overflow: Option<Fingerprint>,
-        from: usize,
-    ) -> Places {
-        let with = with.filter(|_| !rules.is_with(check.rule()));
-        let (key, other) = self.both(rules, line, check.key(), with, from);
-        let (overflow, overflow_other) = match overflow {
-            Some(overflow) => self.both(rules, line, overflow, with, from),
-            None => (0, 0),
-        };
-        Places {
-            key,
-            other,
-            overflow,
-            overflow_other,
-        }
-    }
-
-    /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
-    fn both(
-        &mut self,
-        rules: &Encoder,
-        line: &RuleLine,
-        key: Fingerprint,
-        with: Option<Fingerprint>,
-        from: usize,
-    ) -> (u16, u16) {
-        let keys = &rules.keyspace.keys;
-        let (newer, older) = keys.names(key);
-        let (with_newer, with_older) = with.map(|with| keys.names(with)).unzip();
-        let newer = self.key(rules, line, &newer, with_newer.as_ref(), from);
-        let older = older.map_or(0, |older| {
-            self.key(rules, line, &older, with_older.flatten().as_ref(), from)
-        });
-        (newer, older)
-    }
-
-    /// The number of a key, counted from 1: that of one from `from` on if it is there.
-    fn key(
-        &mut self,
-        rules: &Encoder,
-        line: &RuleLine,
-        name: &Name,
-        with: Option<&Name>,
-        from: usize,
-    ) -> u16 {
-        let start = self.keys.bytes.len();
-        rules
-            .keyspace
-            .write_name(&mut self.keys.bytes, &line.name, line.family, name, with);
-        let (there, new) = self.keys.bytes.split_at(start);
-        for place in from..self.keys.ends.len() {
-            let begins = place
-                .checked_sub(1)
-                .map_or(0, |before| self.keys.ends[before]);
-            if there[begins..self.keys.ends[place]] == *new {
-                self.keys.bytes.truncate(start);
-                return number(place);
-            }
-        }
-        self.keys.end();
-        number(self.keys.ends.len() - 1)
-    }
-
-    fn check(&mut self, what: What, line: &RuleLine, check: &Check, key: u16, quota: &[u8]) {
-        let bytes = &mut self.args.bytes;
-        bytes.extend([what as u8, line.role, 0]);
-        bytes.extend(key.to_le_bytes());
-        // What is above never fits either.
-        bytes.extend(double(check.cost().min(MAX_UNITS + 1)));
-        bytes.extend(check.rule().to_le_bytes());
-        bytes.extend(line.instead.to_le_bytes());
-        bytes.extend(quota);
-    }
-
-    /// Ends a check, with its other keys if it has any.
-    fn end(&mut self, rules: &Encoder, places: Places, tells: bool) {
-        if tells || places.other > 0 || places.overflow > 0 {
-            let begins = self.args.ends.last().copied().unwrap_or(0);
-            let flags = [
-                OTHER,
-                if rules.keyspace.keys.moves() {
-                    MOVES
-                } else {
-                    0
-                },
-                if tells { TELLS } else { 0 },
-            ];
-            self.args.bytes[begins] += flags.iter().sum::<u8>();
-            for place in [places.other, places.overflow, places.overflow_other] {
-                self.args.bytes.extend(place.to_le_bytes());
-            }
-        }
-        self.args.end();
-    }
-}
-
-/// The number by which the script finds a key: there was room, so there are fewer than 65 535.
-fn number(place: usize) -> u16 {
-    place as u16 + 1
 }
 
 impl Default for Call {

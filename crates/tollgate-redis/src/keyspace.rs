@@ -33,7 +33,10 @@
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
 
-use crate::keys::{Keys, Name};
+use crate::{
+    keys::{Keys, Name},
+    packed::Bytes,
+};
 
 /// The longest namespace.
 const LONGEST: usize = 64;
@@ -122,13 +125,15 @@ impl Keyspace {
     /// Writes the name of a state, for a client alone.
     pub fn write(&self, out: &mut Vec<u8>, rule: &str, family: u8, key: Fingerprint) {
         let (name, _) = self.keys.names(key);
-        self.write_name(out, rule, family, &name, None);
+        let mut bytes = Bytes::new();
+        self.write_name(&mut bytes, rule, family, &name, None);
+        out.extend_from_slice(&bytes);
     }
 
     /// Writes the name of a state, which lies where `with` does.
     pub(crate) fn write_name(
         &self,
-        out: &mut Vec<u8>,
+        out: &mut Bytes,
         rule: &str,
         family: u8,
         name: &Name,
@@ -158,7 +163,7 @@ impl Keyspace {
 }
 
 impl Name {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, out: &mut Bytes) {
         match self {
             Self::Hash(key) => out.extend(letters(*key)),
             Self::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -203,7 +208,7 @@ mod tests {
                     let keyspace = Keyspace::new(namespace, partition.clone()).expect("letters");
                     let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
                     let with = (place == 2).then_some(&name);
-                    let mut out = Vec::new();
+                    let mut out = Bytes::new();
                     keyspace.write_name(&mut out, rule, b'a', &name, with);
                     assert!(names.insert(out));
                 }

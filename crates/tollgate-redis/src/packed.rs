@@ -1,10 +1,15 @@
-//! Many byte strings in one allocation.
+//! Many byte strings in one piece of memory.
+
+use smallvec::SmallVec;
+
+/// Bytes; those of a usual key, or of a usual check, without an allocation.
+pub(crate) type Bytes = SmallVec<[u8; 96]>;
 
 /// Byte strings, one behind the other.
 #[derive(Clone, Default)]
 pub(crate) struct Packed {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) ends: Vec<usize>,
+    pub(crate) bytes: Bytes,
+    pub(crate) ends: SmallVec<[usize; 4]>,
 }
 
 impl Packed {

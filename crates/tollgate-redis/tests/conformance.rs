@@ -1,11 +1,11 @@
 //! The suite that every store has to pass, on a server and by the clock of the suite; with the keys of clients written in each
-//! way there is.
+//! way there is, and with every consistency.
 
 mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{BoundStore, Clock, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Clock, Consistency, RuleError, RuleSet, Store};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::blocking_server::RedisServer;
@@ -14,12 +14,18 @@ use crate::support::blocking_server::RedisServer;
 #[derive(Clone, Debug)]
 struct WithServer {
     store: RedisStore,
+    consistency: Consistency,
     _server: Arc<RedisServer>,
 }
 
 impl Store for WithServer {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
-        self.store.bind(rules)
+        if self.consistency == Consistency::Exact {
+            return self.store.bind(rules);
+        }
+        let rules = rules.given().iter().cloned();
+        let rules = rules.map(|rule| rule.consistency(self.consistency));
+        self.store.bind(Arc::new(RuleSet::new(rules)?))
     }
 }
 
@@ -42,6 +48,7 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
     store.connected().await;
     WithServer {
         store,
+        consistency: Consistency::Exact,
         _server: Arc::new(server),
     }
 }
@@ -84,4 +91,43 @@ mod plain {
     }
 
     conformance_suite!(store);
+}
+
+mod leased {
+    use tollgate_core::{Clock, Consistency, conformance_suite};
+    use tollgate_redis::Keys;
+
+    use crate::{WithServer, secret};
+
+    async fn store(clock: Clock) -> WithServer {
+        WithServer {
+            consistency: Consistency::Leased {
+                reserve_permille: 250,
+            },
+            ..crate::store(clock, Keys::hashed(secret(7))).await
+        }
+    }
+
+    conformance_suite!(store, leased);
+}
+
+mod eventual {
+    use std::time::Duration;
+
+    use tollgate_core::{Clock, Consistency, conformance_suite};
+    use tollgate_redis::Keys;
+
+    use crate::{WithServer, secret};
+
+    async fn store(clock: Clock) -> WithServer {
+        WithServer {
+            consistency: Consistency::Eventual {
+                interval: Duration::from_millis(20),
+                max_unreported: 1,
+            },
+            ..crate::store(clock, Keys::hashed(secret(7))).await
+        }
+    }
+
+    conformance_suite!(store, eventual);
 }

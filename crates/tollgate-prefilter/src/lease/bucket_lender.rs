@@ -13,6 +13,37 @@ use crate::lease::{
 /// Lends units of a token bucket, a GCRA or a leaky bucket.
 ///
 /// A store that does the same in another language is held to this one.
+///
+/// ```
+/// use tollgate_core::{MINUTE, Quota};
+/// use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms};
+///
+/// let quota = Quota::gcra(6_000, MINUTE);
+/// let lender = BucketLender::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
+///
+/// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
+/// let ask = Ask { parking: 1_000, ..Ask::default() };
+/// let (answer, lot) = lender.acquire(&mut state, now, 1, &ask);
+/// // A quarter of the reserve of six hundred.
+/// assert_eq!(lot.map(|lot| lot.units()), Some(150));
+/// assert_eq!(answer.remaining, 6_000 - 1 - 150);
+///
+/// // Time brings back what was granted, and not what is parked.
+/// let (answer, _) = lender.acquire(&mut state, now + 9_000_000, 0, &Ask::default());
+/// assert_eq!(answer.remaining, 6_000 - 150);
+/// # Ok::<(), tollgate_prefilter::NoLease>(())
+/// ```
+///
+/// # Accuracy
+///
+/// All processes together never admit more than the burst and what comes back, as if each request had asked, while the
+/// store's clock runs like theirs to a thousandth.
+///
+/// When the store's clock **goes back**, no more passes than if it had not, and no more is parked than the reserve: what was
+/// parked stays so, for five lives of a lot at most. Only a lot that is handed back before the step in a question which
+/// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
+/// most. This one does so too, and forgets lots that processes still hold: they are spent above it, once, so that at most
+/// the reserve and what is in transit comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
     quota: Arrival,
@@ -42,6 +73,11 @@ pub struct Loans {
     pub previous: u64,
 }
 
+/// A clock that goes back by so many generations at most leaves their number as it is. Numbered anew, a lot from before
+/// the step would be taken for one that is lent when its number comes again, and that one forgotten too early. By more than
+/// these, the lots from before have run out by then.
+const AHEAD: u64 = 3;
+
 impl Loans {
     /// All units that are parked.
     #[must_use]
@@ -51,10 +87,10 @@ impl Loans {
 }
 
 impl BucketLender {
-    /// A lender of a quota. `None` if it is not a bucket, or not valid.
+    /// A lender of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
     #[must_use]
     pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
-        let quota = Arrival::new(quota)?;
+        let quota = Arrival::new(quota).filter(|_| terms.window().is_none())?;
         Some(Self { quota, terms })
     }
 
@@ -100,8 +136,8 @@ impl BucketLender {
             return;
         }
         let generation = now / self.terms.parking_life();
-        if loans.generation > generation {
-            // The clock went back. No lot lives longer than a life from now.
+        if loans.generation > generation.saturating_add(AHEAD) {
+            // The clock went back by far. No lot lives longer than a life from now.
             loans.current = loans.total();
             (loans.generation, loans.previous) = (generation, 0);
         }
@@ -125,13 +161,12 @@ impl BucketLender {
     #[must_use]
     pub fn fresh_at(&self, state: &BucketState) -> Tick {
         let mut last = *state;
-        // As it will be when all lots have run out and nobody came.
-        let over = match state.loans.total() {
-            0 => 0,
-            _ => self.starts(state.loans.generation + 2),
-        };
-        self.settle(&mut last, over);
-        self.quota.fresh_at(&last.arrival).max(over)
+        if state.loans.total() > 0 {
+            // As it will be when all lots have run out and nobody came. What was parked until then has yet to come back.
+            let over = state.loans.generation.saturating_add(2);
+            self.settle(&mut last, self.starts(over));
+        }
+        self.quota.fresh_at(&last.arrival)
     }
 
     fn starts(&self, generation: u64) -> Tick {
@@ -158,8 +193,8 @@ impl BucketLender {
         let room = self.terms.reserve().saturating_sub(state.loans.total());
         let units = self.terms.lot(ask.parking, level, room);
         if units > 0 {
-            let generation = now / self.terms.parking_life();
-            // The generation of what is parked already is the same: the state was settled.
+            // What is parked already is of the same, for the state was settled; or of a later one, if the clock went back.
+            let generation = (now / self.terms.parking_life()).max(state.loans.generation);
             state.loans.generation = generation;
             state.loans.current += units;
             self.quota.take(&mut state.arrival, now, units);
@@ -171,5 +206,161 @@ impl BucketLender {
             return Some(Lot::Transit { units });
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LIFE: Tick = 1_000;
+
+    /// A burst of 100 units, one a µs; lots of up to 20 units, two of which may be parked.
+    fn lender() -> BucketLender {
+        let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
+        let terms = LeaseTerms::of_bucket(40, LIFE, 100, 10).in_lots_of(2, 1);
+        BucketLender::new(&quota, terms).expect("a bucket")
+    }
+
+    fn park(closed: Option<Closed>) -> Ask {
+        Ask {
+            closed,
+            parking: 20,
+            transit: 20,
+        }
+    }
+
+    fn left(lender: &BucketLender, state: &mut BucketState, now: Tick) -> u64 {
+        lender.acquire(state, now, 0, &Ask::default()).0.remaining
+    }
+
+    #[test]
+    fn a_bucket_fills_up_to_what_is_not_parked() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        let (answer, lot) = lender.acquire(&mut state, 5_000, 1, &park(None));
+        let generation = 5;
+        assert_eq!(
+            lot,
+            Some(Lot::Parking {
+                units: 20,
+                generation
+            })
+        );
+        assert_eq!(answer.remaining, 79);
+        assert_eq!(left(&lender, &mut state, 5_999), 80);
+        assert_eq!(left(&lender, &mut state, 7_000), 80);
+        assert_eq!(left(&lender, &mut state, 7_010), 90);
+    }
+
+    #[test]
+    fn what_comes_back_is_there_for_the_request() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        lender.acquire(&mut state, 5_000, 1, &park(None));
+        let closed = Some(Closed {
+            size: 20,
+            left: 15,
+            generation: 5,
+        });
+        let ask = Ask {
+            closed,
+            ..Ask::default()
+        };
+        let (answer, lot) = lender.acquire(&mut state, 5_500, 95, &ask);
+        assert_eq!((answer.fits, answer.remaining, lot), (true, 0, None));
+        assert_eq!(state.loans.total(), 0);
+    }
+
+    #[test]
+    fn a_lot_that_is_not_tracked_brings_nothing_back() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        lender.acquire(&mut state, 5_000, 100, &Ask::default());
+        for generation in [0, 4, 5, 6, u64::MAX] {
+            let closed = Some(Closed {
+                size: 20,
+                left: 20,
+                generation,
+            });
+            let ask = Ask {
+                closed,
+                ..Ask::default()
+            };
+            assert!(!lender.acquire(&mut state, 5_000, 1, &ask).0.fits);
+        }
+    }
+
+    #[test]
+    fn no_more_is_parked_than_the_reserve() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        for now in 5_000..5_400 {
+            lender.acquire(&mut state, now, 1, &park(None));
+            assert!(state.loans.total() <= 40);
+        }
+        assert_eq!(state.loans.total(), 40);
+    }
+
+    #[test]
+    fn a_denied_request_gets_no_lot() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        lender.acquire(&mut state, 5_000, 95, &Ask::default());
+        let (answer, lot) = lender.acquire(&mut state, 5_000, 6, &park(None));
+        assert_eq!((answer.fits, answer.remaining, lot), (false, 5, None));
+    }
+
+    #[test]
+    fn a_lot_in_transit_needs_a_bucket_that_is_nearly_empty() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        let ask = Ask {
+            transit: 20,
+            ..Ask::default()
+        };
+        assert_eq!(lender.acquire(&mut state, 5_000, 89, &ask).1, None);
+        let (answer, lot) = lender.acquire(&mut state, 5_000, 1, &ask);
+        assert_eq!(
+            (answer.remaining, lot),
+            (5, Some(Lot::Transit { units: 5 }))
+        );
+        assert_eq!(state.loans, Loans::default());
+    }
+
+    #[test]
+    fn a_lot_from_before_a_step_back_is_not_taken_for_a_later_one() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        let ask = Ask {
+            parking: 10,
+            ..Ask::default()
+        };
+        let (_, lot) = lender.acquire(&mut state, 5_000, 1, &ask);
+        let Some(Lot::Parking { units, generation }) = lot else {
+            panic!("{lot:?}");
+        };
+        // Back over the turn of a generation, and on.
+        lender.acquire(&mut state, 4_999, 1, &Ask::default());
+        let (_, later) = lender.acquire(&mut state, 5_900, 1, &park(None));
+        let later = later.expect("some of the reserve is there").units();
+        let closed = Some(Closed {
+            size: units,
+            left: units,
+            generation,
+        });
+        let ask = Ask {
+            closed,
+            ..Ask::default()
+        };
+        lender.acquire(&mut state, 5_950, 1, &ask);
+        // The later lot lives on.
+        assert!(left(&lender, &mut state, 6_800) <= 100 - later);
+    }
+
+    #[test]
+    fn a_state_is_fresh_a_tick_after_the_last_unit_came_back() {
+        let (lender, mut state) = (lender(), BucketState::default());
+        lender.acquire(&mut state, 5_000, 1, &park(None));
+        assert_eq!(lender.fresh_at(&state), 7_000 + 20);
+        lender.acquire(&mut state, 6_500, 1, &Ask::default());
+        assert_eq!(lender.fresh_at(&state), 7_000 + 20);
+        lender.acquire(&mut state, 7_000, 50, &Ask::default());
+        assert_eq!(lender.fresh_at(&state), 7_000 + 70);
     }
 }

@@ -30,9 +30,6 @@ pub enum NoLease {
 /// For how long a parking lot lives, in µs: 10 s. Generations of lots are this long, for whoever reads a state.
 pub const PARKING_LIFE: Tick = 10_000_000;
 
-/// For how long a transit lot lives at most: 1 s.
-const TRANSIT_LIFE: Tick = 1_000_000;
-
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
 
@@ -66,29 +63,22 @@ impl LeaseTerms {
         if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
             return Err(NoLease::Small);
         }
-        let mut terms = Self {
+        Ok(Self {
             reserve,
             parking_life: PARKING_LIFE,
+            // None is lent in transit: in the laboratory such lots spare hardly a call, and what is lost of them is missed
+            // just where the limit is reached.
             transit_life: 0,
             transit_below: 0,
             window,
             share: SHARE,
             least: LEAST_LOT,
-        };
-        if window.is_none() {
-            // From empty to full.
-            let fill = u128::from(limit) * quota.period().as_micros() / u128::from(quota.rate());
-            terms.transit_life = TRANSIT_LIFE.min(micros(fill / 10));
-            // What comes back within two and a half lives of a lot: one for the lot, the rest for what is on its way.
-            let back = u128::from(quota.rate()) * u128::from(terms.transit_life) * 5;
-            let back = micros(back.div_ceil(2 * quota.period().as_micros()));
-            terms.transit_below = limit.saturating_sub(reserve).saturating_sub(back);
-        }
-        Ok(terms)
+        })
     }
 
     /// Terms of a bucket by hand, for models and tests: the reserve, for how long parking lots live, for how long transit
-    /// lots live and at what level at most they are lent. Whether they hold together is not checked.
+    /// lots live and at what level at most they are lent. Whether they hold together is not checked: a bucket at that level has
+    /// to be further from full than what comes back within two and a half lives of a transit lot.
     #[must_use]
     pub const fn of_bucket(
         reserve: u64,
@@ -98,12 +88,23 @@ impl LeaseTerms {
     ) -> Self {
         Self {
             reserve,
-            parking_life,
+            // Time is divided by it.
+            parking_life: if parking_life == 0 { 1 } else { parking_life },
             transit_life,
             transit_below,
             window: None,
             share: SHARE,
             least: LEAST_LOT,
+        }
+    }
+
+    /// Terms of a quota that counts in windows, by hand: the reserve, and the length of the windows in µs. With windows of 0
+    /// nothing is lent.
+    #[must_use]
+    pub const fn of_window(reserve: u64, window: Tick) -> Self {
+        Self {
+            window: Some(window),
+            ..Self::of_bucket(reserve, PARKING_LIFE, 0, 0)
         }
     }
 
@@ -179,12 +180,33 @@ mod tests {
     use tollgate_core::{MINUTE, SECOND};
 
     #[test]
-    fn a_transit_lot_needs_a_bucket_that_cannot_be_full_before_it_has_run_out() {
-        // 100 units, 100 a second: a lot lives for a tenth of a second, in two and a half of which 25 units come back.
+    fn a_bucket_lends_no_transit_lots() {
         let terms = LeaseTerms::new(&Quota::token_bucket(100).refill(100, SECOND), 100);
         let terms = terms.expect("it is lent");
-        assert_eq!((terms.reserve(), terms.transit_life()), (10, 100_000));
-        assert_eq!(terms.transit_below(), 100 - 10 - 25);
+        assert_eq!((terms.reserve(), terms.transit_life()), (10, 0));
+        assert_eq!(terms.lot(20, 100, terms.reserve()), 3);
+    }
+
+    #[test]
+    fn lots_become_small_as_either_runs_out() {
+        let terms = LeaseTerms::of_bucket(100, 10, 0, 0);
+        assert_eq!(terms.lot(1_000, 1_000, 100), 25);
+        assert_eq!(terms.lot(1_000, 40, 100), 10);
+        assert_eq!(terms.lot(7, 1_000, 100), 7);
+        assert_eq!(terms.lot(1, 1_000, 100), 0);
+        assert_eq!(terms.lot(1_000, 7, 100), 0);
+        assert_eq!(terms.lot(1_000, 1_000, 4), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_lent_says_why() {
+        let of = |quota: Quota, permille| LeaseTerms::new(&quota, permille);
+        assert_eq!(of(Quota::gcra(19, SECOND), 500), Err(NoLease::Small));
+        assert_eq!(of(Quota::gcra(1_000, SECOND), 1), Err(NoLease::Small));
+        assert_eq!(
+            of(Quota::sliding_buckets(1_000, MINUTE), 500),
+            Err(NoLease::Algorithm)
+        );
     }
 
     #[test]

@@ -14,6 +14,33 @@ use crate::lease::{
 ///
 /// A lot is counted in the window in which it is lent, and ends with it. So its units count where they are spent, and nothing
 /// has to be held back. The reserve bounds what may lie idle elsewhere while a request is refused.
+///
+/// ```
+/// use tollgate_core::{
+///     MINUTE, Quota,
+///     algorithm::{Algorithm, FixedWindow},
+/// };
+/// use tollgate_prefilter::{Ask, LeaseTerms, WindowLender, WindowState};
+///
+/// let quota = Quota::fixed_window(1_000, MINUTE);
+/// let terms = LeaseTerms::new(&quota, 100)?;
+/// let window = FixedWindow::new(&quota).expect("a window");
+/// let lender = WindowLender::new(window, &terms).expect("terms of a window");
+///
+/// let (mut state, now) = (WindowState::default(), 1_700_000_000_000_000);
+/// let ask = Ask { parking: 1_000, ..Ask::default() };
+/// let (answer, lot) = lender.acquire(&mut state, now, 1, &ask);
+/// // A quarter of the reserve of a hundred.
+/// assert_eq!(lot.map(|lot| lot.units()), Some(25));
+/// assert_eq!(answer.remaining, 1_000 - 1 - 25);
+/// # Ok::<(), tollgate_prefilter::NoLease>(())
+/// ```
+///
+/// # Accuracy
+///
+/// No window counts more than its limit, whatever is lost and whoever crashes: what is lent is counted until it has come
+/// back. While the store's clock is set back behind a window that counts, nothing is lent. When it goes forward, lots that
+/// are out are spent in a window that does not count them, at most the reserve.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLender<A> {
     quota: A,
@@ -98,5 +125,101 @@ impl<A: Algorithm> WindowLender<A> {
             self.quota
                 .refund(&mut state.counts, now, taken, closed.left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{
+        Quota, SECOND,
+        algorithm::{FixedWindow, SlidingWindow},
+    };
+
+    use super::*;
+
+    /// Windows of a second, with 100 units, 40 of which may be lent in lots of up to a quarter.
+    fn lender<A: Algorithm>(quota: &Quota) -> WindowLender<A> {
+        let terms = LeaseTerms::new(quota, 400).expect("it is lent");
+        WindowLender::new(A::new(quota).expect("a window"), &terms).expect("terms of a window")
+    }
+
+    fn fixed() -> WindowLender<FixedWindow> {
+        lender(&Quota::fixed_window(100, SECOND))
+    }
+
+    const WANTS: Ask = Ask {
+        closed: None,
+        parking: 10,
+        transit: 10,
+    };
+
+    fn back(size: u64, left: u64, generation: u64) -> Ask {
+        let closed = Some(Closed {
+            size,
+            left,
+            generation,
+        });
+        Ask {
+            closed,
+            ..Ask::default()
+        }
+    }
+
+    #[test]
+    fn what_is_lent_is_counted_at_once() {
+        let (lender, mut state) = (fixed(), WindowState::default());
+        let (answer, lot) = lender.acquire(&mut state, 5_000_000, 1, &WANTS);
+        let (units, generation) = (10, 5);
+        assert_eq!(lot, Some(Lot::Parking { units, generation }));
+        assert_eq!(answer.remaining, 89);
+    }
+
+    #[test]
+    fn no_more_is_lent_in_a_window_than_the_reserve() {
+        let (lender, mut state) = (fixed(), WindowState::default());
+        let lots = (0..50).filter_map(|_| lender.acquire(&mut state, 5_000_000, 1, &WANTS).1);
+        assert!(lots.map(|lot| lot.units()).sum::<u64>() <= 40);
+    }
+
+    #[test]
+    fn what_comes_back_in_its_window_is_there_for_the_request() {
+        let (lender, mut state) = (fixed(), WindowState::default());
+        lender.acquire(&mut state, 5_000_000, 1, &WANTS);
+        let (answer, _) = lender.acquire(&mut state, 5_900_000, 92, &back(10, 3, 5));
+        assert_eq!((answer.fits, answer.remaining), (true, 0));
+    }
+
+    #[test]
+    fn what_comes_back_after_its_window_is_lost() {
+        let (lender, mut state) = (fixed(), WindowState::default());
+        lender.acquire(&mut state, 5_000_000, 1, &WANTS);
+        lender.acquire(&mut state, 6_000_000, 1, &WANTS);
+        let (answer, _) = lender.acquire(&mut state, 6_000_000, 0, &back(10, 10, 5));
+        assert_eq!(answer.remaining, 89);
+    }
+
+    #[test]
+    fn what_comes_back_leaves_the_window_before_as_it_is() {
+        let quota = Quota::sliding_window(100, SECOND);
+        let (lender, mut state) = (lender::<SlidingWindow>(&quota), WindowState::default());
+        lender.acquire(&mut state, 5_500_000, 40, &Ask::default());
+        lender.acquire(&mut state, 6_500_000, 1, &WANTS);
+        let (answer, _) = lender.acquire(&mut state, 6_500_000, 0, &back(10, 10, 6));
+        assert_eq!(answer.remaining, 100 - 20 - 1);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_lends_nothing_of_a_window_to_come() {
+        let (lender, mut state) = (fixed(), WindowState::default());
+        lender.acquire(&mut state, 6_000_000, 1, &WANTS);
+        let (answer, lot) = lender.acquire(&mut state, 5_999_999, 1, &WANTS);
+        assert_eq!((answer.remaining, lot), (88, None));
+    }
+
+    #[test]
+    fn terms_of_a_bucket_lend_no_window() {
+        let quota = FixedWindow::new(&Quota::fixed_window(100, SECOND)).expect("a window");
+        let terms = LeaseTerms::of_bucket(10, 10, 10, 10);
+        assert!(WindowLender::new(quota, &terms).is_none());
     }
 }

@@ -17,6 +17,8 @@ pub struct Tally {
     reporting: u64,
     /// When the store was asked for what it last said; 0: never.
     asked: Tick,
+    /// What was asked before is not believed.
+    believes_from: Tick,
     /// When there was last something to report that had not been before.
     since: Tick,
 }
@@ -70,9 +72,14 @@ impl Tally {
     /// Whether a report is due.
     #[must_use]
     pub fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
-        self.unreported > 0
-            && self.reporting == 0
-            && now >= self.since.saturating_add(terms.interval())
+        self.due_at(terms).is_some_and(|due| now >= due)
+    }
+
+    /// When a report is due. `None` while there is nothing to say, or one is under way.
+    #[must_use]
+    pub fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
+        (self.unreported > 0 && self.reporting == 0)
+            .then_some(self.since.saturating_add(terms.interval()))
     }
 
     /// The units to report now, by which the store is to be debited whatever is left. One report is under way at a time;
@@ -90,17 +97,20 @@ impl Tally {
     ///
     /// A request has debited nothing that was counted here; what is not reported yet is not in what is left.
     pub fn learned(&mut self, sent: Tick, left: u64) {
-        if sent < self.asked {
+        if sent < self.asked || sent < self.believes_from {
             return;
         }
         self.asked = sent;
         self.room = left.saturating_sub(self.unreported + self.reporting);
     }
 
-    /// The store knows the units of the report that is under way.
-    pub fn reported(&mut self, sent: Tick, left: u64) {
+    /// The store knows the units of the report that is under way: it was sent at `sent`, and the answer came at `now`.
+    ///
+    /// What was asked in between may have been answered before the report was counted, and is not believed.
+    pub fn reported(&mut self, (sent, now): (Tick, Tick), left: u64) {
         self.reporting = 0;
         self.learned(sent, left);
+        self.believes_from = self.believes_from.max(now);
     }
 
     /// The report that is under way was certainly not carried out: its units are reported with the next.

@@ -4,7 +4,7 @@ use tollgate_core::Check;
 use tollgate_prefilter::{Ask, Closed, LeaseTerms};
 
 use crate::{
-    call::{Call, What},
+    call::{Call, check::What},
     encode::Encoder,
     rule_line::double,
 };
@@ -57,7 +57,7 @@ impl Call {
         let place = self.checks() as u16;
         let places = self.places(rules, line, check, None, None, 0);
         self.check(what, line, check, places.key, plan);
-        self.args.bytes.extend(tail.as_flattened());
+        self.args.bytes.extend_from_slice(tail.as_flattened());
         self.end(rules, places, false);
         Some(place)
     }

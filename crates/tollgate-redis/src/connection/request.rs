@@ -28,7 +28,13 @@ struct Checks {
     count: usize,
     at: usize,
     slot: u16,
+    /// How many of them are for sliding logs.
+    logs: u16,
 }
+
+/// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
+const ALGORITHM: usize = 17;
+const LOG: u8 = 20;
 
 /// Where a check keeps the number of its key, counted from 1, little endian.
 const KEY: Range<usize> = 3..5;
@@ -68,10 +74,17 @@ impl Request {
             request.push_arg(common);
         }
         let (count, at) = (args.len(), request.bytes.len());
-        request.checks = Some(Checks { count, at, slot });
+        let mut logs = 0_u16;
         for check in args {
+            logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
             request.push_arg(check);
         }
+        request.checks = Some(Checks {
+            count,
+            at,
+            slot,
+            logs,
+        });
         request
     }
 
@@ -104,6 +117,12 @@ impl Request {
     /// How many checks it carries; `None` if its arguments are something else.
     pub(super) fn count(&self) -> Option<usize> {
         self.checks.map(|checks| checks.count)
+    }
+
+    /// For how many usual checks it keeps a server.
+    pub(super) fn weight(&self) -> usize {
+        self.checks
+            .map_or(0, |checks| checks.count + usize::from(checks.logs))
     }
 
     /// The slot of its keys. What has none may go anywhere.

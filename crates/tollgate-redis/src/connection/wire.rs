@@ -44,6 +44,8 @@ pub(super) struct Wire<S> {
     out: Vec<u8>,
     /// How much of `out` is written.
     written: usize,
+    /// Up to where `out` is written first.
+    first: usize,
     input: BytesMut,
     decoder: Decoder,
     /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
@@ -81,6 +83,7 @@ impl<S: Transport> Wire<S> {
             silence: options.silence(),
             out: Vec::new(),
             written: 0,
+            first: 0,
             input: BytesMut::new(),
             decoder: Decoder::default(),
             timer: Box::pin(sleep_until(now)),
@@ -170,11 +173,21 @@ impl<S: Transport> Wire<S> {
                 if self.out.is_empty() {
                     return self.flush(cx);
                 }
+                self.first = 0;
                 if !was_owed {
                     self.heard = Instant::now();
+                    // What is written together is also answered together. A server that has nothing to do begins with one
+                    // command, and its answers are read while it is at the next ones.
+                    self.first = self.ledger.first_command();
                 }
             }
-            match Pin::new(&mut self.stream).poll_write(cx, &self.out[self.written..]) {
+            let end = if self.written < self.first {
+                self.first
+            } else {
+                self.out.len()
+            };
+            let piece = &self.out[self.written..end];
+            match Pin::new(&mut self.stream).poll_write(cx, piece) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(Lost::Io(Arc::new(error))),
                 Poll::Ready(Ok(0)) => return Err(Lost::Closed),

@@ -21,6 +21,34 @@
 //! there, and each knows how many there were last; one that starts during the outage does not. So say how many there are at
 //! least, with [`instances`](tollgate_core::Limiter::shared_by): one that believes to be alone takes the whole quota for its share.
 //!
+//! # When another server takes over
+//!
+//! A master answers before its replicas are told. What it had counted and the next one was never told of is given out once more.
+//! For one client under one rule, while its window lasts, and with what a bucket refills meanwhile:
+//!
+//! ```text
+//! admitted ≤ limit + lost + alone
+//!
+//! lost     for each time that a state is lost, the units that were counted and that the server which decides now does not
+//!          know; at most one limit
+//! alone    what the answers of the table above let through
+//! ```
+//!
+//! | what happens | what is lost |
+//! | --- | --- |
+//! | a master dies and its replica is promoted | what it admitted in the time by which the replica was behind: as a rule milliseconds. Nothing, if the replica was told of all |
+//! | a replica dies | nothing |
+//! | a restart without a disk, `FLUSHALL`, an eviction | all that was counted |
+//! | a master is cut off, and its clients still reach it | all that it admits until they leave it. Two masters are one limit on each side: `2 · limit`, less what both were told of |
+//! | the same with [`min-replicas-to-write`](super::servers#sentinel) | what it admits until it misses its replicas: nothing if their connections end, otherwise that of `min-replicas-max-lag` and a second |
+//! | `SENTINEL FAILOVER` by hand | the old master goes on accepting until its clients have asked the sentinels again, at most five seconds, or until it is told: what it admits meanwhile |
+//! | `CLUSTER FAILOVER` by hand | nothing: the primary waits until its replica was told of all |
+//! | a primary of a cluster dies | as with a master. The other shards are not touched |
+//! | a primary of a cluster is cut off from most others | what it admits until it refuses, after `cluster-node-timeout` |
+//! | a slot of a cluster moves | nothing |
+//!
+//! A call of unknown outcome goes the other way: it may have taken units that nobody got.
+//!
 //! # One by one
 //!
 //! | failure | how it shows | what it costs |
@@ -36,6 +64,8 @@
 //! | `SCRIPT FLUSH` | nothing shows | one more round trip, once |
 //! | failover | some seconds without a master | the bound above, and what the old master had not yet told the new one |
 //! | an old master that does not know it | two servers accept | up to twice the quota while both do; see [`min-replicas-to-write`](super::servers#sentinel) |
+//! | a slot of a cluster moves | `TRYAGAIN` to requests of several states that are not all at the old server, new ones included; others are sent on | the bound above, for these requests, until the slot has arrived |
+//! | most servers of a cluster are gone | `CLUSTERDOWN` | the bound above |
 //! | `READONLY`, `LOADING`, `MASTERDOWN`, `BUSY`, `NOREPLICAS`, `MISCONF` | refused before anything is written | the bound above |
 //! | memory is full, `noeviction` | `OOM` to takes; denials and looks are still answered | the bound above, for takes |
 //! | memory is full, any other policy | nothing shows | one quota for each key that is forgotten, again and again |

@@ -32,13 +32,26 @@
 //! min-replicas-max-lag 5
 //! ```
 //!
-//! The last two bound the time in which an old master that was cut off goes on accepting: some ten seconds rather than for as
-//! long as the cut lasts. With a single replica leave them out, for the master that is promoted would have none and refuse to
-//! write.
+//! The last two bound the time in which an old master that was cut off goes on accepting: some seconds rather than for as long
+//! as the cut lasts, in which it gives out [one limit more](super::failures#when-another-server-takes-over). With a single replica
+//! leave them out, for the master that is promoted would have none and refuse to write.
 //!
 //! The address names all sentinels: `redis-sentinel://one,two,three/limits`. The first that knows is asked; the server it names
 //! has to say itself that it is the master; and the question is repeated every five seconds, so that an old master that still
 //! answers is left.
+//!
+//! A [user of its own](super::access) is made on the master and on each replica, for lists of users are not replicated, and a
+//! master that was promoted has to know it; and on each sentinel, if they are not open to everybody:
+//!
+//! ```text
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~shop:* ~{shop}:* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +pexpire +role
+//! 127.0.0.1:26379> ACL SETUSER tollgate on >sesame resetkeys resetchannels -@all +sentinel|get-master-addr-by-name
+//! ```
+//!
+//! The address is then
+//! `redis-sentinel://tollgate:sesame@one,two,three/limits?sentinel_username=tollgate&sentinel_password=sesame`. Without `role`
+//! no server is believed to be the master, and without the right on the sentinels none is found: the error names what is
+//! missing.
 //!
 //! # Cluster
 //!
@@ -49,6 +62,16 @@
 //!
 //! The address is `redis-cluster://one,two,three`: each of them can say who the others are. Under TLS the servers need
 //! `tls-cluster yes`, or they announce ports that are not encrypted.
+//!
+//! A [user of its own](super::access) is made on every server, replicas too:
+//!
+//! ```text
+//! 127.0.0.1:7000> ACL SETUSER tollgate on >sesame resetkeys ~shop:* ~{shop}:* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +pexpire +cluster|slots +cluster|info +asking
+//! ```
+//!
+//! Without `cluster|slots` nobody knows who has which slot, and without `asking` a slot on the move is not followed: the error
+//! names what is missing. Without `cluster|info` all works as long as all servers see each other; then a server that was cut off
+//! from the others is believed too.
 //!
 //! By [`Partition::Key`](crate::Partition::Key) the states of one client under rules with one key are in one slot and are
 //! decided in one step. Rules with different keys in one request, by address and by account, are decided one slot after the other

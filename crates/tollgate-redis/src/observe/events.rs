@@ -114,7 +114,7 @@ impl Events {
             tracing::error!(
                 target: "tollgate",
                 %error,
-                "Redis refuses to decide, and will until this is changed (told at most every 10 s)"
+                "Redis refuses a call, and will until this is changed (told at most every 10 s)"
             );
         }
     }

@@ -50,6 +50,12 @@ impl Observer {
         let _ = count;
     }
 
+    /// Redis has not heard that this instance is there. No request waits for it, so that nothing else would tell of a right
+    /// that is missing.
+    pub(crate) fn heartbeat_failed(&self, error: &CallError) {
+        self.events.failed(error);
+    }
+
     /// A key was made for a rule with a cap on them.
     pub(crate) fn key_made(&self) {
         #[cfg(feature = "metrics")]

@@ -4,8 +4,8 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, RuleSet,
-    Settlement, Source, Tick, Verdict,
+    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, Retry,
+    RuleSet, Settlement, Source, Tick, Verdict,
     algorithm::{Assessment, Taken},
 };
 use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
@@ -23,7 +23,7 @@ use crate::prefilter::{
 pub(crate) struct Prefilter {
     /// By rule and plan; `None` is without a limit, or nothing that is answered here.
     plans: Box<[Box<[Option<Plan>]>]>,
-    deny: DenyCache,
+    deny: Option<DenyCache>,
     leases: Option<Leases>,
     reports: Option<Reports>,
     clock: Clock,
@@ -59,10 +59,10 @@ pub(crate) struct Part {
     pub(crate) asking: Asking,
     /// The places of those checks in the request.
     places: SmallVec<[u16; 4]>,
+    /// When this was.
+    at: Tick,
     /// What is held here, with its place.
     held: SmallVec<[(u16, Check, Verdict); 2]>,
-    /// When it was taken, by the store's clock.
-    at: Tick,
 }
 
 /// What was held here and has to go back to the store: so many units of each.
@@ -73,6 +73,7 @@ impl Prefilter {
     pub(crate) fn new(
         rules: &RuleSet,
         clock: Clock,
+        learns: bool,
         exact: impl Fn(usize) -> Option<&'static str>,
     ) -> Self {
         let plans: Box<[Box<[_]>]> = rules
@@ -103,13 +104,14 @@ impl Prefilter {
         Self {
             leases: has(|in_force| matches!(in_force, InForce::Leased(_))).then(Leases::new),
             reports: has(|in_force| matches!(in_force, InForce::Eventual(_))).then(Reports::new),
-            deny: DenyCache::new(),
+            deny: learns.then(DenyCache::new),
             clock,
             store_time: StoreTime::default(),
             plans,
         }
     }
 
+    #[expect(dead_code, reason = "TODO")]
     /// How the quotas of a rule are counted: its own, then those of its plans. `None` is without a limit.
     pub(crate) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
         let plans = self.plans.get(rule).into_iter().flatten();
@@ -153,22 +155,21 @@ impl Prefilter {
     pub(crate) fn answer(&self, rules: &RuleSet, checks: &[Check]) -> Answer {
         let now = self.now();
         if let [check] = checks {
+            // What is held has been taken already, and is there whatever the store would say.
+            if let Some(verdict) = self.hold(check, now) {
+                return Answer::Here(self.decide(rules, [verdict], now));
+            }
             if let Some(answer) = self.deny(check, now) {
                 let (rule, plan) = (check.rule(), check.plan());
                 let verdict = Verdict::new(rule, plan, answer, Source::LearnedBound);
                 return Answer::Here(self.decide(rules, [verdict], now));
             }
+            return Answer::Ask(self.ask(checks, now));
         } else if let Some(decision) = self.deny_several(rules, checks, now) {
             return Answer::Here(decision);
         }
         if self.leases.is_none() && self.reports.is_none() {
             return Answer::Ask(Asking::new());
-        }
-        if let [check] = checks {
-            return match self.hold(check, now) {
-                Some(verdict) => Answer::Here(self.decide(rules, [verdict], now)),
-                None => Answer::Ask(self.ask(checks, now)),
-            };
         }
         self.answer_several(rules, checks, now)
     }
@@ -182,8 +183,8 @@ impl Prefilter {
             checks: Checks::new(),
             asking: Asking::new(),
             places: SmallVec::new(),
+            at: now,
             held: SmallVec::new(),
-            at: self.store_time.at(now),
         };
         for (place, check) in (0..).zip(checks) {
             match self.hold(check, now) {
@@ -209,7 +210,9 @@ impl Prefilter {
     fn deny(&self, check: &Check, now: Tick) -> Option<Assessment> {
         let plan = self.plan(check)?;
         let slot = Slot::new(check.rule(), check.plan(), check.key());
-        self.deny.deny(&plan.denials, slot, now, check.cost())
+        self.deny
+            .as_ref()?
+            .deny(&plan.denials, slot, now, check.cost())
     }
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.
@@ -220,7 +223,15 @@ impl Prefilter {
         if !checks.iter().all(enforced) {
             return None;
         }
-        let answers = checks.iter().map(|check| self.deny(check, now));
+        let answers = checks.iter().map(|check| {
+            let slot = slot_of(check);
+            let held = self
+                .leases
+                .as_ref()
+                .map_or(0, |leases| leases.left(slot, now));
+            // What is held has been taken already.
+            self.deny(check, now).filter(|_| held < check.cost())
+        });
         let answers: SmallVec<[_; 4]> = answers.collect();
         if answers.iter().all(Option::is_none) {
             return None;
@@ -305,13 +316,14 @@ impl Prefilter {
                 continue;
             }
             if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
-                self.deny.forget(check.key());
+                self.unlearn(check.key());
             }
             if verdict.outcome() == Outcome::Deny && !has_twins(checks) && !of_others(check.rule())
             {
                 let times = (sent, self.now());
-                self.deny
-                    .learn(&plan.denials, slot, times, check.cost(), verdict);
+                if let Some(deny) = &self.deny {
+                    deny.learn(&plan.denials, slot, times, check.cost(), verdict);
+                }
             }
             if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
                 leases.told(slot, sent, verdict);
@@ -321,6 +333,51 @@ impl Prefilter {
                 reports.learned(slot, (sent, self.now()), verdict.remaining(), lasts);
             }
         }
+    }
+
+    /// What the store said about checks that take nothing, with what this process holds and has not reported.
+    pub(crate) fn looked(&self, rules: &RuleSet, checks: &[Check], decision: Decision) -> Decision {
+        if self.leases.is_none() && self.reports.is_none() {
+            return decision;
+        }
+        let now = self.now();
+        let verdicts = checks.iter().zip(decision.verdicts());
+        let verdicts = verdicts.map(|(check, verdict)| self.with_local(check, *verdict, now));
+        Decision::new(decision.at(), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        })
+    }
+
+    fn with_local(&self, check: &Check, verdict: Verdict, now: Tick) -> Verdict {
+        let slot = slot_of(check);
+        let decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+        let held = self
+            .leases
+            .as_ref()
+            .map_or(0, |leases| leases.left(slot, now));
+        let owed = self
+            .reports
+            .as_ref()
+            .map_or(0, |reports| reports.owed(slot));
+        if !decided || held + owed == 0 {
+            return verdict;
+        }
+        let remaining = (verdict.remaining() + held).saturating_sub(owed);
+        let fits = check.cost() <= remaining;
+        let reset_after = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+        let retry = match verdict.retry() {
+            _ if fits => Retry::Now,
+            // It would have fit, but for what is not reported yet.
+            Retry::Now => Retry::after_micros(reset_after.max(1)),
+            retry => retry,
+        };
+        let answer = Assessment {
+            fits,
+            remaining,
+            reset_after,
+            retry,
+        };
+        Verdict::new(check.rule(), check.plan(), answer, verdict.source())
     }
 
     /// The store has answered what was asked beside checks; `None`: nobody knows what became of it.
@@ -347,9 +404,11 @@ impl Prefilter {
         if decision.outcome() == Outcome::Deny {
             let now = self.now();
             for (_, check, verdict) in &part.held {
-                let rest = self.give_back(check, verdict.source(), now, check.cost());
+                let times = (now, part.at);
+                let rest = self.give_back(check, verdict.source(), times, check.cost());
                 if rest > 0 {
-                    back.push((holding(check, verdict, part.at), rest));
+                    let at = self.store_time.at(part.at);
+                    back.push((holding(check, verdict, at), rest));
                 }
             }
         }
@@ -369,12 +428,18 @@ impl Prefilter {
         (decision, back)
     }
 
-    /// Gives units back to where they came from. Gives those that have to go back to the store.
-    fn give_back(&self, check: &Check, source: Source, now: Tick, units: u64) -> u64 {
+    /// Gives units that were spent at `spent` back to where they came from. Gives those that have to go back to the store.
+    fn give_back(
+        &self,
+        check: &Check,
+        source: Source,
+        (now, spent): (Tick, Tick),
+        units: u64,
+    ) -> u64 {
         let slot = slot_of(check);
         match (source, &self.leases, &self.reports) {
             (Source::Lease, Some(leases), _) => {
-                leases.give_back(slot, now, units);
+                leases.give_back(slot, now, spent, units);
                 0
             }
             (Source::Eventual, _, Some(reports)) => units - reports.give_back(slot, units),
@@ -403,8 +468,9 @@ impl Prefilter {
             }
             _ => return None,
         };
-        self.deny.forget(check.key());
-        match self.give_back(check, holding.source, now, back) {
+        self.unlearn(check.key());
+        let times = (now, self.store_time.local(holding.taken.at));
+        match self.give_back(check, holding.source, times, back) {
             0 => None,
             rest => Some((*holding, Settlement::Refund(rest))),
         }
@@ -412,7 +478,7 @@ impl Prefilter {
 
     /// Forgets what is known of a key: what it has used is about to be forgotten.
     pub(crate) fn forget(&self, rule: u16, key: Fingerprint) {
-        self.deny.forget(key);
+        self.unlearn(key);
         let plans = self.plans.get(usize::from(rule));
         // A rule has fewer than 65 535 plans.
         for plan in 0..plans.map_or(0, |plans| plans.len()) as u16 {
@@ -426,10 +492,23 @@ impl Prefilter {
         }
     }
 
-    /// Lots that are about to run out, taken out to be handed back.
-    pub(crate) fn expiring_soon(&self) -> Vec<(Slot, Closed)> {
+    fn unlearn(&self, key: Fingerprint) {
+        if let Some(deny) = &self.deny {
+            deny.forget(key);
+        }
+    }
+
+    /// Lots that are not needed, taken out to be handed back. About once a second.
+    pub(crate) fn sweep(&self) -> Vec<(Slot, Closed)> {
         let leases = self.leases.as_ref();
-        leases.map_or_else(Vec::new, |leases| leases.expiring_soon(self.now()))
+        leases.map_or_else(Vec::new, |leases| leases.sweep(self.now()))
+    }
+
+    /// It is known what became of a lot that was handed back, as far as it ever will be.
+    pub(crate) fn handed_back(&self, slot: Slot) {
+        if let Some(leases) = &self.leases {
+            leases.lost(slot);
+        }
     }
 
     /// What is to be reported by now. With `all`, everything.
@@ -441,7 +520,7 @@ impl Prefilter {
 
     /// How often it is to be looked after; `None`: there is nothing to look after.
     pub(crate) fn pause(&self) -> Option<Tick> {
-        const LEASES: Tick = 250_000;
+        const LEASES: Tick = 1_000_000;
         const SHORTEST: Tick = 5_000;
         let plans = self.plans.iter().flat_map(|plans| plans.iter().flatten());
         let pauses = plans.filter_map(|plan| match &plan.in_force {

@@ -1,9 +1,6 @@
 //! Lots of units that this process holds.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{
     Tick, Verdict,
@@ -16,15 +13,12 @@ use crate::prefilter::keyed::{Keyed, Slot};
 /// The keys that this process may hold lots of. Of more it asks for every unit.
 const KEYS: usize = 1 << 18;
 
-/// A lot goes back when it would run out within so many µs, if nobody asks for its key until then.
-const BEFORE: Tick = 1_500_000;
-
 /// Lots of units, by key.
 #[derive(Debug)]
 pub(crate) struct Leases {
     keys: Keyed<Lease>,
-    /// When lots that the store tracks run out: about in order, for those of windows are in between.
-    expiring: Mutex<VecDeque<(Tick, Slot)>>,
+    /// The keys of which there is a lot.
+    held: Mutex<Vec<Slot>>,
 }
 
 /// What is held of a key, and what the store said of it last.
@@ -33,13 +27,14 @@ struct Lease {
     holder: Holder,
     left: u64,
     fresh_at: Tick,
+    is_held: bool,
 }
 
 impl Leases {
     pub(crate) fn new() -> Self {
         Self {
             keys: Keyed::new(KEYS),
-            expiring: Mutex::new(VecDeque::new()),
+            held: Mutex::new(Vec::new()),
         }
     }
 
@@ -73,15 +68,15 @@ impl Leases {
         lot: Option<Lot>,
         terms: &LeaseTerms,
     ) {
-        let until = self.keys.with(slot, |lease| {
+        let is_first = self.keys.with(slot, |lease| {
             lease.holder.answered(sent, at, lot, terms);
             // What is left was told before the lot was lent.
             let lent = lot.map_or(0, |lot| lot.units());
             lease.left = lease.left.saturating_sub(lent);
-            lease.holder.until()
+            lot.is_some() && !std::mem::replace(&mut lease.is_held, true)
         });
-        if let (Some(Some(until)), Some(Lot::Parking { .. })) = (until, lot) {
-            self.expiring().push_back((until, slot));
+        if is_first == Some(true) {
+            self.held().push(slot);
         }
     }
 
@@ -98,10 +93,10 @@ impl Leases {
         self.keys.with(slot, |lease| lease.holder.lost());
     }
 
-    /// Units that were spent of a lot come back to it.
-    pub(crate) fn give_back(&self, slot: Slot, now: Tick, units: u64) {
+    /// Units that were spent of a lot at `spent` come back to it.
+    pub(crate) fn give_back(&self, slot: Slot, now: Tick, spent: Tick, units: u64) {
         self.keys
-            .with(slot, |lease| lease.holder.give_back(now, units));
+            .with(slot, |lease| lease.holder.give_back(now, spent, units));
     }
 
     /// Forgets the lot of a key: what it has used was forgotten.
@@ -109,29 +104,29 @@ impl Leases {
         self.keys.with(slot, |lease| *lease = Lease::default());
     }
 
-    /// Lots that are about to run out, taken out to be handed back.
-    pub(crate) fn expiring_soon(&self, now: Tick) -> Vec<(Slot, Closed)> {
-        let mut soon = Vec::new();
-        loop {
-            let due = {
-                let mut expiring = self.expiring();
-                match expiring.front() {
-                    Some((until, _)) if *until <= now.saturating_add(BEFORE) => {
-                        expiring.pop_front()
-                    }
-                    _ => None,
+    /// Lots that are not needed, taken out to be handed back. About once a second; [`lost`](Self::lost) has to follow.
+    pub(crate) fn sweep(&self, now: Tick) -> Vec<(Slot, Closed)> {
+        let slots = std::mem::take(&mut *self.held());
+        let mut unneeded = Vec::new();
+        let mut kept = Vec::new();
+        for slot in slots {
+            self.keys.with(slot, |lease| {
+                let closed = lease.holder.sweep(now).and_then(|ask| ask.closed);
+                unneeded.extend(closed.map(|closed| (slot, closed)));
+                lease.is_held = lease.holder.until().is_some_and(|until| now < until);
+                if lease.is_held {
+                    kept.push(slot);
                 }
-            };
-            let Some((until, slot)) = due else {
-                return soon;
-            };
-            let closed = self.keys.with(slot, |lease| {
-                // Another lot has come since, or it went back already.
-                let same = lease.holder.until() == Some(until);
-                same.then(|| lease.holder.hand_back(now)).flatten()
             });
-            soon.extend(closed.flatten().map(|closed| (slot, closed)));
         }
+        self.held().extend(kept);
+        unneeded
+    }
+
+    /// The units that this process holds of a key.
+    pub(crate) fn left(&self, slot: Slot, now: Tick) -> u64 {
+        let left = self.keys.with(slot, |lease| lease.holder.left(now));
+        left.unwrap_or(0)
     }
 
     /// The units that this process holds.
@@ -139,7 +134,7 @@ impl Leases {
         self.keys.sum(|lease| lease.holder.left(now))
     }
 
-    fn expiring(&self) -> std::sync::MutexGuard<'_, VecDeque<(Tick, Slot)>> {
-        self.expiring.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

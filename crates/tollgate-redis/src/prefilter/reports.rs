@@ -109,10 +109,10 @@ impl Reports {
         });
     }
 
-    /// The store knows what was reported at `sent`.
-    pub(crate) fn reported(&self, slot: Slot, sent: Tick, left: u64) {
+    /// The store knows what was reported at `sent`; its answer came at `now`.
+    pub(crate) fn reported(&self, slot: Slot, times: (Tick, Tick), left: u64) {
         self.keys
-            .with(slot, |counted| counted.tally.reported(sent, left));
+            .with(slot, |counted| counted.tally.reported(times, left));
     }
 
     /// What was reported was certainly not carried out.
@@ -144,6 +144,12 @@ impl Reports {
     pub(crate) fn forget(&self, slot: Slot) {
         self.keys
             .with(slot, |counted| counted.tally = Tally::default());
+    }
+
+    /// The units of a key that the store does not know of.
+    pub(crate) fn owed(&self, slot: Slot) -> u64 {
+        let owed = self.keys.with(slot, |counted| counted.tally.unreported());
+        owed.unwrap_or(0)
     }
 
     /// The units that the store does not know of.

@@ -17,6 +17,15 @@ impl StoreTime {
         self.0.store(ahead, Ordering::Relaxed);
     }
 
+    /// A time by this process's clock before that at which it was `at` by the store's.
+    pub(crate) fn local(&self, at: Tick) -> Tick {
+        /// By as much an answer may have been under way.
+        const SLACK: Tick = 100_000;
+        let ahead = self.0.load(Ordering::Relaxed);
+        let local = i128::from(at) - i128::from(ahead);
+        u64::try_from(local).unwrap_or(0).saturating_sub(SLACK)
+    }
+
     /// The time by the store's clock.
     #[inline]
     pub(crate) fn at(&self, now: Tick) -> Tick {

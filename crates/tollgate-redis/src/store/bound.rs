@@ -59,7 +59,9 @@ impl Bound {
             None => Clock::system(),
         };
         let inner = Arc::new(Inner {
-            prefilter: Prefilter::new(&rules, clock, |rule| exact(&encoder, &caps, rule)),
+            prefilter: Prefilter::new(&rules, clock, shared.learns, |rule| {
+                exact(&encoder, &caps, rule)
+            }),
             shared,
             rules,
             encoder,
@@ -212,7 +214,7 @@ impl BoundStore for Bound {
         let (answer, size) = (inner.shared.send(&call), call.checks());
         let shared = Arc::clone(&inner.shared);
         Step::Wait(Pending::new(async move {
-            shared.reply(timer, answer, size).await.map(drop)
+            shared.reply(timer, answer.await, size).map(drop)
         }))
     }
 }

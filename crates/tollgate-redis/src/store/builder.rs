@@ -47,6 +47,7 @@ pub struct RedisStoreBuilder {
     keys: Keys,
     caps: Vec<(Box<str>, Arc<NewKeys>)>,
     heartbeats: bool,
+    learns: bool,
 }
 
 impl RedisStoreBuilder {
@@ -63,6 +64,7 @@ impl RedisStoreBuilder {
             keys,
             caps: Vec::new(),
             heartbeats: true,
+            learns: true,
         })
     }
 
@@ -156,6 +158,17 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Asks Redis about every request, also where an earlier denial says what the answer will be.
+    ///
+    /// Without this a denial is remembered for up to a second, and says no to what it covers: a client that is over its
+    /// limit costs Redis one call a second from each process. What is learned is right for as long as nothing is given
+    /// back. What another process gives back, resets, or allows by new rules, and a step of the server's clock, are seen
+    /// within that second; with this, at once.
+    pub fn without_learned_bounds(mut self) -> Self {
+        self.learns = false;
+        self
+    }
+
     /// Does not tell Redis that this instance is there. The shares of a quota while Redis fails are then cut for as many
     /// instances as the limiter or the layer was told, and no more.
     pub fn without_heartbeats(mut self) -> Self {
@@ -199,6 +212,7 @@ impl RedisStoreBuilder {
             clock: self.clock,
             caps: self.caps,
             runtime,
+            learns: self.learns,
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }

@@ -54,12 +54,16 @@ async fn beat(shared: Weak<Shared>, instance: String) {
             .backend
             .run(&SCRIPT, &key, &[&instance, GONE_AFTER_MS]);
         // What was last known stays known while Redis fails: that is when it is needed.
-        if let Ok(Value::Integer(count)) = call.await
-            && let Ok(count) = u32::try_from(count)
-        {
-            shared.instances.set(count);
-            shared.observer.instances(count);
-            pause = INTERVAL;
+        match call.await {
+            Ok(Value::Integer(count)) => {
+                if let Ok(count) = u32::try_from(count) {
+                    shared.instances.set(count);
+                    shared.observer.instances(count);
+                    pause = INTERVAL;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => shared.observer.heartbeat_failed(&error),
         }
     }
 }

@@ -81,16 +81,17 @@ impl Inner {
         let (inner, checks) = (Arc::clone(self), Checks::from_slice(checks));
         let size = call.checks();
         Step::Wait(Pending::new(async move {
-            match inner.shared.reply(timer, answer, size).await {
+            match inner.shared.reply(timer, answer.await, size) {
                 Ok(reply) => {
                     inner.note_new_keys(&reply, &asked);
                     let decision = reply.decision(&asked, &checks, &inner.rules);
-                    if takes {
-                        inner.prefilter.learn(&checks, &decision, sent, |rule| {
-                            let mut told = reply.new_keys(&asked);
-                            told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
-                        });
+                    if !takes {
+                        return inner.prefilter.looked(&inner.rules, &checks, decision);
                     }
+                    inner.prefilter.learn(&checks, &decision, sent, |rule| {
+                        let mut told = reply.new_keys(&asked);
+                        told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
+                    });
                     if let Some(waiting) = waiting {
                         waiting.answered(&reply, sent);
                     }

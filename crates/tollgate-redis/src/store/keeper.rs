@@ -19,8 +19,8 @@ use crate::{
 /// The most reports, or lots, of one call.
 const TOGETHER: usize = 32;
 
-/// How often the metrics are told what is held, which takes a look at every key.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// How often lots are looked through, and the metrics are told what is held.
+const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
 /// The task that reports. Dropping this ends it.
 pub(super) struct Keeper {
@@ -65,8 +65,9 @@ async fn keep(inner: Weak<Inner>, pause: Duration) {
         };
         inner.send_due();
         since += pause;
-        if since >= TOLD_EVERY {
+        if since >= SWEPT_EVERY {
             since = Duration::ZERO;
+            inner.hand_back(&inner.prefilter.sweep());
             let filter = &inner.prefilter;
             let held = (filter.units_on_lease(), filter.units_unreported());
             inner.shared.observer.held(held.0, held.1);
@@ -78,7 +79,6 @@ impl Inner {
     /// Sends what is due.
     fn send_due(self: &Arc<Self>) {
         self.report(&self.prefilter.due(false));
-        self.hand_back(&self.prefilter.expiring_soon());
     }
 
     /// Sends reports; in a cluster, those of one slot at a time.
@@ -102,7 +102,7 @@ impl Inner {
             let timer = Timer::start();
             let (answer, size) = (self.shared.send(&call), call.checks());
             self.spawn(async move {
-                let reply = inner.shared.reply(timer, answer, size).await;
+                let reply = inner.shared.reply(timer, answer.await, size);
                 for (slot, place) in placed {
                     let left = match (&reply, place) {
                         (Ok(reply), Some(place)) => Ok(reply.left(place)),
@@ -120,7 +120,7 @@ impl Inner {
             return;
         };
         match left {
-            Ok(Some(left)) => reports.reported(slot, sent, left),
+            Ok(Some(left)) => reports.reported(slot, (sent, self.prefilter.now()), left),
             // A value that is not ours: as little is known of it.
             Ok(None) => self.given_up(reports.given_up(slot)),
             Err(error) if did_not_run(error) => reports.kept(slot, self.prefilter.now()),
@@ -144,12 +144,15 @@ impl Inner {
                 // One that does not go back runs out.
                 let _ = call.close(&self.encoder, &check_of(*slot), *closed);
             }
-            if !call.is_empty() {
-                let answer = self.shared.send(&call);
-                self.spawn(async move {
-                    let _ = answer.await;
-                });
-            }
+            let slots: Vec<_> = lots.iter().map(|(slot, _)| *slot).collect();
+            let inner = Arc::clone(self);
+            let answer = self.shared.send(&call);
+            self.spawn(async move {
+                let _ = answer.await;
+                for slot in slots {
+                    inner.prefilter.handed_back(slot);
+                }
+            });
         }
     }
 

@@ -11,7 +11,7 @@ use tollgate_core::{Clock, StoreError, StoreErrorKind};
 
 use crate::{
     call::Call,
-    connection::{script::Script, value::Value},
+    connection::{error::CallError, script::Script, value::Value},
     keyspace::Keyspace,
     new_keys::NewKeys,
     observe::{Observer, Timer},
@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) caps: Vec<(Box<str>, Arc<NewKeys>)>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
+    /// Whether denials are remembered.
+    pub(super) learns: bool,
 }
 
 impl Shared {
@@ -66,14 +68,13 @@ impl Shared {
         }
     }
 
-    /// The reply to a call of so many checks.
-    pub(super) async fn reply(
+    /// The reply to a call of so many checks, once it is there.
+    pub(super) fn reply(
         &self,
         timer: Timer,
-        answer: Answer,
+        answer: Result<Value, CallError>,
         checks: usize,
     ) -> Result<Reply, StoreError> {
-        let answer = answer.await;
         self.observer.called(timer, answer.as_ref().err());
         match answer? {
             Value::Integers(integers) => Reply::new(checks, integers),

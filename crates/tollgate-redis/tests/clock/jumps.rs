@@ -11,7 +11,7 @@ use tollgate_redis::RedisStore;
 use crate::{
     server::{Micros, MovedServer},
     support::{
-        child::{ask, patient_store},
+        child::ask,
         quotas::{every_algorithm, horizon, wait},
     },
 };
@@ -93,10 +93,20 @@ fn quotas() -> impl Iterator<Item = Quota> {
         .flat_map(|window| every_algorithm(LIMIT, window))
 }
 
+/// A store that takes no denial for granted: what was learned before a jump is right for another second otherwise.
+async fn store_that_asks(address: &str) -> RedisStore {
+    let store = RedisStore::builder(address, "clock", tollgate_redis::Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(20)))
+        .and_then(|store| store.without_learned_bounds().connect())
+        .expect("a valid address");
+    store.connected().await;
+    store
+}
+
 /// Each on a day of its own, so that no case sees the time of another.
 async fn each(case: impl AsyncFn(Moved<'_>)) {
     let mut server = MovedServer::start(START);
-    let store: RedisStore = patient_store(&server.url()).await;
+    let store = store_that_asks(&server.url()).await;
     for (number, quota) in quotas().enumerate() {
         let day = START + (number as Micros + 1) * DAY;
         let now = server.now();

@@ -3,6 +3,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
+mod failover;
+mod majority;
+mod slots;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;

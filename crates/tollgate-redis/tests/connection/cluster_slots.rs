@@ -9,6 +9,7 @@ use crate::{
     connection_tests::{
         bench::{calls_of, eventually},
         cluster_bench::{ClusterBench, keys_of},
+        moving_slot::MovingSlot,
         redis_cluster::RedisCluster,
     },
 };
@@ -22,55 +23,10 @@ fn tagged(what: &str, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// A move of the slot of `TAG` to another server.
-struct Move<'a> {
-    cluster: &'a RedisCluster,
-    from: usize,
-    to: usize,
-    slot: String,
-}
-
-impl<'a> Move<'a> {
-    /// From now on the old server serves what it has, and sends for what is new to the other one.
-    async fn begin(cluster: &'a RedisCluster, to: usize) -> Self {
-        let slot = slot(TAG.as_bytes());
-        let from = RedisCluster::first_owner(slot);
-        assert_ne!(from, to);
-        let slot = slot.to_string();
-        let set = |what: &'static str, id: String| {
-            let slot = slot.clone();
-            move |server| async move {
-                let command = ["CLUSTER", "SETSLOT", &slot, what, &id];
-                cluster.say(server, &command).await;
-            }
-        };
-        set("IMPORTING", cluster.id(from).await)(to).await;
-        set("MIGRATING", cluster.id(to).await)(from).await;
-        Self {
-            cluster,
-            from,
-            to,
-            slot,
-        }
-    }
-
-    /// Carries the keys over and gives the slot away.
-    async fn finish(self) {
-        let old = self.cluster.server(self.from);
-        let keys = old
-            .ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "10000"])
-            .await;
-        let port = self.cluster.server(self.to).port().to_string();
-        for key in keys.split("\r\n").filter(|line| line.starts_with('{')) {
-            let command = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
-            self.cluster.say(self.from, &command).await;
-        }
-        let id = self.cluster.id(self.to).await;
-        for server in [self.to, self.from] {
-            let command = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &id];
-            self.cluster.say(server, &command).await;
-        }
-    }
+/// The slot of `TAG` goes to another server.
+async fn begin(cluster: &RedisCluster, to: usize) -> MovingSlot<'_> {
+    let slot = slot(TAG.as_bytes());
+    MovingSlot::begin(cluster, slot, RedisCluster::first_owner(slot), to).await
 }
 
 #[tokio::test]
@@ -86,7 +42,7 @@ async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
     let (old, new, neighbours) = (tagged("old", 50), tagged("new", 50), keys_of(to, 0..50));
     bench.is_well(&old).await;
     bench.is_well(&neighbours).await;
-    let moving = Move::begin(&cluster, to).await;
+    let moving = begin(&cluster, to).await;
     // Calls of their own travel between those that are sent on, on the same connection.
     let mixed: Vec<_> = (0..50)
         .flat_map(|number| [&old, &neighbours, &new].map(|keys| keys[number].clone()))
@@ -121,7 +77,7 @@ async fn two_keys_that_are_not_at_one_server_are_asked_again_later() {
     let both = tagged("both", 2);
     bench.is_well(&both[..1]).await;
     let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
-    let moving = Move::begin(&cluster, (from + 2) % 3).await;
+    let moving = begin(&cluster, (from + 2) % 3).await;
     let script = Arc::new(Script::new(
         "return redis.call('MSET', KEYS[1], 1, KEYS[2], 1)",
     ));
@@ -176,7 +132,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
     bench.is_well(&tagged("warm", 1)).await;
     count_all(&old, 1).await;
     let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
-    let moving = Move::begin(&cluster, (from + 1) % 3).await;
+    let moving = begin(&cluster, (from + 1) % 3).await;
     // In one go, and so in one command until the server refuses that.
     for round in 1..=10 {
         count_all(&old, round + 1).await;
@@ -202,7 +158,7 @@ async fn a_server_that_is_in_no_map_yet_is_connected_when_a_slot_moves_there() {
     cluster.until_all_know("cluster_known_nodes:7").await;
     // Who does not know whose slot it is will not take it over.
     cluster.until_all_know("cluster_slots_assigned:16384").await;
-    let moving = Move::begin(&cluster, added).await;
+    let moving = begin(&cluster, added).await;
     let error = bench.take(&new[0]).await.unwrap_err();
     assert_eq!(error.kind(), CallErrorKind::Unavailable, "{error}");
     eventually("it is connected", || async {

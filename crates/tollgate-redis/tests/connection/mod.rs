@@ -2,15 +2,22 @@
 //!
 //! A part of the crate rather than a test of its own, because connections are private to the crate.
 
+#[path = "../support/bus_proxy.rs"]
+mod bus_proxy;
 #[path = "../support/eventually.rs"]
 mod eventually;
+#[path = "../support/moving_slot.rs"]
+#[allow(dead_code, reason = "it is for the tests of the store too")]
+mod moving_slot;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis_cluster.rs"]
+#[allow(dead_code, reason = "as above")]
 mod redis_cluster;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 #[path = "../support/sentinels.rs"]
+#[allow(dead_code, reason = "as above")]
 mod sentinels;
 
 mod bench;

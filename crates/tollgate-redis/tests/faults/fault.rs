@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::{
+use crate::support::{
     instance::DEADLINE,
-    support::{
-        numbers::Numbers,
-        proxy::{self, Proxy},
-        redis_server::{RedisServer, free_port},
-        resp::{Resp, Value},
-    },
+    numbers::Numbers,
+    proxy::{self, Proxy},
+    redis_server::{RedisServer, free_port},
+    resp::{Resp, Value},
 };
 
 /// Settings of a server on which all of these can go wrong. The instances log in as `rl`, with the password `first`.

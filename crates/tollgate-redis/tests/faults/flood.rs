@@ -10,9 +10,11 @@ use tollgate_redis::RedisStore;
 
 use crate::{
     fault::SERVER,
-    instance::{Instance, PATIENCE},
-    rules::rules,
-    support::redis_server::{RedisServer, free_port},
+    support::{
+        instance::{Instance, PATIENCE},
+        redis_server::{RedisServer, free_port},
+        rules::rules,
+    },
 };
 
 /// Calls of one store that may wait to be sent.

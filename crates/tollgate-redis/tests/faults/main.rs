@@ -1,22 +1,7 @@
 //! Two instances of a service keep asking while their Redis is in trouble.
 //!
-//! What may pass of a rule, for one key and while its window lasts:
-//!
-//! ```text
-//! admitted ≤ limit × (1 + losses) + alone
-//!
-//! losses   how often Redis lost the state: a restart without a file, FLUSHALL, an eviction, a fail-over to a replica that
-//!          had not been told of all of it
-//! alone    the sum, over the instances, of Limiter::admitted_alone
-//!
-//! alone    = 0                      where the rule denies while the store fails
-//!          ≤ cap × instances        where it counts against a cap
-//!          ≤ max(limit, instances)  where it counts against shares, if each instance knows how many there are
-//!          = what was asked         where it lets pass
-//! ```
-//!
-//! Calls whose outcome is not known do not appear: they may have taken units in Redis, and admit nothing there. They make
-//! the number smaller, by at most one call's units for each.
+//! What may pass of a rule is said at `support::service`. Here a loss is a restart without a file, `FLUSHALL`, or a memory
+//! that is full after it: all units that were counted, and so one more quota.
 //!
 //! The order of the faults, and how long each lasts, follows from a seed, which a test that fails prints.
 //! `TOLLGATE_FAULT_SEED` repeats it.
@@ -26,12 +11,8 @@ mod support;
 
 mod fault;
 mod flood;
-mod instance;
-mod meter;
 mod once;
 mod part;
-mod rules;
 mod scheduled;
 mod seed;
-mod sentinel;
 mod site;

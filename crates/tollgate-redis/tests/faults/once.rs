@@ -4,16 +4,14 @@ use tokio::task::JoinSet;
 use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule};
 use tollgate_redis::RedisStore;
 
-use crate::{
+use crate::support::{
+    blocking_server,
+    child::{ask, patient_store},
+    eventually::eventually,
     instance::DEADLINE,
-    support::{
-        blocking_server,
-        child::{ask, patient_store},
-        eventually::eventually,
-        proxy::{Fault, Proxy},
-        redis_server::RedisServer,
-        resp::{Resp, Value},
-    },
+    proxy::{Fault, Proxy},
+    redis_server::RedisServer,
+    resp::{Resp, Value},
 };
 
 const LIMIT: u64 = 1_000;

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate_core::{Key, Limiter, MINUTE, Outcome, Quota, Rule, Source, Step};
-use tollgate_redis::{Partition, RedisStore, RedisStoreBuilder};
+use tollgate_core::{
+    Check, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
+};
+use tollgate_redis::{
+    Partition, RedisStore, RedisStoreBuilder, call::Call, encode::Encoder, keyspace::Keyspace,
+    script,
+};
 
 use crate::support::{
     blocking_server::RedisServer,
@@ -109,6 +114,25 @@ async fn the_user_of_the_guide_needs_each_of_its_commands() {
         let server = server_without(command);
         assert!(works(&server).await.is_err(), "{command} is not needed");
     }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_read_states_is_told_so() {
+    let server = server_without("+get");
+    let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))]).expect("a valid rule");
+    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace).expect("one rule");
+    let mut call = Call::new();
+    let check = Check::new(0, Fingerprint::from_bits(7), 1);
+    assert!(call.acquire(&encoder, &[check]).is_some());
+    let mut connection = logged_in(&server);
+    let head = [&b"EVAL"[..], script::TEXT.as_bytes(), b"1"];
+    let answer = connection.ask(head.into_iter().chain(call.keys()).chain(call.args()));
+    assert!(
+        matches!(&answer, Value::Error(error) if error.contains("can't run this command")
+            || error.contains("no permissions to run the 'get' command")),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]

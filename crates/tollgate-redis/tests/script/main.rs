@@ -117,8 +117,10 @@ impl Subject {
             if line.contains(" lua] \"DEL\"") {
                 written.push("DEL".into());
             } else if line.contains(" lua] \"SET\"") {
-                let px = line.rsplit(' ').next().unwrap_or_default();
-                written.push(format!("SET PX {}", px.trim_matches('"')));
+                let last = line.rsplit(' ').next().unwrap_or_default();
+                let last = last.trim_matches('"');
+                let px = if last == "KEEPTTL" { "" } else { "PX " };
+                written.push(format!("SET {px}{last}"));
             }
         }
     }

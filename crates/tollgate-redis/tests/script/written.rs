@@ -1,9 +1,9 @@
 //! What is written, and for how long.
 
-use tollgate_core::{Check, MINUTE, Outcome, Quota, Rule};
+use tollgate_core::{Check, DAY, MINUTE, Outcome, Quota, Rule};
 use tollgate_redis::call::Call;
 
-use crate::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
+use crate::{MARGIN, NOW, QUOTAS, Subject, every_algorithm, support::resp::Value};
 
 #[test]
 fn a_state_lives_until_it_equals_a_fresh_one_and_for_the_margin() {
@@ -13,6 +13,37 @@ fn a_state_lives_until_it_equals_a_fresh_one_and_for_the_margin() {
         let reset = decision.verdicts()[0].reset_after().as_micros() as u64;
         let px = reset.div_ceil(1_000) + MARGIN.as_millis() as u64;
         assert_eq!(subject.written(), [format!("SET PX {px}")], "{rule}");
+    }
+}
+
+#[test]
+fn within_a_window_the_time_to_live_is_left_as_it_is() {
+    let mut subject = Subject::new([
+        Rule::new("fixed", Quota::fixed_window(10, DAY)),
+        Rule::new("sliding", Quota::sliding_window(10, DAY)),
+    ]);
+    for rule in 0..2 {
+        let take = |subject: &mut Subject| {
+            let mut call = Call::new();
+            let _ = call.acquire(&subject.encoder, &[Subject::check(rule, 1)]);
+            let reply = subject.send(&call).integers();
+            (reply[0] as u64 / DAY.as_micros() as u64, subject.written())
+        };
+        let (day, first) = take(&mut subject);
+        let key = subject.key(rule);
+        let left = |subject: &mut Subject| subject.connection.ask([&b"PTTL"[..], &key]);
+        let before = left(&mut subject);
+        let (same_day, second) = take(&mut subject);
+        let after = left(&mut subject);
+        assert!(first[0].starts_with("SET PX "), "{first:?}");
+        // This test may run at midnight.
+        if day == same_day {
+            assert_eq!(second, ["SET KEEPTTL"]);
+            let (Value::Integer(before), Value::Integer(after)) = (before, after) else {
+                panic!("{key:?} has a time to live");
+            };
+            assert!(0 < after && after <= before, "{before}, {after}");
+        }
     }
 }
 

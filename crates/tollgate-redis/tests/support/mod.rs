@@ -3,12 +3,18 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub(crate) mod blocking_server;
+pub(crate) mod bus_proxy;
 pub(crate) mod child;
 pub(crate) mod eventually;
+pub(crate) mod instance;
+pub(crate) mod meter;
+pub(crate) mod moving_slot;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 pub(crate) mod quotas;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
+pub(crate) mod rules;
 pub(crate) mod sentinels;
+pub(crate) mod service;

@@ -1,14 +1,21 @@
 //! A Redis Cluster of the test's own: three primaries, and a replica for each.
 
-use super::redis_server::{PATIENCE, RedisServer, free_port};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
-use tokio::time::{Instant, sleep};
+use super::{
+    bus_proxy::{BusProxy, Cut},
+    redis_server::{PATIENCE, RedisServer, free_port},
+};
 
 /// Servers 0 to 2 begin as primaries of a third of the slots each, and server 3 + n as the replica of server n.
 #[derive(Debug)]
 pub(crate) struct RedisCluster {
     servers: Vec<RedisServer>,
-    bus_ports: Vec<u16>,
+    buses: Vec<BusProxy>,
+    cut: watch::Sender<Cut>,
 }
 
 const RANGES: [(u16, u16); 3] = [(0, 5460), (5461, 10_922), (10_923, 16_383)];
@@ -18,7 +25,8 @@ impl RedisCluster {
     pub(crate) async fn start() -> Self {
         let mut cluster = Self {
             servers: Vec::new(),
-            bus_ports: Vec::new(),
+            buses: Vec::new(),
+            cut: watch::Sender::default(),
         };
         for _ in 0..6 {
             cluster.add().await;
@@ -50,11 +58,14 @@ impl RedisCluster {
     /// Starts one more server, which nobody knows yet, and gives its number.
     pub(crate) async fn add(&mut self) -> usize {
         let bus_port = free_port();
+        let bus = BusProxy::start(bus_port, self.servers.len(), self.cut.subscribe()).await;
         let server = RedisServer::start(&[
             "--cluster-enabled",
             "yes",
             "--cluster-port",
             &bus_port.to_string(),
+            "--cluster-announce-bus-port",
+            &bus.port().to_string(),
             "--cluster-node-timeout",
             "2000",
             // Slots without a server are to be nobody's business but their own.
@@ -64,17 +75,31 @@ impl RedisCluster {
             "no",
             "--repl-diskless-sync-delay",
             "0",
+            // A replica that was never told anything is not in the table.
+            "--repl-ping-replica-period",
+            "1",
         ])
         .await;
         self.servers.push(server);
-        self.bus_ports.push(bus_port);
+        self.buses.push(bus);
         self.servers.len() - 1
+    }
+
+    /// The others do not see this server any more, nor does it see them. Clients see all of them.
+    pub(crate) async fn cut_off(&self, server: usize) {
+        let name = self.id(server).await;
+        self.cut.send_replace(Some((server, name)));
+    }
+
+    /// All see each other again.
+    pub(crate) fn join(&self) {
+        self.cut.send_replace(None);
     }
 
     /// Introduces a server to server 0.
     pub(crate) async fn meet(&self, other: usize) {
         let port = self.servers[other].port().to_string();
-        let bus_port = self.bus_ports[other].to_string();
+        let bus_port = self.buses[other].port().to_string();
         self.say(0, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])
             .await;
     }
@@ -129,6 +154,14 @@ impl RedisCluster {
 
     pub(crate) fn servers_mut(&mut self) -> &mut [RedisServer] {
         &mut self.servers
+    }
+
+    /// The slot of a key, and which of the first three had it in the beginning.
+    pub(crate) async fn slot(&self, key: &str) -> (u16, usize) {
+        let answer = self.say(0, &["CLUSTER", "KEYSLOT", key]).await;
+        let slot = answer.trim_start_matches(':').trim_end().parse();
+        let slot = slot.expect("a slot is a number");
+        (slot, Self::first_owner(slot))
     }
 
     /// Which of the first three had the slot in the beginning.

@@ -6,20 +6,35 @@ use tempfile::TempDir;
 
 use super::{eventually::eventually, redis_server::RedisServer};
 
-/// A master, a replica, and three sentinels that watch them.
+/// A master, its replicas, and three sentinels that watch them.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) master: RedisServer,
+    /// The one that the sentinels promote.
     pub(crate) replica: RedisServer,
+    pub(crate) others: Vec<RedisServer>,
     pub(crate) sentinels: Vec<RedisServer>,
     _settings: TempDir,
 }
 
 impl Group {
     pub(crate) async fn start() -> Self {
-        let master = RedisServer::start(&[]).await;
-        let port = master.port().to_string();
-        let replica = RedisServer::start(&["--replicaof", &format!("127.0.0.1 {port}")]).await;
+        Self::start_with(0, &[]).await
+    }
+
+    /// With so many replicas beside the one that is promoted, and these arguments of all servers.
+    pub(crate) async fn start_with(others: usize, args: &[&str]) -> Self {
+        let master = RedisServer::start(args).await;
+        let of_master = format!("127.0.0.1 {}", master.port());
+        let follower = |never: &'static [&str]| {
+            let args = [args, &["--replicaof", &of_master], never].concat();
+            async move { RedisServer::start(&args).await }
+        };
+        let replica = follower(&[]).await;
+        let mut never_promoted = Vec::new();
+        for _ in 0..others {
+            never_promoted.push(follower(&["--replica-priority", "0"]).await);
+        }
         let settings = TempDir::new().expect("a folder for the sentinels");
         let mut sentinels = Vec::new();
         for number in 0..3 {
@@ -27,10 +42,11 @@ impl Group {
             sentinels.push(sentinel(&file, master.port()).await);
         }
         for sentinel in &sentinels {
-            eventually("the sentinels know each other and the replica", || async {
+            eventually("the sentinels know each other and all replicas", || async {
                 let known = sentinel.ask(&["SENTINEL", "CKQUORUM", "mymaster"]).await;
                 let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", "mymaster"]).await;
-                let ready = known.contains("OK 3 usable") && replicas.contains("slave");
+                let all = replicas.matches("slave-priority").count();
+                let ready = known.contains("OK 3 usable") && all > others;
                 ready.then_some(())
             })
             .await;
@@ -38,9 +54,48 @@ impl Group {
         Self {
             master,
             replica,
+            others: never_promoted,
             sentinels,
             _settings: settings,
         }
+    }
+
+    /// Waits until the sentinels have made the replica the master, and all of them name it.
+    pub(crate) async fn is_promoted(&self) {
+        eventually("the replica is the master", || async {
+            let promoted = self.replica.is_in_role("master").await;
+            promoted.then_some(())
+        })
+        .await;
+        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+        let port = self.replica.port().to_string();
+        for sentinel in &self.sentinels {
+            eventually("the sentinels name it", || async {
+                let named = sentinel.ask(&question).await.contains(&port);
+                named.then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Waits until the replica has everything that the master has answered.
+    pub(crate) async fn is_replicated(&self) {
+        let answered = offset(&self.master).await;
+        assert!(answered.is_some());
+        eventually("the replica has everything", || async {
+            (offset(&self.replica).await >= answered).then_some(())
+        })
+        .await;
+    }
+
+    /// The replicas are sent away, and may not come back.
+    pub(crate) async fn cut_replicas(&self) {
+        let commands: [&[&str]; 2] = [
+            &["ACL", "SETUSER", "default", "-psync", "-sync"],
+            &["CLIENT", "KILL", "TYPE", "replica"],
+        ];
+        let answers = self.master.ask_all(&commands).await;
+        assert!(answers.starts_with("+OK\r\n:"), "{answers}");
     }
 
     pub(crate) fn url(&self) -> String {
@@ -51,6 +106,13 @@ impl Group {
             .collect();
         format!("redis-sentinel://{}/mymaster", places.join(","))
     }
+}
+
+/// How much a server has written or been told.
+async fn offset(server: &RedisServer) -> Option<u64> {
+    let text = server.ask(&["INFO", "replication"]).await;
+    let (_, rest) = text.split_once("master_repl_offset:")?;
+    rest.lines().next()?.parse().ok()
 }
 
 async fn sentinel(file: &Path, master: u16) -> RedisServer {

@@ -26,7 +26,9 @@ pub(super) struct Member {
 
 /// The owner of each slot.
 pub(super) struct Map {
+    /// Those that have slots, and behind them the guests.
     members: Vec<Arc<Member>>,
+    primaries: usize,
     /// For each slot the place of its owner among the members, or [`NOBODY`].
     owners: Box<[AtomicU16]>,
     nobody: CallError,
@@ -39,6 +41,7 @@ impl Map {
     pub(super) fn empty(nobody: CallError) -> Self {
         Self {
             members: Vec::new(),
+            primaries: 0,
             owners: (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect(),
             nobody,
         }
@@ -62,6 +65,7 @@ impl Map {
                 slot.store(owner, Ordering::Relaxed);
             }
         }
+        map.primaries = map.members.len();
         for guest in guests {
             if map.find(guest).is_none()
                 && let Some(guest) = member(guest, None)
@@ -99,8 +103,14 @@ impl Map {
         self.members.iter().find(|member| member.place == *place)
     }
 
+    /// Primaries and guests.
     pub(super) fn members(&self) -> &[Arc<Member>] {
         &self.members
+    }
+
+    /// The members that have slots by the table. A guest may be gone for good by now.
+    pub(super) fn primaries(&self) -> &[Arc<Member>] {
+        &self.members[..self.primaries]
     }
 
     fn find(&self, place: &Place) -> Option<u16> {
@@ -124,5 +134,42 @@ impl fmt::Debug for Map {
         f.debug_struct("Map")
             .field("members", &self.members)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        address::Address,
+        connection::{error::CallErrorKind, options::NodeOptions, resp::Decoder},
+    };
+
+    fn tcp(port: u16) -> Place {
+        Place::Tcp("127.0.0.1".into(), port)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_a_call_was_sent_to_is_a_member_and_no_primary() {
+        let answer = "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:1\r\n$2\r\nid\r\n";
+        let mut decoder = Decoder::default();
+        let Ok(Some((answer, _))) = decoder.decode(answer.as_bytes()) else {
+            panic!("it is an answer");
+        };
+        let table = Table::read(&answer.into_value().unwrap(), &tcp(1)).unwrap();
+        let nobody = CallError::new(CallErrorKind::Unavailable, "nobody");
+        let address = Address::parse("redis-cluster://127.0.0.1:1").unwrap();
+        let map = Map::of(&table, &[tcp(1), tcp(2)], nobody, |place, _| {
+            let node = Node::start(address.of_node(place.clone()), NodeOptions::default());
+            let place = place.clone();
+            let node = node.unwrap();
+            Some(Arc::new(Member { place, node }))
+        });
+        let places = |members: &[Arc<Member>]| -> Vec<_> {
+            members.iter().map(|member| member.place.clone()).collect()
+        };
+        assert_eq!(places(map.members()), [tcp(1), tcp(2)]);
+        // Once it is gone for good, nobody should hear for half a minute that the cluster is in trouble.
+        assert_eq!(places(map.primaries()), [tcp(1)]);
     }
 }

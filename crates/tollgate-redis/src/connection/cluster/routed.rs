@@ -141,7 +141,13 @@ impl Asked {
             return lost("the slot is with a server that is being connected");
         };
         if was_before {
-            return lost("the slot moves on and on");
+            return lost(match redirect {
+                Redirect::Moved(_) => "the slot moves on and on",
+                // Nobody hears what `ASKING` was answered. Where it is not allowed, the call comes back at once.
+                Redirect::Ask(_) => {
+                    "the slot moves to and fro, or the user has no right to ASKING (+asking)"
+                }
+            });
         }
         let waiting = || {
             let (waiting, call) = Waiting::new(self.request.clone(), self.deadline);

@@ -98,21 +98,18 @@ impl Cluster {
         ClusterCall::ask(&self.shared, member, first, deadline, || request(first))
     }
 
-    /// Whether the map is known, and there is a connection to every server in it.
+    /// Whether the map is known, and there is a connection to every server in it that has slots.
     pub(crate) fn is_connected(&self) -> bool {
         let map = self.shared.map.load();
-        !map.members().is_empty()
-            && map
-                .members()
-                .iter()
-                .all(|member| member.node.is_connected())
+        let mut primaries = map.primaries().iter();
+        !map.primaries().is_empty() && primaries.all(|member| member.node.is_connected())
     }
 
-    /// The servers that may be asked at present, and whether requests are kept from them.
+    /// The servers that have slots, and whether requests are kept from them.
     pub(crate) fn breakers(&self) -> Vec<(Place, BreakerState)> {
         let map = self.shared.map.load();
-        let members = map.members().iter();
-        members
+        let primaries = map.primaries().iter();
+        primaries
             .map(|member| (member.place.clone(), member.node.breaker()))
             .collect()
     }

@@ -108,12 +108,17 @@ impl Ledger {
 
     /// How many of the calls that were taken become one command, beginning with the first.
     fn company(&self, first: &Waiting) -> usize {
-        let mut checks = 0;
+        let mut weight = first.request().weight();
         let others = self.taken.iter().skip(1).take_while(|call| {
-            checks += call.request().count().unwrap_or(0);
-            first.request().count().unwrap_or(0) + checks <= self.together && first.goes_with(call)
+            weight += call.request().weight();
+            weight <= self.together && first.goes_with(call)
         });
         1 + others.count()
+    }
+
+    /// How many bytes the first command has of those that were filled in, if nothing was owed before.
+    pub(super) fn first_command(&self) -> usize {
+        self.sent.first_command()
     }
 
     /// Notes how much of what was filled in has left.

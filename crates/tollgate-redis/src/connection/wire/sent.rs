@@ -55,6 +55,13 @@ impl Sent {
         self.written += bytes as u64;
     }
 
+    /// How many bytes are to be written until the first command has left.
+    pub(super) fn first_command(&self) -> usize {
+        let end = self.commands.front().map_or(0, |first| first.end);
+        // A buffer is filled in memory.
+        end.saturating_sub(self.written) as usize
+    }
+
     /// How many calls there are.
     pub(super) fn len(&self) -> usize {
         self.calls.len()

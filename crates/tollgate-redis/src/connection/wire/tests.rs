@@ -1,5 +1,6 @@
 //! A wire before a server that the test plays, on a paused clock.
 
+mod pieces;
 mod together;
 
 use std::{sync::Arc, time::Duration};

@@ -75,6 +75,28 @@ async fn no_more_checks_travel_together_than_may() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sliding_log_weighs_as_two_checks() {
+    let options = NodeOptions {
+        together: 4,
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let log = format!("abc\u{1}\0{}\u{14}", "-".repeat(12));
+    let _calls = ["a", "b", "c", "d"].map(|key| {
+        let args = ["", log.as_str()].map(str::as_bytes).into_iter();
+        bench.send(Request::checks(
+            &bench.script,
+            0,
+            [key.as_bytes()].into_iter(),
+            args,
+        ))
+    });
+    let sent = bench.received().await;
+    assert_eq!(commands(&sent), ["EVALSHA"; 2]);
+    assert_eq!(arguments(&sent)[..3], ["2", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_of_different_times_or_slots_do_not_travel_together() {
     let mut bench = by_default(65_536);
     let _calls = [

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Decision, Rule};
 
-use crate::rules::{By, RULES, decided};
+use super::rules::{By, RULES, decided};
 
 /// Counts every request of an instance, by rule.
 #[derive(Debug, Default)]

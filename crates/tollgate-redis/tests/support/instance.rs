@@ -16,7 +16,7 @@ use tokio::{
 use tollgate_core::{Key, Limiter};
 use tollgate_redis::{BreakerState, RedisStore};
 
-use crate::{
+use super::{
     meter::Meter,
     rules::{INSTANCES, RULES, rules},
 };
@@ -28,7 +28,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 /// by a clock that stands.
 pub(crate) const PATIENCE: Duration = DEADLINE.saturating_mul(40);
 
-const TASKS: usize = 3;
+/// How many requests of an instance are on their way at once.
+pub(crate) const TASKS: usize = 3;
 /// Between two requests of a task, so that the tasks of all tests together leave the machine time for the servers.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -43,7 +44,12 @@ pub(crate) struct Instance {
 
 impl Instance {
     pub(crate) async fn start(address: &str) -> Self {
-        let store = RedisStore::builder(address, "faults", tollgate_redis::Keys::plain())
+        Self::named("faults", address).await
+    }
+
+    /// With states under this namespace.
+    pub(crate) async fn named(namespace: &str, address: &str) -> Self {
+        let store = RedisStore::builder(address, namespace, tollgate_redis::Keys::plain())
             .and_then(|store| store.deadline(DEADLINE))
             .and_then(|store| store.connect())
             .expect("a valid address");

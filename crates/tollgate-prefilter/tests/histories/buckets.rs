@@ -1,0 +1,107 @@
+//! Buckets that are lent never admit more than their burst and what comes back.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::{Quota, Tick};
+use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms, Lot};
+
+use crate::{
+    cluster::{Cluster, Shared, Weather},
+    oracle::ExactBucket,
+};
+
+pub(crate) struct Bucket {
+    pub(crate) lender: BucketLender,
+    pub(crate) state: BucketState,
+    pub(crate) exact: ExactBucket,
+    /// Units above the limit that may pass: none, unless the clock went forward.
+    pub(crate) above: u64,
+    pub(crate) reserve: u64,
+}
+
+impl Bucket {
+    pub(crate) fn new(quota: &Quota, terms: LeaseTerms) -> Self {
+        Self {
+            lender: BucketLender::new(quota, terms).expect("a bucket"),
+            state: BucketState::default(),
+            exact: ExactBucket::new(quota),
+            above: 0,
+            reserve: terms.reserve(),
+        }
+    }
+}
+
+impl Shared for Bucket {
+    fn acquire(&mut self, now: Tick, cost: u64, ask: &Ask) -> (bool, Option<Lot>) {
+        let (answer, lot) = self.lender.acquire(&mut self.state, now, cost, ask);
+        assert!(self.state.loans.total() <= self.reserve);
+        (answer.fits, lot)
+    }
+
+    fn admit(&mut self, now: Tick, cost: u64) {
+        self.exact.admit(now, cost);
+        assert!(self.exact.is_within(self.above), "{:?}", self.exact);
+    }
+}
+
+/// A quota, and weather in which between a third and three times as much is asked for as it lets through.
+pub(crate) fn quotas() -> impl Strategy<Value = (Quota, Weather)> {
+    let rates = prop::sample::select(vec![7_u64, 23, 97, 100, 499, 997, 5_003, 20_011]);
+    let periods = prop::sample::select(vec![1_u64, 1, 1, 7, 60]);
+    (rates, periods, 1_u64..=4, 1..=3_u64, weather()).prop_map(
+        |(rate, seconds, bursts, load, weather)| {
+            let quota = Quota::gcra(rate, Duration::from_secs(seconds));
+            let quota = quota.burst((rate * bursts / 2).max(20));
+            let gap = seconds * 1_000_000 / rate * 2 / load;
+            (quota, Weather { gap, ..weather })
+        },
+    )
+}
+
+pub(crate) fn weather() -> impl Strategy<Value = Weather> {
+    let delays = prop::sample::select(vec![0_u64, 1_000, 50_000]);
+    (delays, 1_u64..=9, 0..=30_u64, 0..=5_u64, 0..=5_u64).prop_map(
+        |(delay, heaviest, lost, crash, silence)| Weather {
+            gap: 1_000,
+            heaviest,
+            delay,
+            lost,
+            crash,
+            silence,
+            silent: 30_000_000,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn no_more_passes_than_the_exact_bucket_lets_through(
+        (quota, weather) in quotas(),
+        permille in prop::sample::select(vec![50_u16, 100, 300, 1_000]),
+        seed in any::<u64>(),
+    ) {
+        let Ok(terms) = LeaseTerms::new(&quota, permille) else { return Ok(()) };
+        let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, seed);
+        cluster.run(8_000);
+    }
+}
+
+#[test]
+fn most_requests_of_a_busy_key_are_answered_alone() {
+    let quota = Quota::gcra(1_000, Duration::from_secs(1));
+    let terms = LeaseTerms::new(&quota, 300).expect("it is lent");
+    let weather = Weather {
+        gap: 2_000,
+        heaviest: 1,
+        delay: 500,
+        lost: 0,
+        crash: 0,
+        silence: 0,
+        silent: 0,
+    };
+    let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, 7);
+    cluster.run(50_000);
+    let sums = cluster.sums;
+    assert!(sums.alone * 10 > sums.requests * 8, "{sums:?}");
+}

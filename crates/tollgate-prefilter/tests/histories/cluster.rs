@@ -1,0 +1,290 @@
+//! Eight processes, a store, and a network between them that delays, reorders and loses.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use tollgate_core::Tick;
+use tollgate_prefilter::{Ask, Holder, LeaseTerms, Lot};
+
+/// The store, and an oracle beside it.
+pub(crate) trait Shared {
+    /// The store carries out a question at `now` by its clock. Whether the request was granted, and what is lent.
+    fn acquire(&mut self, now: Tick, cost: u64, ask: &Ask) -> (bool, Option<Lot>);
+
+    /// A request was let through. Has to fail if it is one too many.
+    fn admit(&mut self, now: Tick, cost: u64);
+}
+
+/// How much comes, and what goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    /// µs between requests, on average.
+    pub(crate) gap: Tick,
+    /// The largest cost.
+    pub(crate) heaviest: u64,
+    /// µs that a message takes at most.
+    pub(crate) delay: Tick,
+    /// In thousandths: messages that are lost, requests after which a process crashes, or all fall silent.
+    pub(crate) lost: u64,
+    pub(crate) crash: u64,
+    pub(crate) silence: u64,
+    /// For how many µs at most.
+    pub(crate) silent: Tick,
+}
+
+pub(crate) struct Cluster<S> {
+    pub(crate) shared: S,
+    pub(crate) now: Tick,
+    /// What the store's clock is ahead of `now`.
+    pub(crate) ahead: i64,
+    terms: LeaseTerms,
+    weather: Weather,
+    rng: Rng,
+    processes: Vec<Process>,
+    events: BTreeMap<(Tick, u64), Event>,
+    sequence: u64,
+    pub(crate) sums: Sums,
+}
+
+/// Units of lots, all told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) granted: u64,
+    pub(crate) spent: u64,
+    pub(crate) handed_back: u64,
+    pub(crate) burnt: u64,
+    /// Requests, and those that were answered without a question.
+    pub(crate) requests: u64,
+    pub(crate) alone: u64,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    holder: Holder,
+    /// What it holds by our own count.
+    hand: u64,
+    /// How often it has crashed.
+    life: u64,
+    /// Its clock gains so many µs in a second.
+    drift: i64,
+}
+
+#[derive(Debug)]
+struct Question {
+    of: usize,
+    life: u64,
+    sent: Tick,
+    cost: u64,
+    ask: Ask,
+}
+
+#[derive(Debug)]
+enum Event {
+    Request,
+    Execute(Question, bool),
+    Deliver(Question, Tick, Option<Lot>),
+    Lost(Question),
+    GiveBack(usize, u64, Tick, u64),
+}
+
+const PROCESSES: usize = 8;
+
+/// Long after the epoch, and no multiple of anything.
+const START: Tick = 1_700_000_123_456_789;
+
+impl<S: Shared> Cluster<S> {
+    pub(crate) fn new(shared: S, terms: LeaseTerms, weather: Weather, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let processes = (0..PROCESSES).map(|_| Process {
+            drift: rng.i64(-500..=500),
+            ..Process::default()
+        });
+        let processes = processes.collect();
+        let mut cluster = Self {
+            shared,
+            now: START,
+            ahead: 0,
+            terms,
+            weather,
+            rng,
+            processes,
+            events: BTreeMap::new(),
+            sequence: 0,
+            sums: Sums::default(),
+        };
+        cluster.after(0, Event::Request);
+        cluster
+    }
+
+    /// Does what comes next, so many times.
+    pub(crate) fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            let Some(((at, _), event)) = self.events.pop_first() else {
+                return;
+            };
+            self.now = at;
+            self.happens(event);
+        }
+        self.accounts();
+    }
+
+    /// Every unit that was granted in a lot is somewhere, once.
+    fn accounts(&self) {
+        let held: u64 = self.processes.iter().map(|process| process.hand).sum();
+        let coming = self.events.values().map(|event| match event {
+            Event::Deliver(_, _, Some(lot)) => lot.units(),
+            Event::GiveBack(_, _, _, units) => *units,
+            _ => 0,
+        });
+        let out = held + coming.sum::<u64>();
+        let sums = self.sums;
+        let gone = sums.spent + sums.handed_back + sums.burnt;
+        assert_eq!(sums.granted, gone + out, "{sums:?}");
+    }
+
+    /// Units in lots that are held, or are on their way.
+    pub(crate) fn out(&self) -> u64 {
+        let held = |process: &Process| process.holder.left(self.clock(process));
+        let coming = self.events.values().map(|event| match event {
+            Event::Deliver(_, _, Some(lot)) => lot.units(),
+            _ => 0,
+        });
+        let held: u64 = self.processes.iter().map(held).sum();
+        held + coming.sum::<u64>()
+    }
+
+    fn clock(&self, process: &Process) -> Tick {
+        let passed = (self.now - START) as i64;
+        // Each process counts from a moment of its own.
+        (777_000_000 + passed + passed * process.drift / 1_000_000) as Tick
+    }
+
+    fn after(&mut self, delay: Tick, event: Event) {
+        self.sequence += 1;
+        self.events.insert((self.now + delay, self.sequence), event);
+    }
+
+    fn delay(&mut self) -> Tick {
+        self.rng.u64(0..=self.weather.delay)
+    }
+
+    fn in_thousand(&mut self, chance: u64) -> bool {
+        self.rng.u64(0..1_000) < chance
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Request => self.request(),
+            Event::Execute(question, is_answered) => {
+                let clock = self.now.saturating_add_signed(self.ahead);
+                let (fits, lot) = self.shared.acquire(clock, question.cost, &question.ask);
+                self.sums.granted += lot.map_or(0, |lot| lot.units());
+                if fits {
+                    self.shared.admit(self.now, question.cost);
+                }
+                if is_answered {
+                    let delay = self.delay();
+                    self.after(delay, Event::Deliver(question, clock, lot));
+                } else {
+                    self.sums.burnt += lot.map_or(0, |lot| lot.units());
+                    let wait = 2 * self.weather.delay;
+                    self.after(wait, Event::Lost(question));
+                }
+            }
+            Event::Deliver(question, at, lot) => {
+                let units = lot.map_or(0, |lot| lot.units());
+                let process = &mut self.processes[question.of];
+                if process.life != question.life {
+                    self.sums.burnt += units;
+                } else if !question.ask.is_nothing() {
+                    process.holder.answered(question.sent, at, lot, &self.terms);
+                    if lot.is_some() {
+                        self.sums.burnt += process.hand;
+                        process.hand = units;
+                    }
+                }
+            }
+            Event::Lost(question) => {
+                let process = &mut self.processes[question.of];
+                if process.life == question.life && !question.ask.is_nothing() {
+                    process.holder.lost();
+                }
+            }
+            Event::GiveBack(of, life, spent, units) => {
+                let clock = self.clock(&self.processes[of]);
+                let process = &mut self.processes[of];
+                let before = process.holder.left(clock);
+                if process.life == life {
+                    process.holder.give_back(clock, spent, units);
+                }
+                let back = process.holder.left(clock) - before;
+                process.hand += back;
+                self.sums.burnt += units - back;
+            }
+        }
+    }
+
+    fn request(&mut self) {
+        let of = self.rng.usize(0..PROCESSES) * self.rng.usize(0..2);
+        let cost = match self.rng.u8(0..4) {
+            0 => self.rng.u64(1..=self.weather.heaviest),
+            _ => 1,
+        };
+        let clock = self.clock(&self.processes[of]);
+        self.sums.requests += 1;
+        let process = &mut self.processes[of];
+        if process.holder.spend(clock, cost) {
+            process.hand = process.hand.checked_sub(cost).expect("it was lent");
+            self.sums.alone += 1;
+            if self.in_thousand(20) {
+                let delay = self.rng.u64(1..=20_000_000);
+                let life = self.processes[of].life;
+                self.after(delay, Event::GiveBack(of, life, clock, cost));
+            } else {
+                self.sums.spent += cost;
+                self.shared.admit(self.now, cost);
+            }
+        } else {
+            let ask = process.holder.ask(clock, cost, &self.terms);
+            if let Some(closed) = ask.closed {
+                assert_eq!(closed.left, process.hand);
+                self.sums.handed_back += closed.left;
+            } else if process.holder.until().is_none() {
+                self.sums.burnt += process.hand;
+            }
+            if process.holder.until().is_none() {
+                process.hand = 0;
+            }
+            let life = process.life;
+            self.send(Question {
+                of,
+                life,
+                sent: clock,
+                cost,
+                ask,
+            });
+        }
+        if self.in_thousand(self.weather.crash) {
+            let process = &mut self.processes[of];
+            self.sums.burnt += process.hand;
+            (process.holder, process.hand) = (Holder::default(), 0);
+            process.life += 1;
+        }
+        let mut gap = self.rng.u64(0..=2 * self.weather.gap);
+        if self.in_thousand(self.weather.silence) {
+            gap += self.rng.u64(0..=self.weather.silent);
+        }
+        self.after(gap, Event::Request);
+    }
+
+    fn send(&mut self, question: Question) {
+        if self.in_thousand(self.weather.lost) {
+            let wait = 2 * self.weather.delay;
+            self.after(wait, Event::Lost(question));
+        } else {
+            let is_answered = !self.in_thousand(self.weather.lost);
+            let delay = self.delay();
+            self.after(delay, Event::Execute(question, is_answered));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Random histories of thousands of steps, with the terms and sizes of real quotas, held to exact oracles.
+
+mod buckets;
+mod clock_steps;
+mod cluster;
+mod freshness;
+mod oracle;
+mod reports;
+mod windows;

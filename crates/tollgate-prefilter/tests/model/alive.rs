@@ -1,0 +1,92 @@
+//! What states are told apart by: without it no exploration would end, for time goes on.
+
+use tollgate_core::Tick;
+use tollgate_prefilter::{Ask, Closed, Lot};
+
+use crate::{
+    fault::Fault,
+    ledger::Ledger,
+    system::{Answer, Question, System},
+    world::World,
+};
+
+impl<L: Ledger> World<L> {
+    /// All that matters from here on.
+    pub(crate) fn alive(&self, system: &System<L>) -> Vec<u8> {
+        let generation = system.ledger.generation(system.clock);
+        // Longer ago than any lot lives is long ago.
+        let life = self.terms.parking_life().max(self.terms.transit_life());
+        let life = self.terms.window().unwrap_or(life);
+        let since = |tick: Tick| system.now.saturating_sub(tick).min(life) as u8;
+        // Two generations behind is not tracked any more, unless time goes back.
+        let old = if self.steps_back.0 > 0 { 9 } else { 2 };
+        let age = |of: u64| (generation as i64 - of as i64).clamp(-9, old) as u8;
+        let closed = |closed: Option<Closed>| {
+            closed.map_or([0; 3], |lot| {
+                [lot.size as u8, lot.left as u8 + 1, age(lot.generation)]
+            })
+        };
+        let question = |question: &Question| {
+            let Ask {
+                parking, transit, ..
+            } = question.ask;
+            let [size, left, gone] = closed(question.ask.closed);
+            let before = [
+                1 + question.cost as u8,
+                size,
+                left,
+                gone,
+                parking as u8,
+                transit as u8,
+                question.untracked as u8,
+                0,
+                0,
+            ];
+            let Some(Answer { at, lot }) = question.answer else {
+                return before;
+            };
+            // All that was asked is done with.
+            let mut after = [100, 0, 0, 0, 0, 0, 0, system.ledger.phase(at), 0];
+            match lot {
+                Some(Lot::Parking { units, generation }) => {
+                    (after[1], after[2]) = (units as u8, age(generation));
+                }
+                Some(Lot::Transit { units }) => after[3] = units as u8,
+                None => {}
+            }
+            if self.fault == Some(Fault::HandedBackAgain) {
+                (after[4], after[5], after[6]) = (size, left, gone);
+            }
+            after
+        };
+        let mut processes: Vec<[u8; 20]> = Vec::with_capacity(system.processes.len());
+        for process in &system.processes {
+            let mut bytes = [0; 20];
+            let until = process.holder.until().unwrap_or(0);
+            if system.now < until || self.fault == Some(Fault::SpentTooLate) {
+                let tracked = closed(process.holder.clone().hand_back(until.saturating_sub(1)));
+                bytes[..3].copy_from_slice(&tracked);
+                bytes[3] = until.saturating_sub(system.now) as u8;
+                bytes[4] = process.holder.left(until.saturating_sub(1)) as u8;
+            }
+            if let Some(asked) = &process.question {
+                bytes[5] = 1 + since(asked.sent);
+                bytes[6..15].copy_from_slice(&question(asked));
+            }
+            bytes[15] = process.pending.map_or(0, |spent| 1 + since(spent));
+            bytes[16..19].copy_from_slice(&closed(process.again));
+            processes.push(bytes);
+        }
+        // Which process is which does not matter.
+        processes.sort_unstable();
+        let mut strays: Vec<_> = system.strays.iter().map(question).collect();
+        strays.sort_unstable();
+        let mut alive = processes.concat();
+        alive.extend(strays.concat());
+        alive.push(system.steps_back);
+        system
+            .ledger
+            .alive(system.clock, system.steps_back > 0, &mut alive);
+        alive
+    }
+}

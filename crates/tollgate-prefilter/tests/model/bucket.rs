@@ -1,0 +1,112 @@
+//! A bucket of one unit a microsecond.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Quota, Tick,
+    algorithm::{Algorithm, Arrival},
+};
+use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms, Lot};
+
+use crate::{fault::Fault, ledger::Ledger};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) quota: Arrival,
+    pub(crate) lender: BucketLender,
+    pub(crate) state: BucketState,
+    pub(crate) terms: LeaseTerms,
+    burst: i64,
+    /// What the exact bucket holds.
+    level: i64,
+}
+
+impl Bucket {
+    pub(crate) fn new(burst: u64, terms: LeaseTerms) -> Self {
+        let quota = Quota::token_bucket(burst).refill(1, Duration::from_micros(1));
+        Self {
+            quota: Arrival::new(&quota).expect("a bucket"),
+            lender: BucketLender::new(&quota, terms).expect("a bucket"),
+            state: BucketState::default(),
+            terms,
+            burst: burst as i64,
+            level: burst as i64,
+        }
+    }
+}
+
+impl PartialEq for Bucket {
+    fn eq(&self, other: &Self) -> bool {
+        (self.state, self.level) == (other.state, other.level)
+    }
+}
+
+impl Ledger for Bucket {
+    // Long after what any model steps back, and the start of a generation of lives of up to 6.
+    const START: Tick = 60_000;
+
+    fn execute(
+        &mut self,
+        fault: Option<Fault>,
+        clock: Tick,
+        cost: u64,
+        ask: &Ask,
+        untracked: u64,
+    ) -> Option<Lot> {
+        let ask = Fault::before(fault, self, clock, ask, untracked);
+        let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, &ask);
+        Fault::after(fault, self);
+        if answer.fits {
+            self.admit(cost);
+        }
+        lot
+    }
+
+    fn admit(&mut self, units: u64) {
+        self.level -= units as i64;
+    }
+
+    fn tick(&mut self, _now: Tick) {
+        self.level = self.burst.min(self.level + 1);
+    }
+
+    fn holds(&self) -> bool {
+        self.level >= 0
+    }
+
+    fn covers(&self, clock: Tick, held: u64) -> bool {
+        let mut state = self.state;
+        self.lender.settle(&mut state, clock);
+        let left = self.quota.assess(&state.arrival, clock, 0).remaining;
+        (left + held) as i64 <= self.level
+    }
+
+    fn generation(&self, clock: Tick) -> u64 {
+        clock / self.terms.parking_life()
+    }
+
+    fn phase(&self, _at: Tick) -> u8 {
+        0
+    }
+
+    fn alive(&self, clock: Tick, goes_back: bool, bytes: &mut Vec<u8>) {
+        let mut state = self.state;
+        if !goes_back {
+            // Whatever comes next begins with it.
+            self.lender.settle(&mut state, clock);
+        }
+        let loans = state.loans;
+        let mut behind = 0;
+        if loans.total() > 0 {
+            behind = self.generation(clock) as i64 - loans.generation as i64;
+        }
+        bytes.extend([
+            self.level as u8,
+            state.arrival.tat().saturating_sub(clock) as u8,
+            (clock % self.terms.parking_life()) as u8,
+            behind.clamp(-20, 20) as u8,
+            loans.current as u8,
+            loans.previous as u8,
+        ]);
+    }
+}

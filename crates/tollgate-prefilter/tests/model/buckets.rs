@@ -1,0 +1,217 @@
+//! Worlds around a bucket.
+
+use tollgate_prefilter::LeaseTerms;
+
+use crate::{
+    bucket::Bucket,
+    explore::{holds, is_caught},
+    fault::Fault,
+    world::World,
+};
+
+/// In ticks. A lot that is lent in the last one of a generation lives on in the next for long enough that a unit comes back.
+const LIFE: u64 = 3;
+
+/// Two processes and parking lots.
+fn parking(burst: u64, reserve: u64) -> World<Bucket> {
+    let terms = LeaseTerms::of_bucket(reserve, LIFE, 0, 0).in_lots_of(1, 1);
+    World {
+        ledger: Bucket::new(burst, terms),
+        terms,
+        processes: 2,
+        costs: &[1, 2],
+        asks: &[0],
+        wants: &[(0, 0), (1, 0), (9, 0)],
+        strays: 0,
+        patience: None,
+        steps_back: (0, &[]),
+        giving_back: false,
+        fault: None,
+    }
+}
+
+/// The same, where questions that nobody waits for any more may still arrive.
+fn straying() -> World<Bucket> {
+    World {
+        costs: &[1],
+        wants: &[(0, 0), (9, 0)],
+        strays: 1,
+        ..parking(3, 1)
+    }
+}
+
+/// Lots of two units and more.
+fn larger() -> World<Bucket> {
+    let terms = LeaseTerms::of_bucket(4, LIFE, 0, 0).in_lots_of(2, 2);
+    World {
+        ledger: Bucket::new(6, terms),
+        terms,
+        asks: &[0, 1],
+        wants: &[(0, 0), (9, 0)],
+        ..parking(6, 4)
+    }
+}
+
+/// Three processes.
+fn crowded() -> World<Bucket> {
+    World {
+        processes: 3,
+        costs: &[1],
+        wants: &[(0, 0), (9, 0)],
+        ..parking(3, 2)
+    }
+}
+
+/// Two processes and lots in transit that live for two ticks, beside one unit that may be parked.
+fn transit() -> World<Bucket> {
+    // Of a burst of 4, one is parked and two come back in the life of a lot.
+    let terms = LeaseTerms::of_bucket(1, LIFE, 2, 4 - 1 - 2).in_lots_of(1, 1);
+    World {
+        ledger: Bucket::new(4, terms),
+        terms,
+        wants: &[(0, 0), (1, 0), (0, 9)],
+        ..parking(4, 1)
+    }
+}
+
+fn with(fault: Fault, world: World<Bucket>) -> World<Bucket> {
+    World {
+        fault: Some(fault),
+        ..world
+    }
+}
+
+#[test]
+fn parked_units_are_never_spent_twice() {
+    holds(World {
+        asks: &[0, 1],
+        ..parking(4, 2)
+    });
+}
+
+#[test]
+fn units_of_a_bucket_that_is_parked_whole_are_never_spent_twice() {
+    holds(World {
+        wants: &[(0, 0), (9, 0)],
+        ..parking(4, 4)
+    });
+}
+
+#[test]
+fn questions_that_arrive_late_spend_nothing_twice() {
+    holds(straying());
+}
+
+#[test]
+fn larger_lots_are_never_spent_twice() {
+    holds(larger());
+}
+
+#[test]
+fn three_processes_spend_nothing_twice() {
+    holds(crowded());
+}
+
+#[test]
+fn units_in_transit_are_never_spent_twice() {
+    holds(World {
+        strays: 1,
+        ..transit()
+    });
+}
+
+#[test]
+fn without_holding_back_what_is_parked_too_much_passes() {
+    is_caught(with(Fault::NoCap, parking(3, 2)));
+}
+
+#[test]
+fn releasing_before_the_burst_is_cut_lets_too_much_pass() {
+    is_caught(with(Fault::CapAfterRelease, parking(3, 2)));
+}
+
+#[test]
+fn transit_lots_at_any_level_let_too_much_pass() {
+    let mut world = transit();
+    world.terms = LeaseTerms::of_bucket(1, LIFE, 2, 4).in_lots_of(1, 1);
+    world.ledger = Bucket::new(4, world.terms);
+    is_caught(world);
+}
+
+#[test]
+fn transit_lots_that_come_back_let_too_much_pass() {
+    is_caught(with(Fault::TransitHandedBack, transit()));
+}
+
+#[test]
+fn a_deadline_from_the_answer_lets_too_much_pass() {
+    is_caught(with(Fault::DeadlineFromAnswer, parking(3, 2)));
+}
+
+#[test]
+fn lots_that_are_tracked_for_one_life_let_too_much_pass() {
+    is_caught(with(Fault::OneLife, parking(3, 2)));
+}
+
+#[test]
+fn lots_that_are_spent_after_their_deadline_let_too_much_pass() {
+    is_caught(with(Fault::SpentTooLate, parking(3, 2)));
+}
+
+#[test]
+fn a_lot_that_is_handed_back_again_lets_too_much_pass() {
+    is_caught(with(Fault::HandedBackAgain, straying()));
+}
+
+#[test]
+fn a_lot_that_comes_back_after_it_was_forgotten_lets_too_much_pass() {
+    is_caught(with(Fault::OldGeneration, parking(3, 2)));
+}
+
+/// The store's clock goes back once, by one or by several generations.
+fn stepping_back() -> World<Bucket> {
+    World {
+        costs: &[1],
+        wants: &[(0, 0), (9, 0)],
+        steps_back: (1, &[1, 3, 30]),
+        strays: 0,
+        patience: Some(LIFE),
+        ..parking(3, 2)
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_lets_no_more_pass() {
+    holds(stepping_back());
+}
+
+#[test]
+fn lots_that_are_forgotten_when_the_clock_goes_back_let_too_much_pass() {
+    is_caught(with(Fault::StepBackForgets, stepping_back()));
+}
+
+#[test]
+fn lots_that_are_numbered_anew_at_once_let_too_much_pass() {
+    is_caught(with(Fault::StepBackRenumbers, stepping_back()));
+}
+
+/// Requests are turned away after their units were spent.
+fn giving_back() -> World<Bucket> {
+    World {
+        costs: &[1],
+        wants: &[(0, 0), (9, 0)],
+        giving_back: true,
+        strays: 0,
+        ..parking(3, 2)
+    }
+}
+
+#[test]
+fn units_that_are_given_back_are_not_there_twice() {
+    holds(giving_back());
+}
+
+#[test]
+fn units_that_go_into_another_lot_let_too_much_pass() {
+    is_caught(with(Fault::GivenToAnother, giving_back()));
+}

@@ -1,0 +1,37 @@
+//! Runs the checker.
+
+use stateright::{Checker, Model};
+
+use crate::{ledger::Ledger, world::World};
+
+/// Explores everything; nothing may be wrong anywhere.
+pub(crate) fn holds<L: Ledger>(world: World<L>) {
+    let checker = world.checker().spawn_bfs().join();
+    eprintln!(
+        "{} states, the furthest {} steps away",
+        checker.unique_state_count(),
+        checker.max_depth()
+    );
+    if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        let path = path.into_actions();
+        panic!("not so: {name}: {path:?}");
+    }
+}
+
+/// Explores until more than the limit was admitted, which has to happen.
+pub(crate) fn is_caught<L: Ledger>(world: World<L>) {
+    const BROKEN: &str = "no more than the limit is admitted";
+    let fault = world.fault;
+    let checker = world
+        .checker()
+        .finish_when(stateright::HasDiscoveries::AnyOf([BROKEN].into()))
+        .spawn_bfs()
+        .join();
+    let path = checker.discovery(BROKEN);
+    let path = path.unwrap_or_else(|| panic!("{fault:?} was not found"));
+    let actions = path.into_actions();
+    eprintln!(
+        "{fault:?}: {} states, {actions:?}",
+        checker.unique_state_count()
+    );
+}

@@ -1,0 +1,126 @@
+//! What would be wrong: each fault is put between the model and the real states, and the model has to find it.
+
+use tollgate_core::Tick;
+use tollgate_prefilter::{Ask, Closed, Holder, Loans};
+
+use crate::bucket::Bucket;
+
+/// A rule that somebody forgot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// What is parked is not held back from the burst.
+    NoCap,
+    /// What comes back is put back before the burst is cut by what was parked.
+    CapAfterRelease,
+    /// What is left of a lot in transit comes back.
+    TransitHandedBack,
+    /// A lot lives from the answer on, not from the question.
+    DeadlineFromAnswer,
+    /// A lot is forgotten with the generation in which it was lent.
+    OneLife,
+    /// A process does not look at the deadline.
+    SpentTooLate,
+    /// What was handed back with a question whose answer was lost is handed back again.
+    HandedBackAgain,
+    /// A lot comes back that is not tracked any more.
+    OldGeneration,
+    /// When time goes back, lots are forgotten.
+    StepBackForgets,
+    /// When time goes back, lots are numbered anew at once, and are taken for later ones.
+    StepBackRenumbers,
+    /// Units go back into whatever lot there is.
+    GivenToAnother,
+    /// A lot of a window lives for the length of a window.
+    WindowOutlived,
+}
+
+impl Fault {
+    /// What is done to the store before a question is carried out.
+    pub(crate) fn before(
+        fault: Option<Self>,
+        bucket: &mut Bucket,
+        clock: Tick,
+        ask: &Ask,
+        untracked: u64,
+    ) -> Ask {
+        let mut ask = *ask;
+        let generation = clock / bucket.terms.parking_life();
+        let Bucket {
+            quota,
+            lender,
+            state,
+            ..
+        } = bucket;
+        match fault {
+            Some(Self::CapAfterRelease) => {
+                if let Some(lot) = ask.closed.take()
+                    && let Some(tracked) = tracked(&mut state.loans, lot)
+                {
+                    *tracked -= lot.size;
+                    quota.put_back(&mut state.arrival, clock, lot.left);
+                }
+            }
+            Some(Self::TransitHandedBack) => {
+                lender.settle(state, clock);
+                quota.put_back(&mut state.arrival, clock, untracked);
+            }
+            Some(Self::OneLife) => {
+                lender.settle(state, clock);
+                state.loans.previous = 0;
+            }
+            Some(Self::OldGeneration) => {
+                lender.settle(state, clock);
+                if let Some(lot) = ask.closed
+                    && tracked(&mut state.loans, lot).is_none()
+                {
+                    quota.put_back(&mut state.arrival, clock, lot.left);
+                }
+            }
+            Some(Self::StepBackForgets) if state.loans.generation > generation => {
+                state.loans = Loans::default();
+            }
+            Some(Self::StepBackRenumbers) if state.loans.generation > generation => {
+                state.loans = Loans {
+                    generation,
+                    current: state.loans.total(),
+                    previous: 0,
+                };
+            }
+            _ => {}
+        }
+        ask
+    }
+
+    /// What is done to it afterwards.
+    pub(crate) fn after(fault: Option<Self>, bucket: &mut Bucket) {
+        if fault == Some(Self::NoCap) {
+            bucket.state.loans = Loans::default();
+        }
+    }
+
+    /// How a process spends.
+    pub(crate) fn spend(fault: Option<Self>, holder: &mut Holder, now: Tick, cost: u64) -> bool {
+        match (fault, holder.until()) {
+            (Some(Self::SpentTooLate), Some(until)) => holder.spend(until - 1, cost),
+            _ => holder.spend(now, cost),
+        }
+    }
+
+    /// How a process gives back a unit that was spent at `spent`.
+    pub(crate) fn give_back(fault: Option<Self>, holder: &mut Holder, spent: Tick, now: Tick) {
+        let spent = match fault {
+            Some(Self::GivenToAnother) => Tick::MAX,
+            _ => spent,
+        };
+        holder.give_back(now, spent, 1);
+    }
+}
+
+fn tracked(loans: &mut Loans, lot: Closed) -> Option<&mut u64> {
+    let tracked = match loans.generation.checked_sub(lot.generation)? {
+        0 => &mut loans.current,
+        1 => &mut loans.previous,
+        _ => return None,
+    };
+    (*tracked >= lot.size).then_some(tracked)
+}

@@ -1,0 +1,45 @@
+//! The store, and beside it what was really admitted.
+
+use std::fmt::Debug;
+
+use tollgate_core::Tick;
+use tollgate_prefilter::{Ask, Lot};
+
+use crate::fault::Fault;
+
+/// A lender with its state, and an exact limit that knows what was admitted where and when it was.
+pub(crate) trait Ledger: Clone + Debug + PartialEq + Send + Sync + 'static {
+    /// When a world begins.
+    const START: Tick;
+
+    /// The store carries out a question.
+    fn execute(
+        &mut self,
+        fault: Option<Fault>,
+        clock: Tick,
+        cost: u64,
+        ask: &Ask,
+        untracked: u64,
+    ) -> Option<Lot>;
+
+    /// A process has let through so many units.
+    fn admit(&mut self, units: u64);
+
+    /// A microsecond has passed.
+    fn tick(&mut self, now: Tick);
+
+    /// Whether no more was admitted than the exact limit has.
+    fn holds(&self) -> bool;
+
+    /// Whether the exact limit has what the store has left and what processes hold, together.
+    fn covers(&self, clock: Tick, held: u64) -> bool;
+
+    /// The number of the generation or the window of lots that are lent now.
+    fn generation(&self, clock: Tick) -> u64;
+
+    /// What matters of the time at which the store has answered.
+    fn phase(&self, at: Tick) -> u8;
+
+    /// All that matters of it from here on, if the clock may or may not go back.
+    fn alive(&self, clock: Tick, goes_back: bool, bytes: &mut Vec<u8>);
+}

@@ -1,0 +1,141 @@
+//! The processes, the network between them and the store, and what any of them may do.
+//!
+//! What a process wants and when it hands back is not decided here: the checker tries everything. The lots, their deadlines
+//! and what a hand-back says are the real [`Holder`](tollgate_prefilter::Holder)'s, what the store does is the real lender's.
+
+use stateright::{Model, Property};
+use tollgate_core::Tick;
+use tollgate_prefilter::LeaseTerms;
+
+use crate::{
+    fault::Fault,
+    ledger::Ledger,
+    system::{Action, Process, System},
+};
+
+/// One thing to explore.
+#[derive(Clone, Debug)]
+pub(crate) struct World<L> {
+    /// The store and the oracle as they begin.
+    pub(crate) ledger: L,
+    pub(crate) terms: LeaseTerms,
+    pub(crate) processes: usize,
+    /// The costs of requests that are answered from a lot, or that reach the store and say nothing else.
+    pub(crate) costs: &'static [u64],
+    /// The costs of requests that say something to the store; 0 is a lot that comes back alone.
+    pub(crate) asks: &'static [u64],
+    /// Units wanted parked and in transit.
+    pub(crate) wants: &'static [(u64, u64)],
+    /// Questions that nobody waits for any more and that may still reach the store.
+    pub(crate) strays: usize,
+    /// For how many ticks a question is on its way at most, if there is a bound.
+    pub(crate) patience: Option<Tick>,
+    /// How often the store's clock goes back, by each of so many ticks.
+    pub(crate) steps_back: (u8, &'static [Tick]),
+    /// Whether requests are turned away after their units were spent, and give them back.
+    pub(crate) giving_back: bool,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl<L: Ledger> Model for World<L> {
+    type State = System<L>;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<System<L>> {
+        let mut system = System {
+            now: L::START,
+            clock: L::START,
+            ledger: self.ledger.clone(),
+            processes: vec![Process::default(); self.processes],
+            strays: Vec::new(),
+            steps_back: self.steps_back.0,
+            alive: Vec::new(),
+        };
+        system.alive = self.alive(&system);
+        vec![system]
+    }
+
+    fn actions(&self, system: &System<L>, actions: &mut Vec<Action>) {
+        // What breaks a promise once need not be followed further.
+        if !system.ledger.holds() {
+            return;
+        }
+        actions.push(Action::Tick);
+        actions.extend(self.costs.iter().map(|cost| Action::Plain(*cost)));
+        if system.steps_back > 0 {
+            actions.extend(self.steps_back.1.iter().map(|by| Action::StepBack(*by)));
+        }
+        for (of, process) in system.processes.iter().enumerate() {
+            let holds = process.holder.until().is_some();
+            if holds {
+                actions.extend(self.costs.iter().map(|cost| Action::Spend(of, *cost)));
+            }
+            if self.giving_back && holds {
+                actions.push(Action::Begin(of));
+            }
+            if process.pending.is_some() {
+                actions.push(Action::GiveBack(of));
+            }
+            match &process.question {
+                None => {
+                    for wants in self.wants {
+                        let send = |cost: &u64| Action::Send(of, *cost, *wants);
+                        actions.extend(self.asks.iter().map(send));
+                    }
+                }
+                Some(question) if question.answer.is_none() => {
+                    actions.extend([
+                        Action::Execute(of),
+                        Action::GiveUp(of, true),
+                        Action::Crash(of, true),
+                    ]);
+                }
+                Some(_) => actions.push(Action::Deliver(of)),
+            }
+            if process.question.is_some() {
+                actions.push(Action::GiveUp(of, false));
+            }
+            if *process != Process::default() {
+                actions.push(Action::Crash(of, false));
+            }
+        }
+        for stray in 0..system.strays.len() {
+            actions.extend([Action::ExecuteStray(stray), Action::LoseStray(stray)]);
+        }
+    }
+
+    fn next_state(&self, system: &System<L>, action: Action) -> Option<System<L>> {
+        let mut next = system.clone();
+        if !self.step(&mut next, action) {
+            return None;
+        }
+        next.alive = self.alive(&next);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(
+                "no more than the limit is admitted",
+                |_, system: &System<L>| system.ledger.holds(),
+            ),
+            Property::always(
+                "what is lent is in the exact limit",
+                |world: &Self, system: &System<L>| {
+                    let held = |process: &Process| {
+                        let mut holder = process.holder;
+                        // As if the answer came now; while it is on its way, nothing is held.
+                        if let Some(asked) = &process.question
+                            && let Some(answer) = asked.answer
+                        {
+                            holder.answered(asked.sent, answer.at, answer.lot, &world.terms);
+                        }
+                        holder.left(system.now)
+                    };
+                    let held = system.processes.iter().map(held).sum();
+                    system.ledger.covers(system.clock, held)
+                },
+            ),
+        ]
+    }
+}

@@ -1,0 +1,84 @@
+//! A user with no more rights than it needs, on servers and on sentinels.
+
+use std::time::Duration;
+
+use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
+use tollgate_redis::RedisStore;
+
+use crate::support::{
+    eventually::eventually, redis_server::RedisServer, rules::INSTANCES, sentinels::Group,
+    service::Service,
+};
+
+/// The line of the guide for a server on this port.
+fn line(port: u16) -> &'static str {
+    let page = include_str!("../../src/guide/servers.rs");
+    let prompt = format!("//! 127.0.0.1:{port}> ");
+    page.lines()
+        .find_map(|line| line.strip_prefix(&*prompt))
+        .expect("the page has the line")
+}
+
+/// Makes the user of a line on these servers, but for one command, under another name.
+async fn user_without(servers: &[&RedisServer], line: &str, command: &str, name: &str) {
+    assert!(command.is_empty() || line.contains(command));
+    let words = line.split(' ').filter(|word| *word != command);
+    let words: Vec<_> = words
+        .map(|word| if word == "tollgate" { name } else { word })
+        .collect();
+    for server in servers {
+        assert_eq!(server.ask(&words).await, "+OK\r\n", "{words:?}");
+    }
+}
+
+/// The users of the guide but for one command on the servers, and one on the sentinels.
+async fn address_without(group: &Group, on_servers: &str, on_sentinels: &str) -> String {
+    let name = format!("without{on_servers}{on_sentinels}").replace(['+', '|'], "-");
+    let servers = [&group.master, &group.replica];
+    user_without(&servers, line(6379), on_servers, &name).await;
+    let sentinels: Vec<_> = group.sentinels.iter().collect();
+    user_without(&sentinels, line(26_379), on_sentinels, &name).await;
+    let address = group.url().replace("://", &format!("://{name}:sesame@"));
+    format!("{address}?sentinel_username={name}&sentinel_password=sesame")
+}
+
+#[tokio::test]
+async fn the_users_of_the_guide_may_do_all_that_a_store_does_also_after_a_failover() {
+    let mut group = Group::start().await;
+    let address = address_without(&group, "", "").await;
+    let mut service = Service::named("shop", &address).await;
+    service.recovers("the start").await;
+    eventually("the instances know of each other", || async {
+        let mut stores = service.instances.iter().map(|instance| &instance.store);
+        let all = stores.all(|store| u64::from(store.instances()) == INSTANCES);
+        all.then_some(())
+    })
+    .await;
+    group.is_replicated().await;
+    group.master.kill();
+    group.is_promoted().await;
+    service.recovers("the fail-over").await;
+    service.end().await;
+}
+
+#[tokio::test]
+async fn an_error_names_the_command_that_the_users_of_the_guide_lack() {
+    let group = Group::start().await;
+    let missing = "+sentinel|get-master-addr-by-name";
+    for (on_servers, on_sentinels) in [("+role", ""), ("", missing)] {
+        let address = address_without(&group, on_servers, on_sentinels).await;
+        let store = RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
+            .and_then(|store| store.deadline(Duration::from_secs(10)))
+            .and_then(|store| store.connect())
+            .expect("a valid address");
+        let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
+        let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+        let command = format!("{on_servers}{on_sentinels}").replace('+', "'") + "'";
+        eventually(&format!("an error names {command}"), || async {
+            let reset = limiter.reset("api", &Key::of(["client"]));
+            let error = reset.expect("the rule is there").await.err()?;
+            error.to_string().contains(&command).then_some(())
+        })
+        .await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Sentinels promote a replica.
+
+use crate::support::{
+    eventually::eventually,
+    instance::TASKS,
+    rules::{INSTANCES, LIMIT},
+    sentinels::Group,
+    service::Service,
+};
+
+/// A service that has used up its limits, as the replica knows.
+async fn used_up(group: &Group) -> Service {
+    let service = Service::start(&group.url()).await;
+    service.recovers("the start").await;
+    group.is_replicated().await;
+    service
+}
+
+#[tokio::test]
+async fn a_master_that_is_killed_after_its_replica_was_told_of_all_costs_nothing() {
+    let mut group = Group::start().await;
+    let mut service = used_up(&group).await;
+    group.master.kill();
+    group.is_promoted().await;
+    service.recovers("the fail-over").await;
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_master_that_is_killed_costs_the_units_that_its_replica_was_not_told_of() {
+    let mut group = Group::start().await;
+    group.cut_replicas().await;
+    let mut service = Service::start(&group.url()).await;
+    eventually("some of each limit is used", || async {
+        let admitted = service.admitted();
+        admitted.iter().all(|units| *units >= 20).then_some(())
+    })
+    .await;
+    group.master.kill();
+    // What had been answered and not yet read is counted later.
+    let unread = TASKS as u64 * INSTANCES;
+    service.loses(service.admitted().map(|units| units + unread));
+    group.is_promoted().await;
+    service.recovers("the fail-over").await;
+    service.end().await;
+    // So that the bound is not stated for nothing.
+    assert!(service.admitted().iter().any(|units| *units > LIMIT));
+}
+
+#[tokio::test]
+async fn a_planned_failover_after_the_replica_was_told_of_all_costs_nothing() {
+    let group = Group::start().await;
+    let mut service = used_up(&group).await;
+    eventually("a fail-over is begun", || async {
+        let begun = group.sentinels[0]
+            .ask(&["SENTINEL", "FAILOVER", "mymaster"])
+            .await;
+        begun.starts_with("+OK").then_some(())
+    })
+    .await;
+    group.is_promoted().await;
+    eventually("the new master is asked", || async {
+        let stats = group.replica.ask(&["INFO", "commandstats"]).await;
+        stats.contains("cmdstat_evalsha").then_some(())
+    })
+    .await;
+    service.recovers("the planned fail-over").await;
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_killed_is_not_missed() {
+    let mut group = Group::start().await;
+    let mut service = used_up(&group).await;
+    group.replica.kill();
+    eventually("the sentinels miss it", || async {
+        let replicas = group.sentinels[0]
+            .ask(&["SENTINEL", "REPLICAS", "mymaster"])
+            .await;
+        replicas.contains("s_down").then_some(())
+    })
+    .await;
+    service.recovers("the end of the replica").await;
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_master_that_wakes_up_after_it_was_replaced_admits_nothing_more() {
+    let group = Group::start().await;
+    let mut service = used_up(&group).await;
+    group.master.stop();
+    group.is_promoted().await;
+    service.recovers("the fail-over").await;
+    group.master.resume();
+    eventually("the old master is told who it is", || async {
+        let told = group.master.is_in_role("slave").await;
+        told.then_some(())
+    })
+    .await;
+    service.recovers("the return of the old master").await;
+    service.end().await;
+}

@@ -1,0 +1,45 @@
+//! What a process knows of the arrival time.
+
+use tollgate_core::{
+    Tick,
+    algorithm::{Algorithm, LearnedBound},
+};
+
+use crate::consistency::Terms;
+
+/// A lower bound of the arrival time by the process's own clock, from the store's last answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Learned {
+    bound: Tick,
+    sent: Tick,
+}
+
+impl Learned {
+    /// An answer to a question that was sent at `sent`: the arrival time was at least so far ahead.
+    ///
+    /// A thousandth less, for clocks that do not run alike, and a microsecond, for it was rounded up.
+    pub(crate) fn learn(&mut self, sent: Tick, ahead: Tick) {
+        let bound = sent + (ahead - ahead / 1_000).saturating_sub(1);
+        self.bound = self.bound.max(bound);
+        self.sent = self.sent.max(sent);
+    }
+
+    /// The same where units may come back: what is known is the last that was heard.
+    pub(crate) fn learn_anew(&mut self, sent: Tick, ahead: Tick) {
+        if sent >= self.sent {
+            self.bound = 0;
+            self.learn(sent, ahead);
+        }
+    }
+
+    /// Whether `cost` units certainly do not fit.
+    pub(crate) fn refuses(&self, now: Tick, cost: u64, terms: &Terms) -> bool {
+        let bound = LearnedBound(self.bound, 0);
+        terms.arrival.assess_learned(bound, now, cost).is_some()
+    }
+
+    /// For how long nothing was heard.
+    pub(crate) fn age(&self, now: Tick) -> Tick {
+        now.saturating_sub(self.sent)
+    }
+}

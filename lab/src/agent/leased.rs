@@ -1,0 +1,87 @@
+//! Spends lots.
+
+use tollgate_core::Tick;
+use tollgate_prefilter::Holder;
+
+use crate::{
+    agent::{
+        learned::Learned,
+        question::{Answer, Question, Step},
+    },
+    consistency::Terms,
+};
+
+/// For how long what was learned is believed: units that come back make it wrong.
+const TRUST: Tick = 1_000_000;
+
+/// How often lots are swept.
+const SWEEP: Tick = 1_000_000;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leased {
+    holder: Holder,
+    learned: Learned,
+    swept: Tick,
+}
+
+impl Leased {
+    /// The lot first: its units are taken already, whatever the bucket holds.
+    pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
+        if self.holder.spend(now, cost) {
+            return Step::Admit;
+        }
+        if self.learned.age(now) < TRUST && self.learned.refuses(now, cost, terms) {
+            return Step::Refuse;
+        }
+        let ask = match &terms.lease {
+            Some(lease) => self.holder.ask(now, cost, lease),
+            None => Default::default(),
+        };
+        Step::Ask(Question {
+            cost,
+            ask,
+            report: 0,
+        })
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        sent: Tick,
+        question: &Question,
+        answer: &Answer,
+        terms: &Terms,
+    ) {
+        self.learned.learn_anew(sent, answer.assessment.reset_after);
+        if let Some(lease) = &terms.lease
+            && !question.ask.is_nothing()
+        {
+            self.holder.answered(sent, answer.at, answer.lot, lease);
+        }
+    }
+
+    pub(crate) fn lost(&mut self, question: &Question) {
+        if !question.ask.is_nothing() {
+            self.holder.lost();
+        }
+    }
+
+    pub(crate) fn unasked(&mut self, now: Tick) -> Option<Question> {
+        if self.due_at().is_none_or(|due| now < due) {
+            return None;
+        }
+        self.swept = now;
+        Some(Question {
+            ask: self.holder.sweep(now)?,
+            ..Question::default()
+        })
+    }
+
+    pub(crate) fn due_at(&self) -> Option<Tick> {
+        let until = self.holder.until()?;
+        (self.swept < until).then_some(self.swept + SWEEP)
+    }
+
+    pub(crate) fn held(&self, now: Tick) -> u64 {
+        self.holder.left(now)
+    }
+}

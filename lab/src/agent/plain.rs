@@ -1,0 +1,60 @@
+//! The baseline: counts alone and reports, with no bound.
+
+use tollgate_core::{
+    Tick,
+    algorithm::{Algorithm, ArrivalState},
+};
+
+use crate::{
+    agent::question::{Answer, Question, Step},
+    consistency::{INTERVAL, Terms},
+};
+
+/// A bucket of its own, set by the store's answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plain {
+    bucket: ArrivalState,
+    unreported: u64,
+    since: Tick,
+    reporting: bool,
+}
+
+impl Plain {
+    pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
+        if !terms.arrival.acquire(&mut self.bucket, now, cost).fits {
+            return Step::Refuse;
+        }
+        if self.unreported == 0 {
+            self.since = now;
+        }
+        self.unreported += cost;
+        Step::Admit
+    }
+
+    pub(crate) fn unasked(&mut self, now: Tick) -> Option<Question> {
+        if self.due_at().is_none_or(|due| now < due) {
+            return None;
+        }
+        self.reporting = true;
+        Some(Question {
+            report: std::mem::take(&mut self.unreported),
+            ..Question::default()
+        })
+    }
+
+    pub(crate) fn answered(&mut self, sent: Tick, answer: &Answer, terms: &Terms) {
+        self.reporting = false;
+        self.bucket = ArrivalState::default();
+        let used = terms.quota.limit() - answer.assessment.remaining;
+        terms.arrival.hold_back(&mut self.bucket, sent, used);
+        terms.arrival.take(&mut self.bucket, sent, self.unreported);
+    }
+
+    pub(crate) fn lost(&mut self) {
+        self.reporting = false;
+    }
+
+    pub(crate) fn due_at(&self) -> Option<Tick> {
+        (self.unreported > 0 && !self.reporting).then_some(self.since + INTERVAL)
+    }
+}

@@ -1,0 +1,99 @@
+//! One of the agents.
+
+use tollgate_core::Tick;
+
+use crate::{
+    agent::{
+        eventual::Eventual,
+        exact::Exact,
+        leased::Leased,
+        plain::Plain,
+        question::{Answer, Question, Step},
+    },
+    consistency::{Consistency, Terms},
+};
+
+/// What one process does about one key.
+///
+/// All times are by the process's own clock, but for those in an answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Agent {
+    Exact(Exact),
+    Leased(Leased),
+    Eventual(Eventual),
+    Plain(Plain),
+}
+
+impl Agent {
+    pub(crate) fn new(consistency: Consistency, terms: &Terms) -> Self {
+        match consistency {
+            Consistency::Exact => Self::Exact(Exact::new(false)),
+            Consistency::Leased(_) if terms.lease.is_some() => Self::Leased(Leased::default()),
+            Consistency::Learned | Consistency::Leased(_) => Self::Exact(Exact::new(true)),
+            Consistency::Eventual => Self::Eventual(Eventual::default()),
+            Consistency::Plain => Self::Plain(Plain::default()),
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
+        match self {
+            Self::Exact(one) => one.arrive(now, cost, terms),
+            Self::Leased(one) => one.arrive(now, cost, terms),
+            Self::Eventual(one) => one.arrive(now, cost, terms),
+            Self::Plain(one) => one.arrive(now, cost, terms),
+        }
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        (sent, now): (Tick, Tick),
+        question: &Question,
+        answer: &Answer,
+        terms: &Terms,
+    ) {
+        match self {
+            Self::Exact(one) => one.answered(sent, answer),
+            Self::Leased(one) => one.answered(sent, question, answer, terms),
+            Self::Eventual(one) => one.answered((sent, now), question, answer),
+            Self::Plain(one) => one.answered(sent, answer, terms),
+        }
+    }
+
+    /// No answer came, and none will be listened to.
+    pub(crate) fn lost(&mut self, question: &Question) {
+        match self {
+            Self::Exact(_) => {}
+            Self::Leased(one) => one.lost(question),
+            Self::Eventual(one) => one.lost(question),
+            Self::Plain(one) => one.lost(),
+        }
+    }
+
+    /// What it has to say with no request to say it with.
+    pub(crate) fn unasked(&mut self, now: Tick, terms: &Terms) -> Option<Question> {
+        match self {
+            Self::Exact(_) => None,
+            Self::Leased(one) => one.unasked(now),
+            Self::Eventual(one) => one.unasked(now, terms),
+            Self::Plain(one) => one.unasked(now),
+        }
+    }
+
+    /// When to see whether it has something to say.
+    pub(crate) fn due_at(&self, terms: &Terms) -> Option<Tick> {
+        match self {
+            Self::Exact(_) => None,
+            Self::Leased(one) => one.due_at(),
+            Self::Eventual(one) => one.due_at(terms),
+            Self::Plain(one) => one.due_at(),
+        }
+    }
+
+    /// Units that it holds in advance.
+    pub(crate) fn held(&self, now: Tick) -> u64 {
+        match self {
+            Self::Leased(one) => one.held(now),
+            _ => 0,
+        }
+    }
+}

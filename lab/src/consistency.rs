@@ -1,0 +1,110 @@
+//! What the processes may answer alone.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use tollgate_core::{
+    Quota, Tick,
+    algorithm::{Algorithm, Arrival},
+};
+use tollgate_prefilter::{LeaseTerms, ReportTerms};
+
+/// How the processes of one run share a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// Each request asks the store.
+    Exact,
+    /// The same, but what the store's last answer already refuses is refused alone.
+    Learned,
+    /// Lots, with so many thousandths of the limit out at most, and the learned bound.
+    Leased(u16),
+    /// Counts alone and reports every 100 ms; a twentieth of the limit unreported at most.
+    Eventual,
+    /// A baseline: counts alone and reports every 100 ms, with no bound on what is unreported.
+    Plain,
+}
+
+impl Consistency {
+    /// All that are compared.
+    pub const ALL: [Self; 7] = [
+        Self::Exact,
+        Self::Learned,
+        Self::Leased(50),
+        Self::Leased(100),
+        Self::Leased(250),
+        Self::Eventual,
+        Self::Plain,
+    ];
+
+    /// Whether it must never let through more than the limit.
+    #[must_use]
+    pub const fn is_strict(self) -> bool {
+        matches!(self, Self::Exact | Self::Learned | Self::Leased(_))
+    }
+}
+
+impl fmt::Display for Consistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.pad("exact"),
+            Self::Learned => f.pad("learned"),
+            Self::Leased(permille) if permille % 10 == 0 => {
+                f.pad(&format!("leased-{}", permille / 10))
+            }
+            Self::Leased(permille) => f.pad(&format!("leased-{}.{}", permille / 10, permille % 10)),
+            Self::Eventual => f.pad("eventual"),
+            Self::Plain => f.pad("plain"),
+        }
+    }
+}
+
+impl FromStr for Consistency {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if let Some(percent) = name.strip_prefix("leased-")
+            && let Ok(percent @ 1..=100) = percent.parse::<u16>()
+        {
+            return Ok(Self::Leased(percent * 10));
+        }
+        Self::ALL
+            .into_iter()
+            .find(|one| one.to_string() == name)
+            .ok_or_else(|| {
+                format!("`{name}` is no consistency; there are exact, learned, leased-<percent>, eventual and plain")
+            })
+    }
+}
+
+/// How often reports are sent, in µs.
+pub(crate) const INTERVAL: Tick = 100_000;
+
+/// A quota, with what a consistency makes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) quota: Quota,
+    pub(crate) arrival: Arrival,
+    /// `None` also where the quota has no lease: it is exact then.
+    pub(crate) lease: Option<LeaseTerms>,
+    pub(crate) report: Option<ReportTerms>,
+}
+
+impl Terms {
+    /// `None` if the quota is not a bucket.
+    pub(crate) fn new(quota: &Quota, consistency: Consistency) -> Option<Self> {
+        Some(Self {
+            quota: *quota,
+            arrival: Arrival::new(quota)?,
+            lease: match consistency {
+                Consistency::Leased(permille) => LeaseTerms::new(quota, permille).ok(),
+                _ => None,
+            },
+            report: match consistency {
+                Consistency::Eventual => {
+                    let interval = Duration::from_micros(INTERVAL);
+                    ReportTerms::new(quota, interval, (quota.limit() / 20).max(1)).ok()
+                }
+                _ => None,
+            },
+        })
+    }
+}

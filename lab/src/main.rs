@@ -1,0 +1,90 @@
+//! `cargo run --release -p tollgate-lab simulate` prints what each consistency costs under each workload.
+
+#![expect(clippy::print_stdout, reason = "the table is what the program is for")]
+
+use clap::{Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use tollgate_lab::{Consistency, Network, Workload, run, table};
+
+/// The laboratory of tollgate's prefilter.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Simulate workloads under consistencies, and print a table
+    Simulate(Simulate),
+}
+
+#[derive(Debug, clap::Args)]
+struct Simulate {
+    /// From what everything is drawn: the same seed prints the same table
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A workload; may be given several times. All, unless told otherwise
+    #[arg(long, value_name = "WORKLOAD")]
+    only: Vec<Workload>,
+    /// exact, learned, leased-<percent>, eventual or plain; may be given several times. All, unless told otherwise
+    #[arg(long)]
+    consistency: Vec<Consistency>,
+    /// The round trip to the store, in us, ms or s
+    #[arg(long, default_value = "500us", value_parser = micros)]
+    round_trip: u64,
+    /// How many virtual seconds a workload lasts
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    seconds: u32,
+}
+
+fn main() {
+    let Command::Simulate(arguments) = Arguments::parse().command;
+    let workloads = or_all(&arguments.only, &Workload::ALL);
+    let consistencies = or_all(&arguments.consistency, &Consistency::ALL);
+    let network = Network::new(arguments.round_trip);
+
+    let progress = ProgressBar::new((workloads.len() * consistencies.len()) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
+        progress.set_style(style);
+    }
+    println!("{}", table::head());
+    for workload in workloads {
+        let scene = workload.draw(arguments.seed, f64::from(arguments.seconds));
+        for consistency in consistencies {
+            progress.set_message(format!("{workload}, {consistency}"));
+            if let Some(figures) = run(&scene, *consistency, network, arguments.seed) {
+                progress.suspend(|| {
+                    println!("{}", table::row(workload.name(), *consistency, &figures))
+                });
+            }
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+}
+
+fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
+    if chosen.is_empty() { all } else { chosen }
+}
+
+fn micros(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let micros = match unit {
+        "us" | "µs" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => 0,
+    };
+    match number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(micros))
+    {
+        Some(time @ 1..=10_000_000) => Ok(time),
+        _ => Err("a round trip is from 1us to 10s, such as 500us or 2ms".to_owned()),
+    }
+}

@@ -1,0 +1,12 @@
+//! Who asks for what, and when.
+
+mod attacks;
+mod crowds;
+mod faults;
+mod list;
+mod scene;
+
+pub use self::{
+    list::Workload,
+    scene::{Request, Scene},
+};

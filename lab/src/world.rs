@@ -1,0 +1,283 @@
+//! The event loop: processes, messages under way, and the store.
+
+use std::collections::HashMap;
+
+use tollgate_core::Tick;
+
+use crate::{
+    agent::{Agent, Answer, Question, Step},
+    clock::ProcessClock,
+    consistency::{Consistency, Terms},
+    figures::Figures,
+    network::Network,
+    oracle::Leaky,
+    process::{Process, Sender, Slot, find},
+    schedule::Schedule,
+    server::Server,
+    workload::{Request, Scene},
+};
+
+/// The store's clock at the start of a run.
+const EPOCH: Tick = 1_700_000_000_000_000;
+
+/// When a question is given up, in µs.
+const DEADLINE: Tick = 50_000;
+
+/// Runs a scene under a consistency. The same seed gives the same figures.
+///
+/// `None` if the quota of the scene is not a bucket.
+#[must_use]
+pub fn run(
+    scene: &Scene,
+    consistency: Consistency,
+    network: Network,
+    seed: u64,
+) -> Option<Figures> {
+    let terms = Terms::new(&scene.quota, consistency)?;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let processes = (0..scene.processes)
+        .map(|_| Process::new(ProcessClock::random(&mut rng)))
+        .collect();
+    let mut world = World {
+        server: Server::new(&terms),
+        loss: scene.loss,
+        terms,
+        consistency,
+        network,
+        rng,
+        schedule: Schedule::new(),
+        processes,
+        admitted: HashMap::new(),
+        ideal: HashMap::new(),
+        figures: Figures::default(),
+    };
+    for (at, process) in &scene.deaths {
+        world.schedule.plan(*at, Event::Death { process: *process });
+    }
+    for request in &scene.requests {
+        world.until(request.at);
+        world.arrive(*request);
+    }
+    world.until(Tick::MAX);
+    world.figures.finish();
+    Some(world.figures)
+}
+
+struct World {
+    terms: Terms,
+    consistency: Consistency,
+    network: Network,
+    loss: u32,
+    rng: fastrand::Rng,
+    schedule: Schedule<Event>,
+    server: Server,
+    processes: Vec<Process>,
+    /// What was really admitted, at the time it was.
+    admitted: HashMap<u32, Leaky>,
+    /// What an exact limiter would admit.
+    ideal: HashMap<u32, Leaky>,
+    figures: Figures,
+}
+
+#[derive(Clone, Copy)]
+struct Sent {
+    sender: Sender,
+    question: Question,
+    /// In the world's time.
+    at: Tick,
+    /// By the process's clock.
+    clock: Tick,
+}
+
+#[derive(Clone, Copy)]
+enum Event {
+    Asked { sent: Sent, heard: bool },
+    Answered { sent: Sent, answer: Answer },
+    GivenUp { sent: Sent },
+    Look { sender: Sender },
+    Death { process: u16 },
+}
+
+impl World {
+    /// Lets everything happen that is due at `end` or before.
+    fn until(&mut self, end: Tick) {
+        while let Some((now, event)) = self.schedule.next_until(end) {
+            self.happen(now, event);
+        }
+    }
+
+    fn happen(&mut self, now: Tick, event: Event) {
+        match event {
+            Event::Asked { sent, heard } => self.asked(now, sent, heard),
+            Event::Answered { sent, answer } => self.heard(now, sent, Some(answer)),
+            Event::GivenUp { sent } => self.heard(now, sent, None),
+            Event::Look { sender } => {
+                if let Some((slot, _)) = find(&mut self.processes, sender)
+                    && slot.look == Some(now)
+                {
+                    slot.look = None;
+                    self.look(now, sender);
+                }
+            }
+            Event::Death { process } => {
+                if let Some(process) = self.processes.get_mut(usize::from(process)) {
+                    process.die();
+                }
+            }
+        }
+    }
+
+    /// An answer has come, or is not waited for any longer.
+    fn heard(&mut self, now: Tick, sent: Sent, answer: Option<Answer>) {
+        let waits = sent.question.cost > 0;
+        let found = find(&mut self.processes, sent.sender);
+        if waits && (answer.is_none() || found.is_none()) {
+            self.figures.failed += 1;
+        }
+        let Some((slot, clock)) = found else {
+            return;
+        };
+        match answer {
+            Some(answer) => {
+                let times = (sent.clock, clock.shows(now));
+                slot.agent
+                    .answered(times, &sent.question, &answer, &self.terms);
+            }
+            None => slot.agent.lost(&sent.question),
+        }
+        if waits {
+            self.figures.waited(now - sent.at);
+        }
+        self.look(now, sent.sender);
+    }
+
+    fn arrive(&mut self, request: Request) {
+        let (now, cost) = (request.at, u64::from(request.cost));
+        self.figures.requests += 1;
+        let ideal = self.ideal.entry(request.key).or_default();
+        if ideal.has_room(&self.terms.quota, now, cost) {
+            ideal.count(&self.terms.quota, now, cost);
+            self.figures.ideal += cost;
+        }
+        let Some(process) = self.processes.get_mut(usize::from(request.process)) else {
+            return;
+        };
+        let sender = Sender {
+            process: request.process,
+            life: process.life,
+            key: request.key,
+        };
+        let slot = process.agents.entry(request.key).or_insert_with(|| Slot {
+            agent: Agent::new(self.consistency, &self.terms),
+            look: None,
+        });
+        let clock = process.clock.shows(now);
+        match slot.agent.arrive(clock, cost, &self.terms) {
+            Step::Admit => {
+                self.admit(now, request.key, cost);
+                self.alone();
+            }
+            Step::Refuse => {
+                self.refuse(now, request.key, cost);
+                self.alone();
+            }
+            Step::Ask(question) => self.send(now, sender, clock, question),
+        }
+        self.look(now, sender);
+    }
+
+    fn alone(&mut self) {
+        self.figures.alone += 1;
+        self.figures.waited(0);
+    }
+
+    /// Hears what an agent has to say unasked, and plans when to look at it again.
+    fn look(&mut self, now: Tick, sender: Sender) {
+        let Some((slot, clock)) = find(&mut self.processes, sender) else {
+            return;
+        };
+        let shows = clock.shows(now);
+        let question = slot.agent.unasked(shows, &self.terms);
+        let due = slot.agent.due_at(&self.terms);
+        let due = due.map(|due| clock.when(due, now).max(now + 1));
+        let sooner = match (due, slot.look) {
+            (Some(due), Some(look)) => due < look,
+            (due, _) => due.is_some(),
+        };
+        if sooner {
+            slot.look = due;
+        }
+        if let Some(question) = question {
+            self.send(now, sender, shows, question);
+        }
+        if let (Some(due), true) = (due, sooner) {
+            self.schedule.plan(due, Event::Look { sender });
+        }
+    }
+
+    fn send(&mut self, now: Tick, sender: Sender, clock: Tick, question: Question) {
+        self.figures.calls += 1;
+        let sent = Sent {
+            sender,
+            question,
+            at: now,
+            clock,
+        };
+        let lost = |rng: &mut fastrand::Rng| rng.u32(0..1_000) < self.loss;
+        let there = !lost(&mut self.rng);
+        let back = !lost(&mut self.rng);
+        if there {
+            let at = now + self.network.way(&mut self.rng);
+            self.schedule.plan(at, Event::Asked { sent, heard: back });
+        }
+        if !(there && back) {
+            self.schedule.plan(now + DEADLINE, Event::GivenUp { sent });
+        }
+    }
+
+    fn asked(&mut self, now: Tick, sent: Sent, heard: bool) {
+        let Sent {
+            sender, question, ..
+        } = sent;
+        let answer = self
+            .server
+            .decide(sender.key, EPOCH + now, &question, &self.terms);
+        // Whether a request that the store has granted was let through is not looked at: counting it can only show more.
+        if question.cost > 0 && answer.assessment.fits {
+            self.admit(now, sender.key, question.cost);
+        } else if question.cost > 0 {
+            self.refuse(now, sender.key, question.cost);
+        }
+        if heard {
+            let at = now + self.network.way(&mut self.rng);
+            self.schedule.plan(at, Event::Answered { sent, answer });
+        }
+    }
+
+    fn admit(&mut self, now: Tick, key: u32, cost: u64) {
+        let admitted = self.admitted.entry(key).or_default();
+        let over = admitted.count(&self.terms.quota, now, cost);
+        self.figures.over = self.figures.over.max(over);
+        self.figures.admitted += cost;
+    }
+
+    fn refuse(&mut self, now: Tick, key: u32, cost: u64) {
+        let admitted = self.admitted.entry(key).or_default();
+        if !admitted.has_room(&self.terms.quota, now, cost) {
+            return;
+        }
+        self.figures.falsely_refused += 1;
+        let room = admitted.room(&self.terms.quota, now);
+        self.figures.room_then = self.figures.room_then.max(room);
+        let parked: u64 = self
+            .processes
+            .iter()
+            .filter_map(|process| {
+                let slot = process.agents.get(&key)?;
+                Some(slot.agent.held(process.clock.shows(now)))
+            })
+            .sum();
+        let part = parked as f64 / self.terms.quota.limit() as f64;
+        self.figures.parked_then = self.figures.parked_then.max(part);
+    }
+}
