@@ -40,8 +40,8 @@ pub(crate) struct DenyCache {
 /// How the denials of a quota are remembered.
 #[derive(Clone, Debug)]
 pub(crate) enum Denials {
-    /// By the arrival time, which says when any cost fits.
-    Bucket(Arrival),
+    /// By the arrival time, which says when any cost fits. From empty to full it takes `fill` µs.
+    Bucket { quota: Arrival, fill: Tick },
     /// By the units left until the window is over, which says it of any cost.
     Window { limit: u64 },
     /// By the cost: when that cost fits.
@@ -54,7 +54,10 @@ impl Denials {
             AlgorithmKind::FixedWindow => Self::Window {
                 limit: quota.limit(),
             },
-            _ => Arrival::new(quota).map_or(Self::Cost, Self::Bucket),
+            _ => Arrival::new(quota).map_or(Self::Cost, |bucket| Self::Bucket {
+                quota: bucket,
+                fill: fill(quota),
+            }),
         }
     }
 
@@ -62,7 +65,7 @@ impl Denials {
     fn salt(&self, slot: Slot, cost: u64) -> u64 {
         let quota = u64::from(slot.rule()) << 16 | u64::from(slot.plan());
         match self {
-            Self::Bucket(_) | Self::Window { .. } => quota,
+            Self::Bucket { .. } | Self::Window { .. } => quota,
             Self::Cost => quota | cost << 32,
         }
     }
@@ -98,14 +101,14 @@ impl DenyCache {
             return None;
         }
         match denials {
-            Denials::Bucket(quota) => {
-                let denied = quota.assess_learned(LearnedBound(until, rest), now, cost)?;
+            Denials::Bucket { quota, fill } => {
+                let assess = |until| assess(quota, *fill, LearnedBound(until, rest), now, cost);
+                let denied = assess(until)?;
                 // What is told is rather too late than too early.
                 if denied.remaining == 0 {
                     return Some(later(denied, late));
                 }
-                let told = LearnedBound(until.saturating_add(late), rest);
-                Some(quota.assess_learned(told, now, cost).unwrap_or(denied))
+                Some(assess(until.saturating_add(late)).unwrap_or(denied))
             }
             Denials::Window { limit } => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
@@ -131,7 +134,7 @@ impl DenyCache {
             sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
         };
         let (until, rest) = match (denials, verdict.retry()) {
-            (Denials::Bucket(quota), retry) => {
+            (Denials::Bucket { quota, .. }, retry) => {
                 let retry = match retry {
                     Retry::After(wait) => Some((after(wait), cost)),
                     _ => None,
@@ -180,6 +183,40 @@ fn later(denied: Assessment, late: Tick) -> Assessment {
     }
 }
 
+/// From empty to full, in µs, rounded down.
+fn fill(quota: &Quota) -> Tick {
+    let fill = u128::from(quota.limit()) * quota.period().as_micros();
+    Tick::try_from(fill / u128::from(quota.rate().max(1))).unwrap_or(Tick::MAX)
+}
+
+/// What a bucket of which so much is known denies.
+///
+/// Reports take more than there is. Until that has come back nothing fits, and then the bucket is empty.
+fn assess(
+    quota: &Arrival,
+    fill: Tick,
+    LearnedBound(until, rest): LearnedBound,
+    now: Tick,
+    cost: u64,
+) -> Option<Assessment> {
+    let debt = until.saturating_sub(now).saturating_sub(fill);
+    if debt == 0 {
+        return quota.assess_learned(LearnedBound(until, rest), now, cost);
+    }
+    let empty = quota.assess_learned(LearnedBound(until - debt, 0), now, cost)?;
+    let retry = match empty.retry {
+        Retry::After(wait) => Retry::after_micros(
+            debt.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
+        ),
+        other => other,
+    };
+    Some(Assessment {
+        reset_after: empty.reset_after.saturating_add(debt),
+        retry,
+        ..empty
+    })
+}
+
 fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
     Assessment {
         fits: false,
@@ -196,5 +233,38 @@ fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
 impl fmt::Debug for DenyCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DenyCache").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{SECOND, Source};
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when_it_is_not() {
+        let quota = Quota::token_bucket(10).refill(7, SECOND);
+        let (denials, cache) = (Denials::of(&quota), DenyCache::new());
+        let slot = Slot::new(0, 0, Fingerprint::from_bits(7));
+        let now = 1_700_000_000_000_000;
+        // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
+        let owes = Assessment {
+            fits: false,
+            remaining: 0,
+            reset_after: 2_000_000 + 1_428_572,
+            retry: Retry::after_micros(2_142_858),
+        };
+        let verdict = Verdict::new(0, 0, owes, Source::Store);
+        cache.learn(&denials, slot, (now, now), 1, &verdict);
+        let denied = cache.deny(&denials, slot, now, 1).expect("it is known");
+        let Retry::After(wait) = denied.retry else {
+            panic!("{denied:?} is no time to wait");
+        };
+        let wait = wait.as_micros();
+        assert!((2_142_856..=2_142_858).contains(&wait), "{wait}");
+        assert_eq!((denied.fits, denied.remaining), (false, 0));
+        let never = cache.deny(&denials, slot, now, 11).expect("it is known");
+        assert_eq!(never.retry, Retry::Never);
     }
 }

@@ -5,7 +5,8 @@
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, Retry,
-    RuleSet, Settlement, Source, Tick, Verdict, algorithm::Assessment,
+    RuleSet, Settlement, Source, Tick, Verdict,
+    algorithm::{Assessment, Taken},
 };
 use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
 
@@ -63,6 +64,9 @@ pub(crate) struct Part {
     /// What is held here, with its place.
     held: SmallVec<[(u16, Check, Verdict); 2]>,
 }
+
+/// What was held here and has to go back to the store: so many units of each.
+pub(crate) type Back = SmallVec<[(Holding, u64); 1]>;
 
 impl Prefilter {
     /// For a rule set, by this process's clock. `exact` says why the store cannot count a rule otherwise.
@@ -394,12 +398,23 @@ impl Prefilter {
     }
 
     /// Puts the decision about a part of a request together with what is held here. What is held goes back if the store
-    /// has denied.
-    pub(crate) fn conclude(&self, rules: &RuleSet, part: &Part, decision: &Decision) -> Decision {
+    /// has denied: here, and what was reported meanwhile as the second of what this gives.
+    pub(crate) fn conclude(
+        &self,
+        rules: &RuleSet,
+        part: &Part,
+        decision: &Decision,
+    ) -> (Decision, Back) {
+        let mut back = Back::new();
         if decision.outcome() == Outcome::Deny {
             let now = self.now();
             for (_, check, verdict) in &part.held {
-                self.give_back(check, verdict.source(), (now, part.at), check.cost());
+                let times = (now, part.at);
+                let rest = self.give_back(check, verdict.source(), times, check.cost());
+                if rest > 0 {
+                    let at = self.store_time.at(part.at);
+                    back.push((holding(check, verdict, at), rest));
+                }
             }
         }
         let mut verdicts: SmallVec<[(u16, Verdict); 4]> = SmallVec::new();
@@ -412,9 +427,10 @@ impl Prefilter {
         verdicts.extend(asked.zip(decision.verdicts().iter().copied()));
         verdicts.sort_unstable_by_key(|(place, _)| *place);
         let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
-        Decision::new(decision.at(), verdicts, |verdict| {
+        let decision = Decision::new(decision.at(), verdicts, |verdict| {
             rules.enforces(verdict.rule())
-        })
+        });
+        (decision, back)
     }
 
     /// Gives units that were spent at `spent` back to where they came from. Gives those that have to go back to the store.
@@ -534,6 +550,19 @@ impl Prefilter {
 
 fn slot_of(check: &Check) -> Slot {
     Slot::new(check.rule(), check.plan(), check.key())
+}
+
+/// What was taken for a check at a time by the store's clock.
+fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Holding {
+    let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+    Holding {
+        check: *check,
+        taken: Taken {
+            at,
+            fresh_at: at.saturating_add(lasts),
+        },
+        source: verdict.source(),
+    }
 }
 
 /// The check of nothing that a slot stands for.

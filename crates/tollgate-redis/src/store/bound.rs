@@ -77,17 +77,23 @@ impl Bound {
     /// Asks about what is left of a request of which a part is held here.
     fn ask_part(&self, part: Box<Part>) -> Step<Decision> {
         let answer = match self.ask(&part.checks, &part.asking, true) {
-            Step::Ready(decision) => {
-                let inner = &self.inner;
-                return Step::Ready(inner.prefilter.conclude(&inner.rules, &part, &decision));
-            }
+            Step::Ready(decision) => return Step::Ready(self.conclude(&part, &decision)),
             Step::Wait(answer) => answer,
         };
-        let inner = Arc::clone(&self.inner);
+        let bound = self.clone();
         Step::Wait(Pending::new(async move {
             let decision = answer.await;
-            inner.prefilter.conclude(&inner.rules, &part, &decision)
+            bound.conclude(&part, &decision)
         }))
+    }
+
+    fn conclude(&self, part: &Part, decision: &Decision) -> Decision {
+        let inner = &self.inner;
+        let (decision, back) = inner.prefilter.conclude(&inner.rules, part, decision);
+        for (holding, units) in back {
+            self.settle_in_store(&[holding], Settlement::Refund(units));
+        }
+        decision
     }
 
     fn ask(&self, checks: &[Check], asking: &Asking, takes: bool) -> Step<Decision> {

@@ -1,0 +1,65 @@
+//! What was admitted, as the processes write it down.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write as _,
+    path::Path,
+};
+
+/// Units of one rule that one process was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// The place of the rule in the job.
+    pub(crate) rule: u64,
+    pub(crate) key: u64,
+    pub(crate) units: u64,
+    /// Before it was asked for, in µs.
+    pub(crate) earliest: u64,
+    /// After it was answered.
+    pub(crate) latest: u64,
+}
+
+const WORDS: usize = 5;
+const BYTES: usize = WORDS * 8;
+
+/// What processes append to, each record in one piece. It stays whole when one of them is killed.
+#[derive(Debug)]
+pub(crate) struct Book(File);
+
+impl Book {
+    pub(crate) fn open(path: &Path) -> Self {
+        let book = OpenOptions::new().append(true).open(path);
+        Self(book.expect("the book is there"))
+    }
+
+    pub(crate) fn write(&mut self, admissions: &[Admission]) {
+        let words = admissions.iter().flat_map(|it| {
+            let words = [it.rule, it.key, it.units, it.earliest, it.latest];
+            words.map(u64::to_ne_bytes)
+        });
+        let bytes: Vec<u8> = words.flatten().collect();
+        self.0.write_all(&bytes).expect("the book is written");
+    }
+}
+
+/// All that is in the book.
+pub(crate) fn read(path: &Path) -> Vec<Admission> {
+    let bytes = fs::read(path).expect("the book is there");
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let (records, more) = words.as_chunks::<WORDS>();
+    assert!(
+        rest.is_empty() && more.is_empty(),
+        "a record of {BYTES} bytes is cut"
+    );
+    records
+        .iter()
+        .map(|[rule, key, units, earliest, latest]| Admission {
+            rule: *rule,
+            key: *key,
+            units: *units,
+            earliest: *earliest,
+            latest: *latest,
+        })
+        .collect()
+}

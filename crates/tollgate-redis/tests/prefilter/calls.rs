@@ -1,0 +1,147 @@
+//! How often Redis is asked, by its own count.
+
+use std::time::Duration;
+
+use tollgate_core::{Consistency, HOUR, MINUTE, SECOND};
+
+use crate::{
+    job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
+    process::Counts,
+    site::{PATIENT, PROCESSES, Site},
+    support::{
+        blocking_server::RedisServer,
+        resp::{Resp, Value},
+    },
+};
+
+/// Calls of the script so far.
+fn calls(server: &RedisServer) -> u64 {
+    let Value::Bytes(text) = Resp::connect(server.address()).say("INFO commandstats") else {
+        panic!("INFO answers a text");
+    };
+    let text = String::from_utf8_lossy(&text);
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let number = line.and_then(|line| line.split(',').next());
+    number.map_or(0, |number| number.parse().expect("a number"))
+}
+
+/// Calls of the script and what became of the requests, without those that came before.
+fn counted(server: &RedisServer, site: &mut Site, job: &Job) -> (u64, Counts) {
+    let before = calls(server);
+    let counts = site.run(job);
+    let calls = calls(server) - before;
+    assert_eq!(counts.fallback, 0);
+    (calls, counts)
+}
+
+fn start() -> (RedisServer, Site) {
+    let server = RedisServer::start(&[]);
+    let site = Site::start(&format!("redis://{}", server.address()), PATIENT);
+    (server, site)
+}
+
+/// Eight clients, of which each asks about 180 times a second: by every process, four requests at a time.
+fn hot(name: &str, limit: Limit, lasts: Duration) -> Job {
+    Job {
+        keys: 8,
+        at_once: 4,
+        pause: Duration::from_millis(40),
+        ..Job::new([Ask::new(name, limit, LEASED)], lasts)
+    }
+}
+
+/// Calls for a thousand requests.
+fn permille(calls: u64, counts: Counts) -> u64 {
+    calls * 1_000 / counts.asked.max(1)
+}
+
+#[test]
+fn hot_clients_under_their_limit_cost_few_calls() {
+    const MOST: u64 = 150;
+    let (server, mut site) = start();
+    for (name, limit) in [
+        ("bucket", bucket(20_000, 20_000, MINUTE)),
+        ("fixed", Limit::Fixed(20_000, MINUTE)),
+    ] {
+        site.turn_over();
+        let job = hot(name, limit, Duration::from_secs(3));
+        let (calls, counts) = counted(&server, &mut site, &job);
+        let each = permille(calls, counts);
+        println!("{name}: {each} ‰ calls a request, {counts:?}");
+        assert_eq!(counts.allowed, counts.asked, "somebody is above the limit");
+        assert!(each <= MOST, "{name}: {each} ‰ calls a request");
+        site.keeps_its_bounds(&job, 0);
+    }
+}
+
+/// Here the burst is used up within a second, so that one unit too many is seen.
+#[test]
+fn hot_clients_close_to_their_limit_stay_under_it() {
+    let (server, mut site) = start();
+    let job = hot("close", bucket(200, 200, SECOND), Duration::from_secs(3));
+    let (calls, counts) = counted(&server, &mut site, &job);
+    let each = permille(calls, counts);
+    println!("close: {each} ‰ calls a request, {counts:?}");
+    assert!(counts.lease > 0, "{counts:?}");
+    site.keeps_its_bounds(&job, 0);
+}
+
+#[test]
+fn who_is_far_over_the_limit_costs_a_process_about_a_call_a_second() {
+    const LIMIT: u64 = 100;
+    const SECONDS: u64 = 3;
+    const TASKS: u64 = 2;
+    let (server, mut site) = start();
+    for (name, consistency) in [
+        ("exact", Consistency::Exact),
+        ("leased", LEASED),
+        ("eventual", eventual(5)),
+    ] {
+        let job = Job {
+            tasks: TASKS,
+            at_once: 10,
+            ..Job::new(
+                [Ask::new(name, bucket(LIMIT, 1, HOUR), consistency)],
+                Duration::from_secs(SECONDS),
+            )
+        };
+        let (calls, counts) = counted(&server, &mut site, &job);
+        println!("{name}: {calls} calls, {counts:?}");
+        // Until it is over the limit each unit may be a call. Then one for each second that was begun, in which both tasks
+        // may ask at once, and reports of what was admitted before.
+        let processes = PROCESSES as u64;
+        let most = 2 * LIMIT + processes * TASKS * (SECONDS + 2);
+        assert!(
+            calls <= most,
+            "{name}: {calls} calls, {most} at most, {counts:?}"
+        );
+        assert!(counts.asked > 20 * most, "nobody was far over the limit");
+    }
+}
+
+#[test]
+fn a_client_that_comes_once_costs_one_call_at_most() {
+    let (server, mut site) = start();
+    for (name, consistency) in [
+        ("exact", EXACT),
+        ("leased", LEASED),
+        ("eventual", eventual(5)),
+    ] {
+        let ask = Ask::new(name, bucket(100, 100, MINUTE), consistency);
+        let job = Job {
+            cold: true,
+            at_once: 2,
+            pause: Duration::from_millis(10),
+            ..Job::new([ask], Duration::from_secs(1))
+        };
+        let (calls, counts) = counted(&server, &mut site, &job);
+        println!("{name}: {calls} calls, {counts:?}");
+        // One more for each process, of which the server does not know the script.
+        assert!(
+            calls <= counts.asked + PROCESSES as u64,
+            "{name}: {calls} calls"
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Processes, servers and connections that fail, while units are out.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate_core::SECOND;
+
+use crate::{
+    clock,
+    job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
+    moved::MovedServer,
+    site::{PROCESSES, Site},
+    support::{
+        eventually::eventually,
+        proxy::{Fault, Proxy},
+        redis_server::{PATIENCE, RedisServer},
+    },
+};
+
+/// What a service would take. On a busy machine a server that is well may miss it; then nobody is admitted.
+const DEADLINE: Duration = Duration::from_millis(500);
+
+const BURST: u64 = 300;
+
+/// For one client with one rule: more than it may have, until it is ended.
+fn job(name: &str, limit: Limit, consistency: tollgate_core::Consistency) -> Job {
+    Job {
+        pause: Duration::from_millis(8),
+        ..Job::new([Ask::new(name, limit, consistency)], PATIENCE)
+    }
+}
+
+/// A job for every rule of this program: each asks for one of them.
+fn jobs(limit: Limit) -> [Job; 3] {
+    [
+        job("exact", limit, EXACT),
+        job("leased", limit, LEASED),
+        job("eventual", limit, eventual(20)),
+    ]
+}
+
+fn limit() -> Limit {
+    bucket(BURST, BURST, SECOND)
+}
+
+/// Waits until the processes were admitted most of a burst: after two of these nothing is left of it.
+async fn admitted_more(site: &Site) {
+    let before = site.units(0);
+    eventually("more is admitted", || async {
+        (site.units(0) >= before + BURST * 3 / 4).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_are_killed_and_replaced_while_they_hold_units() {
+    let server = RedisServer::start(&[]).await;
+    let mut site = Site::start(&server.url(), DEADLINE);
+    for job in jobs(limit()) {
+        site.turn_over();
+        site.begin(&job);
+        for place in [0, 3, 0, 7, 5] {
+            admitted_more(&site).await;
+            site.replace(place, &job);
+        }
+        assert!(site.end().allowed > 0);
+        site.keeps_its_bounds(&job, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_everything_gives_a_burst_again_and_no_more() {
+    let mut server = RedisServer::start(&[]).await;
+    let mut site = Site::start(&server.url(), DEADLINE);
+    for job in jobs(limit()) {
+        site.turn_over();
+        site.begin(&job);
+        for _ in 0..2 {
+            admitted_more(&site).await;
+            server.restart().await;
+        }
+        admitted_more(&site).await;
+        assert!(site.end().allowed > 0);
+        site.keeps_its_bounds(&job, 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_lets_nothing_more_through() {
+    let server = RedisServer::start(&[]).await;
+    let mut site = Site::start(&server.url(), DEADLINE);
+    for job in jobs(limit()) {
+        site.turn_over();
+        site.begin(&job);
+        admitted_more(&site).await;
+        server.stop();
+        // Longer than a lot in transit lives, and shorter than one that is parked.
+        let until = clock::now() + 1_200_000;
+        while clock::now() < until {
+            sleep(Duration::from_millis(20)).await;
+        }
+        server.resume();
+        admitted_more(&site).await;
+        assert!(site.end().allowed > 0);
+        site.keeps_its_bounds(&job, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_cut_and_answers_that_are_lost_let_nothing_more_through() {
+    let server = RedisServer::start(&[]).await;
+    let proxy = Proxy::start(server.port(), 7).await;
+    let mut site = Site::start(&proxy.url(), DEADLINE);
+    for job in jobs(limit()) {
+        site.turn_over();
+        site.begin(&job);
+        for fault in [
+            Fault::ResetAfter(700),
+            Fault::Delay(Duration::from_millis(5), Duration::from_millis(60)),
+            Fault::ResetAfter(2_000),
+            Fault::Close,
+        ] {
+            admitted_more(&site).await;
+            proxy.set(fault);
+            let accepted = proxy.accepted();
+            eventually("the fault is felt", || async {
+                let felt = matches!(fault, Fault::Delay(..)) || proxy.accepted() > accepted;
+                felt.then_some(())
+            })
+            .await;
+            if matches!(fault, Fault::Delay(..)) {
+                admitted_more(&site).await;
+            }
+            proxy.set(Fault::None);
+        }
+        assert!(site.end().allowed > 0);
+        // What was in a report whose answer was lost is given up: as if so many processes had been killed.
+        site.gave_up(3 * PROCESSES as u64);
+        site.keeps_its_bounds(&job, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_ahead_gives_a_burst_again_and_one_that_jumps_back_nothing() {
+    const NOW: i64 = 1_790_000_000_000_000;
+    let mut server = MovedServer::start(NOW);
+    let mut site = Site::start(&server.url(), DEADLINE);
+    for job in jobs(limit()) {
+        site.turn_over();
+        site.begin(&job);
+        for by in [300_000, -2_000_000, 12_000_000, -40_000_000] {
+            admitted_more(&site).await;
+            server.jump(by);
+        }
+        assert!(site.end().allowed > 0);
+        site.keeps_its_bounds(&job, 2);
+    }
+}

@@ -1,0 +1,46 @@
+//! Leased and eventual rules on real servers, from real processes.
+//!
+//! Every admission of every process is written down with two times by the clock that the processes of a machine share:
+//! before it was asked for, and after it was answered. So it happened in between. Then what is asserted, for one key and with
+//! N processes:
+//!
+//! ```text
+//! admitted within [a, b] for certain ≤ (burst + beyond) · (1 + losses) + rate · (b − a)       a bucket
+//! admitted within a window for certain ≤ (limit + beyond) · (1 + losses)                       a window
+//!
+//! beyond   0                       of an exact or a leased rule
+//!          N · max_unreported      of an eventual one, with every process that was killed counted once more
+//! losses   how often the server lost its states, or its clock was moved ahead
+//! ```
+//!
+//! Units that were lent before a loss were taken from the states of before, so a loss costs a burst and no more.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../clock/server.rs"]
+#[allow(dead_code, reason = "it is a part of another program too")]
+mod moved;
+
+mod admission;
+mod alone;
+mod calls;
+mod clock;
+mod faults;
+mod job;
+mod meter;
+mod partitions;
+mod process;
+mod service;
+mod several;
+mod site;
+mod swaps;
+mod tickets;
+mod worker;
+mod workloads;
+
+/// What the other processes do; nothing in this one.
+#[test]
+fn a_process_plays_its_role() {
+    worker::play();
+}

@@ -1,0 +1,143 @@
+//! Clusters and names: what is lent and reported under each partition and each way of writing keys.
+
+use tollgate_core::{Consistency, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
+use tollgate_redis::{Keys, Partition, Secret};
+
+use crate::{
+    job::{LEASED, eventual},
+    service::{Service, check},
+    support::{redis_cluster::RedisCluster, redis_server::RedisServer},
+};
+
+const LIMIT: u64 = 300;
+
+fn secret(byte: u8) -> Secret {
+    Secret::from_bytes([byte; 32]).expect("it is long enough")
+}
+
+fn quota() -> Quota {
+    Quota::gcra(LIMIT, MAX_PERIOD)
+}
+
+/// A rule of each consistency that is not exact, with who decides of it alone.
+fn rules(prefix: &str) -> [(Rule, Source); 2] {
+    let rule = |suffix: &str, consistency: Consistency| {
+        Rule::new(format!("{prefix}-{suffix}"), quota()).consistency(consistency)
+    };
+    [
+        (rule("leased", LEASED), Source::Lease),
+        (rule("eventual", eventual(20)), Source::Eventual),
+    ]
+}
+
+/// Two processes on one store: one decides alone now and then, and both together admit what one would.
+async fn is_one_limit(mut one: Service, mut other: Service, prefix: &str) {
+    for (rule, source) in rules(prefix) {
+        let name = rule.name().to_owned();
+        let limiters = [one.limiter([rule.clone()]), other.limiter([rule])];
+        let checks = [check(&limiters[0], &name), check(&limiters[1], &name)];
+        (one.net, other.net) = (0, 0);
+        one.take_until(&limiters[0], checks[0], source).await;
+        for _ in 0..40 {
+            other.clock.set(one.clock.now());
+            other.take(&limiters[1], checks[1], 1).await;
+            one.take(&limiters[0], checks[0], 1).await;
+        }
+        one.drain(&limiters[0], checks[0]).await;
+        other.clock.set(one.clock.now());
+        other.drain(&limiters[1], checks[1]).await;
+        let net = one.net + other.net;
+        let beyond = if source == Source::Eventual {
+            2 * 20
+        } else {
+            0
+        };
+        assert!((LIMIT..=LIMIT + beyond).contains(&net), "{name}: {net}");
+    }
+}
+
+/// A rule that cannot be counted otherwise is exact.
+async fn is_exact(service: &mut Service, limiter: &Limiter, name: &str, limit: u64) {
+    service.net = 0;
+    let check = check(limiter, name);
+    loop {
+        let decision = service.take(limiter, check, 1).await;
+        let verdict = decision.verdicts()[0];
+        if verdict.outcome() == Outcome::Deny {
+            break;
+        }
+        assert_eq!(verdict.source(), Source::Store, "{name}: {decision:?}");
+    }
+    assert_eq!(service.net, limit, "{name}");
+}
+
+#[tokio::test]
+async fn a_rule_that_cannot_have_what_it_asks_for_is_exact() {
+    let server = RedisServer::start(&[]).await;
+    let mut service = Service::start_with(&server.url(), Keys::plain(), |builder| {
+        builder.cap_new_keys("capped", 1_000).expect("some")
+    })
+    .await;
+    let rules = [
+        Rule::new("log", Quota::sliding_log(60, MAX_PERIOD)).consistency(LEASED),
+        Rule::new("logged", Quota::sliding_log(60, MAX_PERIOD)).consistency(eventual(20)),
+        Rule::new("buckets", Quota::sliding_buckets(60, MAX_PERIOD)).consistency(LEASED),
+        Rule::new("small", Quota::gcra(10, MAX_PERIOD)).consistency(LEASED),
+        Rule::new("much", quota()).consistency(eventual(LIMIT + 1)),
+        Rule::new("capped", quota()).consistency(LEASED),
+    ];
+    let limiter = service.limiter(rules.clone());
+    for rule in rules {
+        is_exact(&mut service, &limiter, rule.name(), rule.quota().limit()).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_may_be_written_in_any_way() {
+    let server = RedisServer::start(&[]).await;
+    let url = server.url();
+    let start = |keys| Service::start_with(&url, keys, std::convert::identity);
+    let (one, other) = (start(Keys::plain()).await, start(Keys::plain()).await);
+    is_one_limit(one, other, "plain").await;
+    // The steps of a change of secrets, two of which are there at once.
+    let before = || Keys::hashed(secret(1));
+    let next = || before().next(secret(2)).expect("another secret");
+    let after = || {
+        Keys::hashed(secret(2))
+            .previous(secret(1))
+            .expect("another secret")
+    };
+    is_one_limit(start(before()).await, start(next()).await, "begun").await;
+    is_one_limit(start(next()).await, start(before()).await, "beginning").await;
+    is_one_limit(start(next()).await, start(after()).await, "changed").await;
+    is_one_limit(start(after()).await, start(next()).await, "changing").await;
+    is_one_limit(start(after()).await, start(after()).await, "done").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_lends_and_counts_under_each_partition() {
+    let cluster = RedisCluster::start().await;
+    let url = cluster.url();
+    for (name, partition) in [
+        ("one", Partition::One),
+        ("key", Partition::Key),
+        ("by", Partition::ByRule("by-leased".into())),
+    ] {
+        let start = |keys| {
+            let partition = partition.clone();
+            Service::start_with(&url, keys, |builder| builder.partition(partition))
+        };
+        if name != "by" {
+            let (one, other) = (start(Keys::plain()).await, start(Keys::plain()).await);
+            is_one_limit(one, other, name).await;
+        } else {
+            let mut service = start(Keys::plain()).await;
+            let limiter = service.limiter(rules("by").map(|(rule, _)| rule));
+            let leased = check(&limiter, "by-leased");
+            service.take_until(&limiter, leased, Source::Lease).await;
+            service.drain(&limiter, leased).await;
+            assert_eq!(service.net, LIMIT);
+            is_exact(&mut service, &limiter, "by-eventual", LIMIT).await;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Several limiters on one store, and rule sets that take the place of others while units are out.
+
+use std::time::Duration;
+
+use tollgate_core::{MAX_PERIOD, Quota, Rule, SECOND, Source};
+
+use crate::{
+    job::{Ask, EXACT, Job, LEASED, bucket, eventual},
+    service::{Service, check},
+    site::{PATIENT, Site},
+    support::redis_server::RedisServer,
+};
+
+const LIMIT: u64 = 1_000;
+/// A tenth is the reserve.
+const RESERVE: u64 = 100;
+
+#[tokio::test]
+async fn two_limiters_on_one_store_are_one_limit() {
+    let server = RedisServer::start(&[]).await;
+    for quota in [
+        Quota::gcra(LIMIT, MAX_PERIOD),
+        Quota::fixed_window(LIMIT, MAX_PERIOD),
+    ] {
+        let mut service = Service::start(&server.url()).await;
+        let name = quota.algorithm().name();
+        let rule = || Rule::new(name, quota).consistency(LEASED);
+        let (one, other) = (service.limiter([rule()]), service.limiter([rule()]));
+        let checks = [check(&one, name), check(&other, name)];
+        service.take_until(&one, checks[0], Source::Lease).await;
+        service.take_until(&other, checks[1], Source::Lease).await;
+        service.drain(&one, checks[0]).await;
+        assert!(service.net >= LIMIT - RESERVE, "{name}: {}", service.net);
+        service.drain(&other, checks[1]).await;
+        assert_eq!(service.net, LIMIT, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_lent() {
+    let server = RedisServer::start(&[]).await;
+    let quotas = |limit| {
+        [
+            Quota::gcra(limit, MAX_PERIOD),
+            Quota::fixed_window(limit, MAX_PERIOD),
+        ]
+    };
+    for (place, old) in quotas(LIMIT).into_iter().enumerate() {
+        for (limit, consistency) in [
+            (LIMIT, EXACT),
+            (LIMIT, eventual(20)),
+            (LIMIT / 2, LEASED),
+            (2 * LIMIT, LEASED),
+        ] {
+            let mut service = Service::start(&server.url()).await;
+            let name = format!("{}-{limit}-{consistency:?}", old.algorithm().name());
+            let name = name.replace(|other: char| !other.is_ascii_alphanumeric(), "-");
+            let name = &name[..name.len().min(60)];
+            let before = service.limiter([Rule::new(name, old).consistency(LEASED)]);
+            let old_check = check(&before, name);
+            service.take_until(&before, old_check, Source::Lease).await;
+            for _ in 0..150 {
+                service.take(&before, old_check, 1).await;
+            }
+            let after = Rule::new(name, quotas(limit)[place]).consistency(consistency);
+            let after = service.limiter([after]);
+            let check = check(&after, name);
+            for _ in 0..50 {
+                // Requests of before that are still on their way.
+                service.take(&before, old_check, 1).await;
+                service.take(&after, check, 1).await;
+            }
+            drop(before);
+            service.drain(&after, check).await;
+            let net = service.net;
+            // A lot is lost with its holder, and when the other limiter has written the state under another quota.
+            assert!(net <= limit.max(LIMIT), "{name}: {net}");
+            assert!(net >= limit - limit / 4, "{name}: {net}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_processes_change_from_one_consistency_to_another() {
+    let server = RedisServer::start(&[]).await;
+    let mut site = Site::start(&server.url(), PATIENT);
+    let limit = bucket(400, 400, SECOND);
+    let job = |consistency| Job {
+        pause: Duration::from_millis(10),
+        ..Job::new(
+            [Ask::new("rule", limit, consistency)],
+            Duration::from_millis(700),
+        )
+    };
+    for consistency in [EXACT, LEASED, EXACT] {
+        site.run(&job(consistency));
+    }
+    site.keeps_its_bounds(&job(LEASED), 0);
+    for consistency in [eventual(10), LEASED] {
+        site.run(&job(consistency));
+    }
+    site.keeps_its_bounds(&job(eventual(10)), 0);
+}

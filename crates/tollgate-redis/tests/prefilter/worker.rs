@@ -1,0 +1,147 @@
+//! What a process does that was started for a job.
+
+use std::{
+    env,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{task::JoinSet, time::sleep};
+use tollgate_core::{Check, Decision, Key, Limiter, Outcome, Source};
+use tollgate_redis::{Keys, RedisStore};
+
+use crate::{
+    admission::{Admission, Book},
+    clock,
+    job::Job,
+    process::{ADDRESS, ANSWER, BOOK, Counts, DEADLINE},
+};
+
+/// The namespace of all processes.
+pub(crate) const NAMESPACE: &str = "prefilter";
+
+/// A store that nothing but requests speaks for: so that calls can be counted.
+pub(crate) async fn store(address: &str, deadline: Duration) -> RedisStore {
+    let store = RedisStore::builder(address, NAMESPACE, Keys::plain())
+        .and_then(|store| store.without_heartbeats().deadline(deadline))
+        .and_then(|store| store.connect())
+        .expect("a valid address");
+    store.connected().await;
+    store
+}
+
+/// The file whose presence ends a job.
+pub(crate) fn end_of(book: &Path) -> PathBuf {
+    book.with_extension("end")
+}
+
+/// Does jobs until there are no more, if this process was started for that.
+pub(crate) fn play() {
+    let (Ok(address), Ok(book), Ok(deadline)) =
+        (env::var(ADDRESS), env::var(BOOK), env::var(DEADLINE))
+    else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let deadline = Duration::from_millis(deadline.parse().expect("a number"));
+    let store = runtime.block_on(store(&address, deadline));
+    let say = |what: &str| writeln!(io::stdout(), "{ANSWER}{what}").expect("somebody reads");
+    say("ready");
+    let mut last: Option<(Job, Limiter)> = None;
+    // The end of the input is also that of the process which gave the jobs.
+    for line in io::stdin().lines().map_while(Result::ok) {
+        let job: Job = line.parse().expect("a job");
+        let same = last.take().filter(|(last, _)| last.asks == job.asks);
+        // What the limiter of the last job holds is spent in this one.
+        let limiter = match same {
+            Some((_, limiter)) => limiter,
+            None => {
+                let _inside = runtime.enter();
+                job.limiter(&store)
+            }
+        };
+        let counts = runtime.block_on(run(&job, &limiter, Path::new(&book)));
+        last = Some((job, limiter));
+        say(&counts.numbers().map(|number| number.to_string()).join(" "));
+    }
+}
+
+async fn run(job: &Job, limiter: &Limiter, book: &Path) -> Counts {
+    let until = clock::now() + job.lasts.as_micros() as u64;
+    let mut tasks = JoinSet::new();
+    for task in 0..job.tasks {
+        tasks.spawn(work(
+            job.clone(),
+            limiter.clone(),
+            task,
+            book.to_owned(),
+            until,
+        ));
+    }
+    let counts = tasks.join_all().await.into_iter();
+    counts.fold(Counts::default(), Counts::plus)
+}
+
+async fn work(job: Job, limiter: Limiter, task: u64, book: PathBuf, until: u64) -> Counts {
+    let end = end_of(&book);
+    let mut book = Book::open(&book);
+    let mut counts = Counts::default();
+    let own = u64::from(std::process::id()) << 32 | task << 24;
+    while clock::now() < until && !end.exists() {
+        for _ in 0..job.at_once {
+            let key = match job.cold {
+                true => own | counts.asked,
+                false => fastrand::u64(..job.keys.max(1)),
+            };
+            let checks = checks(&job, &limiter, key);
+            let earliest = clock::now();
+            let decision = limiter.acquire(&checks).await;
+            let latest = clock::now();
+            counts = counts.plus(count(&decision));
+            if decision.is_allowed() {
+                let admissions = (0..).zip(&checks).map(|(rule, check)| Admission {
+                    rule,
+                    key,
+                    units: check.cost(),
+                    earliest,
+                    latest,
+                });
+                book.write(&admissions.collect::<Vec<_>>());
+            }
+        }
+        sleep(job.pause).await;
+    }
+    counts
+}
+
+pub(crate) fn checks(job: &Job, limiter: &Limiter, key: u64) -> Vec<Check> {
+    let key = Key::of([format!("client-{key}")]);
+    let asks = job.asks.iter();
+    asks.map(|ask| {
+        let check = limiter.check(&ask.name, &key).expect("the rule is there");
+        check.with_cost(fastrand::u64(1..=ask.costs.max(1)))
+    })
+    .collect()
+}
+
+fn count(decision: &Decision) -> Counts {
+    let by = |source: Source| {
+        let verdicts = decision.verdicts().iter();
+        let asked = verdicts.filter(|it| it.outcome() != Outcome::NotAsked);
+        asked.filter(|it| it.source() == source).count() as u64
+    };
+    Counts {
+        asked: 1,
+        allowed: u64::from(decision.is_allowed()),
+        store: by(Source::Store),
+        learned: by(Source::LearnedBound),
+        lease: by(Source::Lease),
+        eventual: by(Source::Eventual),
+        fallback: by(Source::Fallback),
+    }
+}
