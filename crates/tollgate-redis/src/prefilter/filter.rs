@@ -310,7 +310,7 @@ impl Prefilter {
         sent: Tick,
         of_others: impl Fn(u16) -> bool,
     ) {
-        self.store_time.told(sent, decision.at());
+        self.store_time.told((sent, self.now()), decision.at());
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             let Some(plan) = self.plan(check) else {
                 continue;

@@ -101,12 +101,7 @@ impl Bound {
             let groups = turns::groups(&self.inner.encoder, checks);
             if groups.len() > 1 {
                 let inner = Arc::clone(&self.inner);
-                return Step::Wait(Pending::new(turns::ask(
-                    inner,
-                    groups,
-                    asking.clone(),
-                    takes,
-                )));
+                return Step::Wait(Pending::new(turns::ask(inner, groups, asking, takes)));
             }
         }
         Inner::ask(&self.inner, checks, asking, takes)

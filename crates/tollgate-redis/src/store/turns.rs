@@ -1,6 +1,6 @@
 //! Requests whose states lie in several slots of a cluster: decided one slot after the other.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
@@ -32,6 +32,24 @@ impl Group {
     }
 }
 
+/// What would go with groups that are not asked yet. Nothing comes of it where they are not, or nobody waits any more.
+struct Unasked {
+    inner: Arc<Inner>,
+    groups: VecDeque<(Group, Asking)>,
+}
+
+impl Drop for Unasked {
+    fn drop(&mut self) {
+        for (group, asking) in &self.groups {
+            for (place, _) in asking {
+                if let Some(check) = group.checks.get(usize::from(*place)) {
+                    self.inner.prefilter.answered(check, (0, 0), None);
+                }
+            }
+        }
+    }
+}
+
 /// What is decided in one step each, in the order of the rules.
 pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]> {
     let mut groups: SmallVec<[(Option<Fingerprint>, Group); 2]> = SmallVec::new();
@@ -56,26 +74,29 @@ pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]
 
 /// Asks group after group. What was taken goes back when a later one is known to deny; after an answer that did not come,
 /// nothing is sent again, and the rest is asked all the same: the rules' answers to a store failure need to know.
-pub(super) async fn ask(
+pub(super) fn ask(
     inner: Arc<Inner>,
     groups: SmallVec<[Group; 2]>,
-    asking: Asking,
+    asking: &Asking,
     takes: bool,
-) -> Decision {
-    let count = groups.iter().map(|group| group.places.len()).sum();
+) -> impl Future<Output = Decision> + use<> {
+    let groups = groups.into_iter().map(|group| {
+        let asking = group.asking(asking);
+        (group, asking)
+    });
+    let groups = groups.collect();
+    // Not within the future: one that is dropped before it runs has asked nobody either.
+    ask_all(Unasked { inner, groups }, takes)
+}
+
+async fn ask_all(mut unasked: Unasked, takes: bool) -> Decision {
+    let inner = Arc::clone(&unasked.inner);
+    let groups = unasked.groups.iter();
+    let count = groups.map(|(group, _)| group.places.len()).sum();
     let mut verdicts: SmallVec<[Option<Verdict>; 4]> = smallvec![None; count];
     let (mut held, mut at, mut denied): (Vec<Holding>, _, _) = (Vec::new(), 0, false);
-    for group in &groups {
-        if denied {
-            for (place, check) in group.places.iter().zip(&group.checks) {
-                let not_asked = Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked);
-                verdicts[*place] = Some(not_asked);
-            }
-            continue;
-        }
-        let decision = inner
-            .ask(&group.checks, &group.asking(&asking), takes)
-            .await;
+    while !denied && let Some((group, asking)) = unasked.groups.pop_front() {
+        let decision = inner.ask(&group.checks, &asking, takes).await;
         at = at.max(decision.at());
         for (place, verdict) in group.places.iter().zip(decision.verdicts()) {
             verdicts[*place] = Some(*verdict);
@@ -85,7 +106,13 @@ pub(super) async fn ask(
         }
         denied = decision.outcome() == Outcome::Deny;
         if !denied {
-            held.extend(taken(&inner, group, &decision));
+            held.extend(taken(&inner, &group, &decision));
+        }
+    }
+    for (group, _) in &unasked.groups {
+        for (place, check) in group.places.iter().zip(&group.checks) {
+            let not_asked = Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked);
+            verdicts[*place] = Some(not_asked);
         }
     }
     if denied && !held.is_empty() {

@@ -1,6 +1,6 @@
 //! Clusters and names: what is lent and reported under each partition and each way of writing keys.
 
-use tollgate_core::{Consistency, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
+use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, Secret};
 
 use crate::{
@@ -140,4 +140,32 @@ async fn a_cluster_lends_and_counts_under_each_partition() {
             is_exact(&mut service, &limiter, "by-eventual", LIMIT).await;
         }
     }
+    a_denial_in_one_slot_does_not_end_the_lots_of_another(&url).await;
+}
+
+/// The rules of a request lie in two slots, and the first one denies: then the second is not asked.
+async fn a_denial_in_one_slot_does_not_end_the_lots_of_another(url: &str) {
+    let mut service = Service::start_with(url, Keys::plain(), |builder| {
+        builder.partition(Partition::Key)
+    })
+    .await;
+    let full = Quota::fixed_window(1, MAX_PERIOD);
+    let rules = [
+        Rule::new("full", full),
+        Rule::new("lent", quota()).consistency(LEASED),
+    ];
+    let limiter = service.limiter(rules);
+    let key = Key::of(["another client"]);
+    let full = limiter.check("full", &key).expect("the rule is there");
+    let lent = check(&limiter, "lent");
+    assert!(limiter.acquire(&[full]).await.is_allowed());
+    service.take_until(&limiter, lent, Source::Lease).await;
+    // More than is held: what is held goes back with the question, which nobody asks.
+    let decision = limiter.acquire(&[full, lent.with_cost(LIMIT / 2)]).await;
+    assert_eq!(decision.verdicts()[1].outcome(), Outcome::NotAsked);
+    service.take_until(&limiter, lent, Source::Lease).await;
+    service.drain(&limiter, lent).await;
+    // The lot was lost.
+    let net = service.net;
+    assert!((LIMIT - LIMIT / 10..=LIMIT).contains(&net), "{net}");
 }
