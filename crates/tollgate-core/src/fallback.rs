@@ -208,6 +208,7 @@ impl Fallback {
         } else if !taken.is_empty() {
             bound.settle(&taken, Settlement::Cancel);
         }
+        bound.resolved(checks, &decision);
         decision
     }
 
