@@ -62,6 +62,13 @@ pub(crate) struct Part {
     held: SmallVec<[(u16, Check, Verdict); 2]>,
 }
 
+impl Part {
+    /// The answers about what is held here.
+    pub(crate) fn held(&self) -> impl IntoIterator<Item = &Verdict> {
+        self.held.iter().map(|(_, _, verdict)| verdict)
+    }
+}
+
 impl Prefilter {
     /// For a rule set, by this process's clock. `exact` says why the store cannot count a rule otherwise.
     pub(crate) fn new(
@@ -114,6 +121,11 @@ impl Prefilter {
     #[inline]
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
+    }
+
+    /// The time by the store's clock, as far as this process knows it.
+    pub(crate) fn store_now(&self) -> Tick {
+        self.store_time.at(self.now())
     }
 
     #[inline]
