@@ -211,6 +211,7 @@ impl Fallback {
         } else if !taken.is_empty() {
             bound.settle(&taken, Settlement::Cancel);
         }
+        bound.resolved(checks, decision);
     }
 
     fn ask_locally(&self, bound: &dyn BoundStore, checks: &[Check]) -> Option<Decision> {

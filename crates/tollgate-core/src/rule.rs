@@ -30,23 +30,72 @@ pub enum Mode {
 
 /// How exactly the processes that share a store count together.
 ///
-/// In memory there is one process, and everything is exact.
+/// In memory there is one process, and everything is exact. A store that is shared may let a process answer alone, which
+/// spares the question, and has a price:
+///
+/// | | above the limit by at most | the price |
+/// | --- | --- | --- |
+/// | [`Exact`](Self::Exact) | 0 | a question for each request that is let through |
+/// | [`Leased`](Self::Leased) | 0 | `reserve_permille / 1000 · limit` units may lie idle elsewhere while a request is refused |
+/// | [`Eventual`](Self::Eventual) | `N · max_unreported` for N processes | that |
+///
+/// A denial teaches a process of every rule until when further ones follow, for up to a second: those need no question.
+///
+/// A rule whose quota cannot have what it asks for is exact; the store says so when it is bound. The page
+/// `guide::consistency` of `tollgate-redis` helps to choose.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tollgate_core::{Consistency, MINUTE, Quota, Rule, SECOND};
+///
+/// let rules = [
+///     // Five log-ins are five.
+///     Rule::new("log-in", Quota::sliding_log(5, MINUTE)),
+///     // Never above 6 000 a minute. Some 600 of them may lie idle with a process that has fewer clients than it had.
+///     Rule::new("per-key", Quota::gcra(6_000, MINUTE))
+///         .consistency(Consistency::Leased { reserve_permille: 100 }),
+///     // Keeps a backend from being overrun: with ten processes at most 1 000 above 50 000.
+///     Rule::new("everybody", Quota::fixed_window(50_000, SECOND)).consistency(Consistency::Eventual {
+///         interval: Duration::from_millis(50),
+///         max_unreported: 100,
+///     }),
+/// ];
+/// assert_eq!(rules[0].consistency_of(), Consistency::Exact);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
     /// Every take is decided by the store.
     #[default]
     Exact,
-    /// Processes take blocks of units in advance; never above the limit.
+    /// Processes take lots of units in advance and answer from them; never above the limit.
+    ///
+    /// Units out in lots are held back from the quota. So nothing is let through twice, and nobody is refused until the rest
+    /// is used up; then requests may be refused while units lie idle in the lots of other processes, at most the reserve.
+    /// The units in the lots of a process that crashes are lost until time gives them back.
+    ///
+    /// It pays for keys that one process is asked about several times a second. Buckets, fixed windows and sliding windows
+    /// of two counters have lots, with limits of 20 and above.
     Leased {
-        /// How much of the quota may be out on lease, in thousandths.
+        /// How much of the quota may be out in lots at once, of one key and for all processes together, in thousandths of
+        /// the limit or burst: 1 to 500. 100 is usual. More spares more questions, and more may lie idle.
         reserve_permille: u16,
     },
-    /// Processes count alone and report; above the limit by at most the stated bound.
+    /// Processes count alone and report; above the limit by at most `max_unreported` units for each process.
+    ///
+    /// The units that are not reported yet are what the others do not know of. So N processes together are above the limit
+    /// by at most `N · max_unreported`, and by at most what they are asked for within `interval` and the way to the store.
+    /// What is above counts: it has to be paid back before anything is let through again. A process that crashes takes what
+    /// it had not reported with it: up to `max_unreported` more for each crash.
+    ///
+    /// Every algorithm but the log can count so.
     Eventual {
-        /// How often a process reports.
+        /// How often a process reports what it has let through. 50 to 500 ms is usual: more often costs calls, more seldom
+        /// lets more through above the limit.
         interval: Duration,
-        /// How many units a process may admit before it has reported them.
+        /// How many units of one key a process may let through before it has reported them, at most the limit. At 0 the
+        /// rule is exact.
         max_unreported: u64,
     },
 }

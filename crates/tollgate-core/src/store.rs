@@ -277,6 +277,12 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
     /// Forgets what `key` has used of the rule at place `rule`.
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>>;
 
+    /// Told how checks that this store could not decide were decided in its place, by the rules' answers to a store
+    /// failure: the verdicts whose source is [`Source::Fallback`]. For stores that keep an account of it.
+    fn resolved(&self, checks: &[Check], decision: &Decision) {
+        let _ = (checks, decision);
+    }
+
     /// How many instances are known to share this store now; 0 if that is not known.
     ///
     /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts.

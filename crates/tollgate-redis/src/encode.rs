@@ -32,7 +32,7 @@
 use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{
-    keyspace::{Keyspace, Partition},
+    keyspace::{Keyspace, Partition, metered},
     rule_line::{MARK, RuleLine},
 };
 
@@ -90,6 +90,15 @@ impl Encoder {
         // A rule set has fewer than 65 536 rules.
         self.rules[place].overflow = Some(self.fingerprint(place as u16, &key));
         Ok(self)
+    }
+
+    /// The same rules on the states of the accuracy meter, without caps on new keys.
+    pub(crate) fn metered(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
+        let mut encoder = Self::new(rules, keyspace)?;
+        for line in &mut encoder.rules {
+            line.name = metered(&line.name);
+        }
+        Ok(encoder)
     }
 
     /// What stands for a key, for the rule at a place.

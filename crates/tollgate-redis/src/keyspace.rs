@@ -4,6 +4,8 @@
 //! and digits. What clients send is in none of it but hashed, so that no name has more than some 200 bytes, and no brace
 //! of a client decides about a slot.
 //!
+//! What the accuracy meter keeps of a client stands beside it: `{namespace}:client:~rule:a`.
+//!
 //! An algorithm has states of its own, as in memory: a rule that takes another one begins anew, and two versions of a
 //! service do not write over each other while one replaces the other.
 //!
@@ -73,6 +75,11 @@ pub enum Partition {
     /// ticket, not by a reset, nor by a part of a ticket. A change of secrets and overflow buckets are refused in a
     /// cluster as with [`Key`](Self::Key).
     ByRule(Box<str>),
+}
+
+/// The name under which the accuracy meter keeps its own account of a rule. No rule has it: they begin with a letter or `*`.
+pub(crate) fn metered(rule: &str) -> Box<str> {
+    format!("~{rule}").into()
 }
 
 /// The names of the states of a service.
@@ -203,13 +210,17 @@ mod tests {
         ];
         let namespaces = ["shop", "shop:a", "shop:", "a", "shop:api", &"x".repeat(64)];
         for namespace in namespaces {
-            for rule in ["a", "a:a", "api", "api:a"] {
+            let rules = ["a", "a:a", "api", "api:a"];
+            let rules = rules
+                .iter()
+                .flat_map(|rule| [Box::from(*rule), metered(rule)]);
+            for rule in rules {
                 for (place, partition) in partitions.iter().enumerate() {
                     let keyspace = Keyspace::new(namespace, partition.clone()).expect("letters");
                     let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
                     let with = (place == 2).then_some(&name);
                     let mut out = Bytes::new();
-                    keyspace.write_name(&mut out, rule, b'a', &name, with);
+                    keyspace.write_name(&mut out, &rule, b'a', &name, with);
                     assert!(names.insert(out));
                 }
             }

@@ -124,8 +124,9 @@ pub use self::{
     keys::Keys,
     keyspace::Partition,
     secret::{Secret, SecretError},
-    store::{RedisStore, RedisStoreBuilder},
+    store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
+pub use tollgate_prefilter::{InForce, WhyExact};
 
 #[cfg(test)]
 #[path = "../tests/connection/mod.rs"]

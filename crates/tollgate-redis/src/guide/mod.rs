@@ -5,6 +5,7 @@
 //! | [`sizing`] | memory for each key, the eviction policy, what to keep on disk, several services on one Redis |
 //! | [`access`] | a user with no more rights than it needs, encryption, patched servers |
 //! | [`servers`] | settings of Redis, Sentinel and Cluster; which servers are tested; timeouts |
+//! | [`consistency`] | which rules ask Redis each time, which hold units in advance, which count alone: promises, prices, bounds |
 //! | [`failures`] | what each failure costs, as a bound; clocks that step |
 //! | [`by_hand`] | looking a client up, resetting it, and the script from `redis-cli` and other languages |
 //! | [`watching`] | metrics to alarm on |
@@ -17,6 +18,7 @@
 
 pub mod access;
 pub mod by_hand;
+pub mod consistency;
 pub mod failures;
 pub mod servers;
 pub mod sizing;

@@ -15,6 +15,9 @@
 //! | `connected_clients` of Redis | near `maxclients` | instances would be turned away |
 //! | the offset of the clock, by `chronyc tracking` | 100 ms | [steps](super::failures#when-a-clock-steps) |
 //!
+//! | `tollgate_redis_meter_over_admitted_units_total` of exact and leased rules | any increase | a promise is broken: an eviction, a failover, a clock |
+//! | `tollgate_redis_units_given_up_total` | any increase | eventual rules may have let through more than was counted |
+//!
 //! The first five are those of the layer, with the feature `metrics` of `tollgate`; its guide says more.
 //!
 //! # Metrics of this crate
@@ -31,10 +34,31 @@
 //! | `tollgate_redis_instances` | instances that share the store | fewer or more than you run |
 //! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
+//! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `lots` (handed back without a request), `resets`, `meter`. Those of one moment travel as one command | |
+//! | `tollgate_redis_decisions_total{rule,consistency,source}` | checks that were decided, by `store`, `learned_bound`, `lease` or `eventual` | a share of `store` that rises: [calls for each check](#calls-for-each-check) |
+//! | `tollgate_redis_over_admission_bound_units{rule,consistency}` | units by which all instances together may be above the limit of a key: 0, or of an eventual rule instances times `max_unreported` | more than you have agreed to |
+//! | `tollgate_redis_reserve_units{rule,consistency}` | of a leased rule, the most units of a key that may lie idle while a request is refused | |
+//! | `tollgate_redis_units_on_lease` | units that this process holds in lots, of all keys | |
+//! | `tollgate_redis_units_unreported` | units that this process has admitted and Redis does not know of, of all keys | a number that only grows: reports do not arrive |
+//! | `tollgate_redis_units_given_up_total` | units of reports that had no answer: nobody knows whether Redis has counted them | any increase, with the outage that it came from |
+//! | `tollgate_redis_lots_total{what}` | lots that were `asked` for, `lent`, `handed_back`, or `lost` because no answer came | many asked and few lent: the quota is too small, or too full, for leases |
+//! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `given_up` | any `given_up` |
+//! | `tollgate_redis_meter_requests_total{rule,consistency}` | requests of sampled keys that the [meter](super::consistency#reading-the-meter) has followed | none, where one is set |
+//! | `tollgate_redis_meter_over_admitted_units_total{rule,consistency}` | units of those that were let through above the limit | any, of `exact` or `leased`; of `eventual` a share that you have not agreed to |
+//! | `tollgate_redis_meter_false_refusals_total{rule,consistency}` | those that were refused although they fitted | a share that clients would notice |
+//! | `tollgate_redis_meter_dropped_total{rule,consistency}` | what the meter has lost: while it grows, it sees too little | a share of the requests |
+//!
+//! # Calls for each check
+//!
+//! What a consistency saves is what is not decided by Redis: over five minutes,
+//! `rate(tollgate_redis_calls_total) / rate(tollgate_redis_decisions_total)`, both summed over all labels. An exact rule below
+//! its limit, alone in its requests, is at 1. What a process answers alone costs no call; reports, and lots that go back, cost some that no request
+//! has waited for.
 //!
 //! With the feature `tracing` there is one event (warn) when a server is lost and one (info) when it decides again, and at most
-//! one in ten seconds (error) about rights or values that somebody has to change.
-//!
+//! one in ten seconds (error) about rights or values that somebody has to change. When rules are bound, there is one (warn) for
+//! each quota that cannot have the consistency that its rule asks for, with the reason;
+//! [`RedisStore::in_force`](crate::RedisStore::in_force) says it in code.
 //!
 //! Until an alarm tells you, [`RedisStore::breaker`](crate::RedisStore::breaker) says whether requests reach Redis at present:
 //!

@@ -9,6 +9,7 @@ use std::{
 
 #[cfg(feature = "tracing")]
 use tokio::time::Instant;
+use tollgate_prefilter::WhyExact;
 
 use crate::connection::{
     breaker::BreakerState,
@@ -117,6 +118,20 @@ impl Events {
                 "Redis refuses a call, and will until this is changed (told at most every 10 s)"
             );
         }
+    }
+
+    /// Once for each time that a rule is bound.
+    pub(super) fn exact(&self, rule: &str, plan: Option<&str>, why: &WhyExact) {
+        #[cfg(feature = "tracing")]
+        tracing::warn!(
+            target: "tollgate",
+            rule,
+            plan,
+            %why,
+            "the rule is counted exactly: it cannot have the consistency that it asks for"
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = (rule, plan, why);
     }
 
     pub(super) fn misunderstood(&self) {

@@ -12,7 +12,11 @@ use crate::{
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::timer::Timer,
+    observe::{
+        rule_meters,
+        timer::Timer,
+        what::{CallFor, LotDid, ReportDid},
+    },
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -26,6 +30,9 @@ const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
+const CALLS: &str = "tollgate_redis_calls_total";
+const LOTS: &str = "tollgate_redis_lots_total";
+const REPORTS: &str = "tollgate_redis_reports_total";
 const GIVEN_UP: &str = "tollgate_redis_units_given_up_total";
 
 #[derive(Debug, Default)]
@@ -49,6 +56,9 @@ struct Handles {
     on_lease: Gauge,
     unreported: Gauge,
     given_up: Counter,
+    calls: [Counter; 6],
+    lots: [Counter; 4],
+    reports: [Counter; 3],
 }
 
 impl std::fmt::Debug for Handles {
@@ -60,6 +70,7 @@ impl std::fmt::Debug for Handles {
 impl Handles {
     fn new() -> Self {
         describe();
+        rule_meters::describe();
         let errors = |error: &'static str| counter!(ERRORS, "error" => error);
         Self {
             call_duration: histogram!(CALL_DURATION),
@@ -77,6 +88,19 @@ impl Handles {
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             given_up: counter!(GIVEN_UP),
+            // In the order of the variants.
+            calls: [
+                "requests",
+                "settlements",
+                "reports",
+                "lots",
+                "resets",
+                "meter",
+            ]
+            .map(|what| counter!(CALLS, "for" => what)),
+            lots: ["asked", "lent", "handed_back", "lost"]
+                .map(|what| counter!(LOTS, "what" => what)),
+            reports: ["sent", "kept", "given_up"].map(|what| counter!(REPORTS, "what" => what)),
         }
     }
 }
@@ -119,6 +143,15 @@ fn describe() {
         "Units that this process has admitted and Redis does not know of"
     );
     metrics::describe_counter!(
+        CALLS,
+        "Calls for Redis, by what for; those of the same moment travel as one command"
+    );
+    metrics::describe_counter!(LOTS, "Lots of units, by what became of them");
+    metrics::describe_counter!(
+        REPORTS,
+        "Reports of units that were counted alone, by what became of them"
+    );
+    metrics::describe_counter!(
         GIVEN_UP,
         "Units that were reported without an answer: nobody knows whether Redis has counted them"
     );
@@ -156,6 +189,18 @@ impl Meters {
         let handles = self.handles();
         handles.on_lease.set(on_lease as f64);
         handles.unreported.set(unreported as f64);
+    }
+
+    pub(super) fn sent(&self, what_for: CallFor) {
+        self.handles().calls[what_for as usize].increment(1);
+    }
+
+    pub(super) fn lots(&self, what: LotDid, count: u64) {
+        self.handles().lots[what as usize].increment(count);
+    }
+
+    pub(super) fn reports(&self, what: ReportDid, count: u64) {
+        self.handles().reports[what as usize].increment(count);
     }
 
     pub(super) fn units_given_up(&self, units: u64) {

@@ -4,6 +4,15 @@ mod events;
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;
+mod rule_counts;
+#[cfg(feature = "metrics")]
+mod rule_meters;
 mod timer;
+mod what;
 
-pub(crate) use self::{observer::Observer, timer::Timer};
+pub(crate) use self::{
+    observer::Observer,
+    rule_counts::RuleCounts,
+    timer::Timer,
+    what::{CallFor, LotDid, ReportDid},
+};

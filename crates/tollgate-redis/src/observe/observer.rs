@@ -1,21 +1,122 @@
 //! The one place that is told what happened.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate_core::{Rule, RuleSet};
+use tollgate_prefilter::{InForce, WhyExact};
+
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
 use crate::{
     connection::{error::CallError, event::NodeEvent},
-    observe::{events::Events, timer::Timer},
+    observe::{
+        events::Events,
+        rule_counts::RuleCounts,
+        timer::Timer,
+        what::{CallFor, LotDid, ReportDid},
+    },
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     events: Events,
+    /// As many as there have been names of rules.
+    rules: Mutex<Vec<Arc<RuleCounts>>>,
     #[cfg(feature = "metrics")]
     meters: Meters,
 }
 
 impl Observer {
+    /// Rules are bound, and counted so: each quota of each rule. Gives what is counted of them, by rule and plan.
+    pub(crate) fn bound(
+        &self,
+        rules: &RuleSet,
+        in_force: impl Fn(usize, usize) -> Option<InForce>,
+        instances: u32,
+    ) -> Box<[Box<[Arc<RuleCounts>]>]> {
+        let mut seen: Vec<Arc<RuleCounts>> = Vec::new();
+        let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
+            let plans = (0..rule.quotas()).map(|plan| {
+                let in_force = in_force(place, plan).unwrap_or(InForce::Exact(None));
+                if let InForce::Exact(Some(why)) = &in_force {
+                    self.exact(rule, plan, why);
+                }
+                let counts = self.rule(rule.shared_name(), RuleCounts::label(&in_force));
+                let anew = !seen.iter().any(|other| Arc::ptr_eq(other, &counts));
+                counts.bind(&in_force, anew);
+                seen.push(Arc::clone(&counts));
+                counts
+            });
+            plans.collect()
+        });
+        let bound = bound.collect();
+        self.tell_bounds(instances);
+        bound
+    }
+
+    fn rule(&self, name: &Arc<str>, consistency: &'static str) -> Arc<RuleCounts> {
+        let mut rules = self.rules();
+        let known = rules
+            .iter()
+            .find(|rule| *rule.rule() == *name && rule.consistency() == consistency);
+        match known {
+            Some(rule) => Arc::clone(rule),
+            None => {
+                let rule = Arc::new(RuleCounts::new(Arc::clone(name), consistency));
+                rules.push(Arc::clone(&rule));
+                rule
+            }
+        }
+    }
+
+    /// What is counted of every rule so far.
+    pub(crate) fn rules(&self) -> MutexGuard<'_, Vec<Arc<RuleCounts>>> {
+        // Each change is one step.
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A rule asked for a consistency that it cannot have.
+    #[cold]
+    fn exact(&self, rule: &Rule, plan: usize, why: &WhyExact) {
+        self.events.exact(rule.name(), rule.plan_name(plan), why);
+    }
+
+    /// Tells by how much so many instances may be above each limit.
+    pub(crate) fn tell_bounds(&self, instances: u32) {
+        #[cfg(feature = "metrics")]
+        for rule in &*self.rules() {
+            rule.tell_bounds(instances);
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = instances;
+    }
+
+    /// A call is sent, or cannot be.
+    #[inline]
+    pub(crate) fn sent(&self, what_for: CallFor) {
+        #[cfg(feature = "metrics")]
+        self.meters.sent(what_for);
+        #[cfg(not(feature = "metrics"))]
+        let _ = what_for;
+    }
+
+    /// So many lots were asked for, or came, or went.
+    pub(crate) fn lots(&self, what: LotDid, count: u64) {
+        #[cfg(feature = "metrics")]
+        self.meters.lots(what, count);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (what, count);
+    }
+
+    /// So many reports were sent, or what became of them.
+    pub(crate) fn reports(&self, what: ReportDid, count: u64) {
+        #[cfg(feature = "metrics")]
+        self.meters.reports(what, count);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (what, count);
+    }
+
     /// Redis has answered a call, or not.
     #[inline]
     pub(crate) fn called(&self, timer: Timer, error: Option<&CallError>) {
@@ -46,8 +147,7 @@ impl Observer {
     pub(crate) fn instances(&self, count: u32) {
         #[cfg(feature = "metrics")]
         self.meters.instances(count);
-        #[cfg(not(feature = "metrics"))]
-        let _ = count;
+        self.tell_bounds(count);
     }
 
     /// Redis has not heard that this instance is there. No request waits for it, so that nothing else would tell of a right

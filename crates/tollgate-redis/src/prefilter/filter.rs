@@ -68,6 +68,13 @@ pub(crate) struct Part {
 /// What was held here and has to go back to the store: so many units of each.
 pub(crate) type Back = SmallVec<[(Holding, u64); 1]>;
 
+impl Part {
+    /// The answers about what is held here.
+    pub(crate) fn held(&self) -> impl IntoIterator<Item = &Verdict> {
+        self.held.iter().map(|(_, _, verdict)| verdict)
+    }
+}
+
 impl Prefilter {
     /// For a rule set, by this process's clock. `exact` says why the store cannot count a rule otherwise.
     pub(crate) fn new(
@@ -111,7 +118,6 @@ impl Prefilter {
         }
     }
 
-    #[expect(dead_code, reason = "TODO")]
     /// How the quotas of a rule are counted: its own, then those of its plans. `None` is without a limit.
     pub(crate) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
         let plans = self.plans.get(rule).into_iter().flatten();
@@ -122,6 +128,11 @@ impl Prefilter {
     #[inline]
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
+    }
+
+    /// The time by the store's clock, as far as this process knows it.
+    pub(crate) fn store_now(&self) -> Tick {
+        self.store_time.at(self.now())
     }
 
     #[inline]

@@ -10,13 +10,14 @@ use tollgate_core::{
 
 use crate::{
     encode::Encoder,
-    new_keys::NewKeys,
-    observe::Timer,
+    observe::{CallFor, Timer},
     prefilter::{
         filter::{Answer, Asking, Part, Prefilter},
         keyed::Slot,
     },
-    store::{heartbeat::Heartbeat, inner::Inner, keeper::Keeper, shared::Shared, turns},
+    store::{
+        heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter, shared::Shared, turns,
+    },
 };
 
 /// A rule set on the store.
@@ -58,10 +59,27 @@ impl Bound {
             Some((clock, _)) => clock.clone(),
             None => Clock::system(),
         };
+        let exact = |rule: usize| shared.exact(&rules.rules()[rule]);
+        let prefilter = Prefilter::new(&rules, clock, shared.learns, exact);
+        let in_force = |rule, plan| prefilter.in_force(rule).nth(plan).flatten();
+        let counts = shared
+            .observer
+            .bound(&rules, in_force, shared.instances.known());
+        let followed = |rule: usize, plan: usize| {
+            let counts = || counts.get(rule)?.get(plan).cloned();
+            exact(rule).map_or_else(counts, |_| None)
+        };
+        let meter = match shared.meter {
+            Some(one_in) => {
+                let (keyspace, now) = (shared.keyspace.clone(), prefilter.now());
+                Some(Meter::new(one_in, &rules, keyspace, now, followed)?)
+            }
+            None => None,
+        };
         let inner = Arc::new(Inner {
-            prefilter: Prefilter::new(&rules, clock, shared.learns, |rule| {
-                exact(&encoder, &caps, rule)
-            }),
+            prefilter,
+            counts,
+            meter,
             shared,
             rules,
             encoder,
@@ -107,6 +125,23 @@ impl Bound {
         Inner::ask(&self.inner, checks, asking, takes)
     }
 
+    /// Follows a request once it is decided.
+    fn followed(&self, checks: &[Check], step: Step<Decision>) -> Step<Decision> {
+        let answer = match step {
+            Step::Ready(decision) => {
+                self.inner.follow(checks, &decision);
+                return Step::Ready(decision);
+            }
+            Step::Wait(answer) => answer,
+        };
+        let (inner, checks) = (Arc::clone(&self.inner), Checks::from_slice(checks));
+        Step::Wait(Pending::new(async move {
+            let decision = answer.await;
+            inner.follow(&checks, &decision);
+            decision
+        }))
+    }
+
     /// Reports what was counted of the keys of a request that has to ask the store: so that the answer is not older.
     fn report_at_once(&self, checks: &[Check]) {
         let Some(reports) = self.inner.prefilter.reports() else {
@@ -134,17 +169,6 @@ impl Bound {
     }
 }
 
-/// Why a rule cannot be counted but exactly.
-fn exact(encoder: &Encoder, caps: &[Option<Arc<NewKeys>>], rule: usize) -> Option<&'static str> {
-    if caps.get(rule).is_some_and(Option::is_some) {
-        return Some("a client beyond the cap on new keys has no state of its own to lend from");
-    }
-    // A rule set has fewer than 65 536 rules.
-    (!encoder.is_found_alone(rule as u16)).then_some(
-        "with this partition its states are found only together with those of another rule",
-    )
-}
-
 impl BoundStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         &self.inner.rules
@@ -160,17 +184,30 @@ impl BoundStore for Bound {
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         let prefilter = &self.inner.prefilter;
-        match prefilter.answer(&self.inner.rules, checks) {
-            Answer::Here(decision) => Step::Ready(decision),
+        let step = match prefilter.answer(&self.inner.rules, checks) {
+            Answer::Here(decision) => {
+                self.inner.count_decided(decision.verdicts());
+                self.inner.follow(checks, &decision);
+                return Step::Ready(decision);
+            }
             Answer::Ask(asking) => {
                 self.report_at_once(checks);
                 self.ask(checks, &asking, true)
             }
             Answer::Part(part) => {
                 self.report_at_once(&part.checks);
+                self.inner.count_decided(part.held());
                 self.ask_part(part)
             }
+        };
+        if self.inner.follows(checks) {
+            return self.followed(checks, step);
         }
+        step
+    }
+
+    fn resolved(&self, checks: &[Check], decision: &Decision) {
+        self.inner.follow_resolved(checks, decision);
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
@@ -178,6 +215,7 @@ impl BoundStore for Bound {
     }
 
     fn settle(&self, holdings: &[Holding], how: Settlement) {
+        self.inner.follow_settlement(holdings, how);
         let mut rest: SmallVec<[Holding; 4]> = SmallVec::new();
         for holding in holdings {
             match self.inner.prefilter.settle(holding, how) {
@@ -194,6 +232,7 @@ impl BoundStore for Bound {
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
         let inner = &self.inner;
         inner.prefilter.forget(rule, key);
+        inner.follow_reset(Check::new(rule, key, 0));
         if !inner.encoder.is_found_alone(rule) {
             return Step::Ready(Err(StoreError::new(
                 StoreErrorKind::Misconfigured,
@@ -206,7 +245,7 @@ impl BoundStore for Bound {
             return Step::Ready(Ok(()));
         }
         let timer = Timer::start();
-        let (answer, size) = (inner.shared.send(&call), call.checks());
+        let (answer, size) = (inner.shared.send(&call, CallFor::Resets), call.checks());
         let shared = Arc::clone(&inner.shared);
         Step::Wait(Pending::new(async move {
             shared.reply(timer, answer.await, size).map(drop)

@@ -48,6 +48,7 @@ pub struct RedisStoreBuilder {
     caps: Vec<(Box<str>, Arc<NewKeys>)>,
     heartbeats: bool,
     learns: bool,
+    meter: Option<u64>,
 }
 
 impl RedisStoreBuilder {
@@ -65,6 +66,7 @@ impl RedisStoreBuilder {
             caps: Vec::new(),
             heartbeats: true,
             learns: true,
+            meter: None,
         })
     }
 
@@ -136,6 +138,35 @@ impl RedisStoreBuilder {
             ));
         }
         self.options.together = checks;
+        Ok(self)
+    }
+
+    /// Follows one key in `one_in` exactly, while the service runs, and counts what was let through above the limit or refused
+    /// falsely: in [`RedisStore::accuracy`] and the metrics. 1 000 is usual for a busy service; 1 follows every key. Without
+    /// this, none.
+    ///
+    /// Every process that follows has to follow the same keys, so give all of them the same number.
+    ///
+    /// # Accuracy
+    ///
+    /// Of a sampled key, Redis keeps a second state for each rule, and is told of each decision after it was made: no request
+    /// waits for that. A decision counts as wrong only if it would be wrong by more than 10 ms, and the time that it took to
+    /// tell it. [How to read it](crate::guide::consistency#reading-the-meter).
+    ///
+    /// Not followed are logs, shadows, rules with a [cap on new keys](Self::cap_new_keys), and with
+    /// [`Partition::ByRule`] the rules whose states are found only with those of another.
+    ///
+    /// # Errors
+    ///
+    /// One key in none.
+    pub fn meter(mut self, one_in: u32) -> Result<Self, SetupError> {
+        if one_in == 0 {
+            return Err(SetupError::new(
+                SetupErrorKind::Setting,
+                "a meter of one key in 0 follows nothing; take 1000, or 1 for every key, or leave it off",
+            ));
+        }
+        self.meter = Some(u64::from(one_in));
         Ok(self)
     }
 
@@ -211,6 +242,7 @@ impl RedisStoreBuilder {
             observer,
             clock: self.clock,
             caps: self.caps,
+            meter: self.meter,
             runtime,
             learns: self.learns,
         };

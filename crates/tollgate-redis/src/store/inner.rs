@@ -13,10 +13,10 @@ use crate::{
     call::{Asked, Call},
     encode::Encoder,
     new_keys::NewKeys,
-    observe::Timer,
+    observe::{CallFor, LotDid, RuleCounts, Timer},
     prefilter::filter::{Asking, Prefilter},
     reply::{NewKey, Reply},
-    store::{heartbeat::Heartbeat, shared::Shared},
+    store::{heartbeat::Heartbeat, meter::Meter, shared::Shared},
 };
 
 /// A rule set on the store, shared with the futures of its answers.
@@ -28,6 +28,9 @@ pub(super) struct Inner {
     pub(super) caps: Box<[Option<Arc<NewKeys>>]>,
     /// What this process answers alone.
     pub(super) prefilter: Prefilter,
+    /// What is counted of decisions, by rule and plan.
+    pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
+    pub(super) meter: Option<Meter>,
     /// Ends with the last store, limiter and layer.
     pub(super) _heartbeat: Option<Arc<Heartbeat>>,
 }
@@ -55,7 +58,9 @@ impl Inner {
         for (place, ask) in asking {
             if let (Some(check), Some(closed)) = (checks.get(usize::from(*place)), ask.closed) {
                 // One that does not go back runs out.
-                let _ = call.close(&self.encoder, check, closed);
+                if call.close(&self.encoder, check, closed).is_some() {
+                    self.shared.observer.lots(LotDid::HandedBack, 1);
+                }
             }
         }
         let asked = if !takes {
@@ -77,7 +82,7 @@ impl Inner {
             return Step::Ready(self.without_answer(checks, Outcome::NotAsked));
         }
         let timer = Timer::start();
-        let answer = self.shared.send(&call);
+        let answer = self.shared.send(&call, CallFor::Requests);
         let (inner, checks) = (Arc::clone(self), Checks::from_slice(checks));
         let size = call.checks();
         Step::Wait(Pending::new(async move {
@@ -88,6 +93,7 @@ impl Inner {
                     if !takes {
                         return inner.prefilter.looked(&inner.rules, &checks, decision);
                     }
+                    inner.count_decided(decision.verdicts());
                     inner.prefilter.learn(&checks, &decision, sent, |rule| {
                         let mut told = reply.new_keys(&asked);
                         told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
@@ -124,9 +130,27 @@ impl Inner {
             let answer = terms
                 .filter(|_| wants)
                 .and_then(|terms| call.lend(&self.encoder, check, ask, terms));
+            if answer.is_some() {
+                self.shared.observer.lots(LotDid::Asked, 1);
+            }
             waiting.wanted.push((*place, answer));
         }
         Some(waiting)
+    }
+
+    /// Counts checks that were decided, by who has.
+    #[inline]
+    pub(super) fn count_decided<'a>(&self, verdicts: impl IntoIterator<Item = &'a Verdict>) {
+        for verdict in verdicts {
+            if !matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny) {
+                continue;
+            }
+            let plans = self.counts.get(verdict.rule());
+            let counts = plans.and_then(|plans| plans.get(verdict.plan()).or(plans.first()));
+            if let Some(counts) = counts {
+                counts.decided(verdict.source());
+            }
+        }
     }
 
     fn cap(&self, rule: u16) -> Option<&NewKeys> {
@@ -172,6 +196,12 @@ impl Waiting {
     fn answered(mut self, reply: &Reply, sent: Tick) {
         for (place, answer) in std::mem::take(&mut self.wanted) {
             let lot = answer.map_or(Some(None), |answer| reply.lot(answer));
+            let observer = &self.inner.shared.observer;
+            match lot {
+                Some(Some(_)) => observer.lots(LotDid::Lent, 1),
+                Some(None) => {}
+                None => observer.lots(LotDid::Lost, 1),
+            }
             self.told(place, (sent, reply.at()), lot);
         }
     }
@@ -186,7 +216,10 @@ impl Waiting {
 impl Drop for Waiting {
     /// The answer did not come, or nobody waits for it any more: what it lends is lost.
     fn drop(&mut self) {
-        for (place, _) in &self.wanted {
+        for (place, answer) in &self.wanted {
+            if answer.is_some() {
+                self.inner.shared.observer.lots(LotDid::Lost, 1);
+            }
             self.told(*place, (0, 0), None);
         }
     }

@@ -11,7 +11,7 @@ use tollgate_core::{StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::Closed;
 
 use crate::{
-    observe::Timer,
+    observe::{CallFor, LotDid, ReportDid, Timer},
     prefilter::{filter::check_of, keyed::Slot},
     store::inner::Inner,
 };
@@ -71,6 +71,8 @@ async fn keep(inner: Weak<Inner>, pause: Duration) {
             let filter = &inner.prefilter;
             let held = (filter.units_on_lease(), filter.units_unreported());
             inner.shared.observer.held(held.0, held.1);
+            let instances = inner.shared.instances.known();
+            inner.shared.observer.tell_bounds(instances);
         }
     }
 }
@@ -99,8 +101,10 @@ impl Inner {
                     (*slot, call.debit(&self.encoder, &check))
                 })
                 .collect();
+            let observer = &self.shared.observer;
+            observer.reports(ReportDid::Sent, placed.len() as u64);
             let timer = Timer::start();
-            let (answer, size) = (self.shared.send(&call), call.checks());
+            let (answer, size) = (self.shared.send(&call, CallFor::Reports), call.checks());
             self.spawn(async move {
                 let reply = inner.shared.reply(timer, answer.await, size);
                 for (slot, place) in placed {
@@ -123,12 +127,16 @@ impl Inner {
             Ok(Some(left)) => reports.reported(slot, (sent, self.prefilter.now()), left),
             // A value that is not ours: as little is known of it.
             Ok(None) => self.given_up(reports.given_up(slot)),
-            Err(error) if did_not_run(error) => reports.kept(slot, self.prefilter.now()),
+            Err(error) if did_not_run(error) => {
+                self.shared.observer.reports(ReportDid::Kept, 1);
+                reports.kept(slot, self.prefilter.now());
+            }
             Err(_) => self.given_up(reports.given_up(slot)),
         }
     }
 
     fn given_up(&self, units: u64) {
+        self.shared.observer.reports(ReportDid::GivenUp, 1);
         self.shared.observer.units_given_up(units);
     }
 
@@ -142,11 +150,14 @@ impl Inner {
             let mut call = self.shared.begin();
             for (slot, closed) in lots {
                 // One that does not go back runs out.
-                let _ = call.close(&self.encoder, &check_of(*slot), *closed);
+                let back = call.close(&self.encoder, &check_of(*slot), *closed);
+                if back.is_some() {
+                    self.shared.observer.lots(LotDid::HandedBack, 1);
+                }
             }
             let slots: Vec<_> = lots.iter().map(|(slot, _)| *slot).collect();
             let inner = Arc::clone(self);
-            let answer = self.shared.send(&call);
+            let answer = self.shared.send(&call, CallFor::Lots);
             self.spawn(async move {
                 let _ = answer.await;
                 for slot in slots {
@@ -156,7 +167,7 @@ impl Inner {
         }
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         // Within a runtime that is another one, of a test for example, the task goes there.
         match Handle::try_current() {
             Ok(here) => here.spawn(task),

@@ -1,5 +1,6 @@
 //! The store: rules on a connection.
 
+mod accuracy;
 mod backend;
 mod bound;
 mod builder;
@@ -7,8 +8,9 @@ mod heartbeat;
 mod inner;
 mod instances;
 mod keeper;
+mod meter;
 mod redis_store;
 mod shared;
 mod turns;
 
-pub use self::{builder::RedisStoreBuilder, redis_store::RedisStore};
+pub use self::{accuracy::Accuracy, builder::RedisStoreBuilder, redis_store::RedisStore};

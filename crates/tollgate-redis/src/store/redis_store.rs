@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleSet, Store};
+use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
     connection::breaker::BreakerState,
-    store::{bound::Bound, heartbeat::Heartbeat, shared::Shared},
+    store::{accuracy::Accuracy, bound::Bound, heartbeat::Heartbeat, shared::Shared},
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -36,6 +37,48 @@ impl RedisStore {
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()
+    }
+
+    /// What the [meter](crate::RedisStoreBuilder::meter) of this process has seen of each rule; nothing where it is off.
+    ///
+    /// It is behind by what is on its way to Redis.
+    #[must_use]
+    pub fn accuracy(&self) -> Vec<Accuracy> {
+        let rules = self.shared.observer.rules();
+        let followed = rules.iter().filter(|rule| rule.is_followed());
+        followed.map(|rule| Accuracy::of(rule)).collect()
+    }
+
+    /// How this store counts a rule: its own quota with plan number 0, or that of a plan. It is
+    /// [`Exact`](InForce::Exact), with the reason, where the rule cannot have the consistency that it asks for.
+    ///
+    /// ```
+    /// use tollgate_core::{Consistency, MINUTE, Quota, Rule};
+    /// use tollgate_redis::{InForce, Keys, RedisStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+    /// let leased = Consistency::Leased { reserve_permille: 100 };
+    /// let rule = |quota| Rule::new("per-key", quota).consistency(leased);
+    /// assert!(matches!(store.in_force(&rule(Quota::gcra(6_000, MINUTE)), 0), InForce::Leased(_)));
+    /// let InForce::Exact(Some(why)) = store.in_force(&rule(Quota::gcra(6, MINUTE)), 0) else {
+    ///     panic!("it is too small");
+    /// };
+    /// assert!(why.to_string().contains("below 20"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn in_force(&self, rule: &Rule, plan: usize) -> InForce {
+        let quota = rule.quota_of(plan);
+        match self.shared.exact(rule) {
+            _ if !rule.is_enforced() || quota.is_unlimited() => InForce::Exact(None),
+            Some(why) if rule.consistency_of() != Consistency::Exact => {
+                InForce::Exact(Some(WhyExact::Store(why)))
+            }
+            _ => InForce::new(quota, rule.consistency_of()),
+        }
     }
 
     /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store

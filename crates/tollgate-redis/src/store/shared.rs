@@ -7,14 +7,14 @@ use std::{
 };
 
 use tokio::runtime::Handle;
-use tollgate_core::{Clock, StoreError, StoreErrorKind};
+use tollgate_core::{Clock, Rule, StoreError, StoreErrorKind, Tick};
 
 use crate::{
     call::Call,
     connection::{error::CallError, script::Script, value::Value},
-    keyspace::Keyspace,
+    keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
-    observe::{Observer, Timer},
+    observe::{CallFor, Observer, Timer},
     reply::Reply,
     script,
     store::{
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) clock: Option<(Clock, Duration)>,
     /// By the names of rules: how many keys this process may make for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeys>)>,
+    /// The meter follows one key in so many.
+    pub(super) meter: Option<u64>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
     /// Whether denials are remembered.
@@ -43,6 +45,21 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Why a rule cannot be counted but exactly, whatever its quota is.
+    pub(super) fn exact(&self, rule: &Rule) -> Option<&'static str> {
+        if self.caps.iter().any(|(name, _)| **name == *rule.name()) {
+            return Some(
+                "a client beyond the cap on new keys has no state of its own to lend from",
+            );
+        }
+        match &self.keyspace.partition {
+            Partition::ByRule(with) if **with != *rule.name() => Some(
+                "with this partition its states are found only together with those of another rule",
+            ),
+            _ => None,
+        }
+    }
+
     /// An empty call, by the server's clock or by the caller's.
     pub(super) fn begin(&self) -> Call {
         match &self.clock {
@@ -51,14 +68,23 @@ impl Shared {
         }
     }
 
+    /// An empty call that is carried out as if it were `at` by the store's clock.
+    pub(super) fn begin_at(&self, at: Tick) -> Call {
+        /// By as much a time that is known here and the server's own may differ.
+        const MARGIN: Duration = Duration::from_secs(1);
+        let margin = self.clock.as_ref().map_or(MARGIN, |(_, margin)| *margin);
+        Call::at(at, margin)
+    }
+
     /// Sends a call. It is on its way when this returns, or has failed.
-    pub(super) fn send(&self, call: &Call) -> Answer {
+    pub(super) fn send(&self, call: &Call, what_for: CallFor) -> Answer {
+        self.observer.sent(what_for);
         self.backend.send(&SCRIPT, call)
     }
 
     /// Sends a settlement, whose answer nobody waits for.
     pub(super) fn settle(&self, call: &Call) {
-        let answer = self.send(call);
+        let answer = self.send(call, CallFor::Settlements);
         match Handle::try_current() {
             Ok(runtime) if !answer.is_refused() => {
                 // A call that is dropped before it is sent is not sent.

@@ -1,0 +1,168 @@
+//! Which rules ask Redis each time, which hold units in advance, and which count alone.
+//!
+//! A [`Consistency`](tollgate_core::Consistency) is chosen for each rule. In short: leave rules
+//! [`Exact`](tollgate_core::Consistency::Exact) until Redis, or the time to it, is what you want to save. Then take
+//! [`Leased`](tollgate_core::Consistency::Leased) for limits that must hold, and
+//! [`Eventual`](tollgate_core::Consistency::Eventual) for those that only have to be about right.
+//!
+//! # Side by side
+//!
+//! For one key, with `L` the limit or burst, `N` processes, and `U` for `max_unreported`:
+//!
+//! | | exact | leased | eventual |
+//! | --- | --- | --- | --- |
+//! | promises | never above the quota | never above the quota | about the quota |
+//! | above it by at most | 0 | 0 | `N · U`, and what was [given up](#what-happens-when) |
+//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be parked elsewhere, and what is on its way in short lots | as exact |
+//! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
+//! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
+//! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here |
+//! | memory in a process | 2 MiB for what denials teach | and of up to 262 144 keys what is held, 40 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
+//!
+//! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
+//! second. So a client that is over its limit costs each process one call a second.
+//!
+//! A request with several rules asks Redis once for those that cannot be answered here; units of a lot go back when another
+//! rule denies. A shadow or a mark is always asked about, and costs its call with every request.
+//!
+//! # Take
+//!
+//! | for | take | because |
+//! | --- | --- | --- |
+//! | log-ins, codes, payments, anything of a few a minute | exact | small numbers gain nothing, and the one too many matters |
+//! | an API by key or tenant, tens to thousands a second | leased, 100 ‰ | the limit holds, and a busy key asks seldom |
+//! | the same, with contracts that count every unit that a customer may have | exact, or leased with 20 ‰ | what is parked elsewhere is not there for the customer |
+//! | one key for everybody, in front of something that must not be overrun | leased | it is the hottest key there is |
+//! | the same, where a few per cent above do no harm | eventual | the fewest calls, and a process answers while Redis is slow |
+//! | many keys of which each is asked about less than once a second | exact | a lot would serve nobody before it ran out |
+//!
+//! Do not take leased where a client's requests all come to one process at a time and then to another, in bursts of nearly
+//! the whole limit: what is left of the first lot is missing in the second process for up to ten seconds. Do not take eventual
+//! where `N · U` is not small against `L`, or where an attacker can reach all processes at once: that is when the bound is
+//! reached.
+//!
+//! # Which quotas can have what
+//!
+//! | quota | leased | eventual |
+//! | --- | --- | --- |
+//! | token bucket, GCRA, leaky bucket | yes | yes |
+//! | fixed window, sliding window of two counters | yes; a lot ends with its window | yes |
+//! | sliding sub-buckets | no | yes |
+//! | sliding log | no | no |
+//! | limit below 20, or a reserve below 2 units | no | yes |
+//! | `max_unreported` of 0, or above the limit | | no |
+//! | a rule with a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys) | no | no |
+//! | with [`Partition::ByRule`](crate::Partition::ByRule), every rule but the named one | no | no |
+//!
+//! What cannot have it is exact. The store tells so with an event (feature `tracing`) when rules are bound, and in code:
+//!
+//! ```
+//! use tollgate_core::{Consistency, MINUTE, Quota, Rule};
+//! use tollgate_redis::{InForce, Keys, RedisStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())?
+//!     .cap_new_keys("per-address", 100)?
+//!     .connect()?;
+//! let leased = Consistency::Leased { reserve_permille: 100 };
+//! let per_key = Rule::new("per-key", Quota::gcra(6_000, MINUTE)).consistency(leased);
+//! let InForce::Leased(terms) = store.in_force(&per_key, 0) else { panic!("a bucket has lots") };
+//! assert_eq!(terms.reserve(), 600);
+//!
+//! let per_address = Rule::new("per-address", Quota::gcra(6_000, MINUTE)).consistency(leased);
+//! let InForce::Exact(Some(why)) = store.in_force(&per_address, 0) else { panic!("it is capped") };
+//! assert!(why.to_string().contains("cap on new keys"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What happens when
+//!
+//! | event | exact | leased | eventual |
+//! | --- | --- | --- | --- |
+//! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve, and its short lots | what it had not reported is never counted: `U` above, once for each crash |
+//! | a process ends in order | nothing | its lots run out, after ten seconds or with their window | it reports at once |
+//! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
+//! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
+//! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
+//! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve: the server forgets what is parked | as exact |
+//! | it steps back | nobody gains | nobody gains; what is parked is held back for longer | as exact |
+//! | the clock of a process steps | nothing | nothing: it counts time since it asked | nothing |
+//! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve above | the old version reports at its end |
+//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, but lots of other processes are still spent beside it: at most the reserve | so it is, less what others report afterwards |
+//! | units are refunded | they are back; other processes may refuse for a second more | units of a lot go back to it; those of a lot that has run out are lost | those that are not reported are taken off; the others are refunded in Redis |
+//!
+//! # Reading the meter
+//!
+//! A promise is good, a figure of your own traffic better. [`RedisStoreBuilder::meter`](crate::RedisStoreBuilder::meter)
+//! follows a share of keys exactly: Redis keeps a second account of them, which is told of all that was let through, whoever
+//! has decided it, also while Redis failed, and is asked whether what was refused would have fitted. No request waits for that.
+//! [`RedisStore::accuracy`](crate::RedisStore::accuracy) has the numbers of this process, and the metrics of all:
+//!
+//! | figure | read it as |
+//! | --- | --- |
+//! | over-admitted units / followed requests | how much passes above the limit. 0 for exact and leased, but after failures; for eventual compare it with the bound in force |
+//! | false refusals / followed requests | how often a client is sent away although units are left: parked elsewhere, lost in a crash, or given back a moment ago |
+//! | dropped / (followed + dropped) | how much of the sample is missing. What was let through and dropped is missing in the account: it sees too little above the limit |
+//!
+//! How exact it is:
+//!
+//! - The account goes by the times at which requests were decided, not by when it heard of them. Times that a process knows
+//!   only from its last answer are off by the way to Redis at most.
+//! - Processes tell it side by side, so their units may come in another order than they were taken. So a unit counts as above
+//!   the limit, and a refusal as false, only if it is wrong by more than 10 ms and the time that telling took. Of a quota of
+//!   100 a second a unit or two may hide in that, of one of 100 an hour none. What a sliding window or sub-buckets let go of in
+//!   that time is rounded up to a unit: one false refusal for the last unit is not seen there.
+//! - A check of several units that fitted in part counts with the part that did not fit.
+//! - Around the turn of a fixed window it says nothing. What is told after the window is over is dropped.
+//! - An account that has just begun knows of nothing that was used before. So false refusals are counted only when this
+//!   process has followed the rule, and dropped nothing of it, for as long as a full state lasts: a minute for 100 a minute, an
+//!   hour for 100 an hour. Switch the meter on in all processes at once.
+//! - Refunds, charges and resets reach the account, after what was let through. A take whose answer nobody waited for any more
+//!   is used up in Redis and not in the account; refusals that follow from it are seen as false, which they are.
+//! - Checks of nothing, logs, shadows, capped rules and rules without a state of their own in a partition are not followed.
+//!
+//! A key in the sample costs about two more checks for each request, but all that passes within a millisecond is told as one;
+//! with one key in 1 000 nobody notices. At most 1 024 decisions wait to be told; what comes beyond is dropped.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use tollgate_core::{Consistency, Limiter, Quota, Rule, SECOND};
+//! use tollgate_redis::{Keys, RedisStore, Secret};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
+//! let store = RedisStore::builder("redis://localhost", "shop", keys)?
+//!     .meter(1_000)?
+//!     .connect()?;
+//! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
+//! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);
+//! let limiter = Limiter::new(store.clone(), [rule])?;
+//! // .. a day later:
+//! for seen in store.accuracy() {
+//!     let share = seen.over_admitted() as f64 / seen.followed().max(1) as f64;
+//!     println!("{} ({}): {:.3} % above the limit", seen.rule(), seen.consistency(), 100.0 * share);
+//! }
+//! # drop(limiter);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Figures
+//!
+//! Calls for each request, the most above the limit, and the most refused falsely, both in per cent of the limit:
+//!
+//! | traffic | exact | leased, 100 ‰ | eventual, 100 ms |
+//! | --- | --- | --- | --- |
+//! | hot keys below their limit, 8 processes | <!-- simulator: exact, hot --> | <!-- simulator: leased, hot --> | <!-- simulator: eventual, hot --> |
+//! | one key for everybody at twice its limit, 16 processes | <!-- simulator: exact, global --> | <!-- simulator: leased, global --> | <!-- simulator: eventual, global --> |
+//! | tenants at their limit of 6 000 a minute | <!-- simulator: exact, tenants --> | <!-- simulator: leased, tenants --> | <!-- simulator: eventual, tenants --> |
+//! | one client that goes round all processes | <!-- simulator: exact, sweep --> | <!-- simulator: leased, sweep --> | <!-- simulator: eventual, sweep --> |
+//! | keys by zipf, limit 100 | <!-- simulator: exact, zipf --> | <!-- simulator: leased, zipf --> | <!-- simulator: eventual, zipf --> |
+//! | 20 000 clients that come seldom | <!-- simulator: exact, cold --> | <!-- simulator: leased, cold --> | <!-- simulator: eventual, cold --> |
+//! | time of an answer without a call | <!-- bench: learned bound --> | <!-- bench: lot --> | <!-- bench: tally --> |
+//!
+//! `cargo run --example leased` in the repository shows the three beside each other on a Redis of its own.

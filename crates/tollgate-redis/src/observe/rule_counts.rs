@@ -1,0 +1,139 @@
+//! What is counted of one rule, under one consistency.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tollgate_core::{Source, Tick};
+use tollgate_prefilter::InForce;
+
+#[cfg(feature = "metrics")]
+use crate::observe::rule_meters::RuleMeters;
+
+/// What is counted of one rule, under one consistency: for the metrics, and the meter's figures for whoever asks in code.
+#[derive(Debug)]
+pub(crate) struct RuleCounts {
+    rule: Arc<str>,
+    consistency: &'static str,
+    pub(crate) followed: AtomicU64,
+    pub(crate) over_admitted: AtomicU64,
+    pub(crate) falsely_refused: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    /// Since when the meter has lost nothing; 0: it does not follow.
+    whole_since: AtomicU64,
+    /// The most of its quotas.
+    max_unreported: AtomicU64,
+    reserve: AtomicU64,
+    #[cfg(feature = "metrics")]
+    meters: RuleMeters,
+}
+
+impl RuleCounts {
+    pub(super) fn new(rule: Arc<str>, consistency: &'static str) -> Self {
+        Self {
+            rule,
+            consistency,
+            followed: AtomicU64::new(0),
+            over_admitted: AtomicU64::new(0),
+            falsely_refused: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            whole_since: AtomicU64::new(0),
+            max_unreported: AtomicU64::new(0),
+            reserve: AtomicU64::new(0),
+            #[cfg(feature = "metrics")]
+            meters: RuleMeters::default(),
+        }
+    }
+
+    /// What a consistency is called in labels.
+    pub(super) fn label(in_force: &InForce) -> &'static str {
+        match in_force {
+            InForce::Leased(_) => "leased",
+            InForce::Eventual(_) => "eventual",
+            _ => "exact",
+        }
+    }
+
+    pub(crate) fn rule(&self) -> &Arc<str> {
+        &self.rule
+    }
+
+    pub(crate) fn consistency(&self) -> &'static str {
+        self.consistency
+    }
+
+    /// Whether the meter follows the rule, or has.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.whole_since.load(Ordering::Relaxed) > 0
+    }
+
+    /// The meter follows from now on, if it has not before.
+    pub(crate) fn follow(&self, now: Tick) {
+        let _ =
+            self.whole_since
+                .compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether the meter has lost nothing for as long as `memory`.
+    pub(crate) fn is_whole(&self, now: Tick, memory: Tick) -> bool {
+        now >= self
+            .whole_since
+            .load(Ordering::Relaxed)
+            .saturating_add(memory)
+    }
+
+    /// Requests were followed: so many units were above the limit, or so many of them were refused falsely.
+    pub(crate) fn judged(&self, requests: u64, over: u64, falsely: u64) {
+        self.followed.fetch_add(requests, Ordering::Relaxed);
+        self.over_admitted.fetch_add(over, Ordering::Relaxed);
+        self.falsely_refused.fetch_add(falsely, Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        self.meters.judged(self, requests, over, falsely);
+    }
+
+    /// The account does not know of all that was let through.
+    pub(crate) fn not_whole(&self, now: Tick) {
+        self.whole_since.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Requests were not followed, or not to the end.
+    pub(crate) fn dropped(&self, requests: u64) {
+        self.dropped.fetch_add(requests, Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        self.meters.dropped(self, requests);
+    }
+
+    /// A check was decided.
+    #[inline]
+    pub(crate) fn decided(&self, source: Source) {
+        #[cfg(feature = "metrics")]
+        self.meters.decided(self, source);
+        #[cfg(not(feature = "metrics"))]
+        let _ = source;
+    }
+
+    /// One of the rule's quotas is counted so. `anew` where it is the first.
+    pub(crate) fn bind(&self, in_force: &InForce, anew: bool) {
+        let (unreported, reserve) = match in_force {
+            InForce::Leased(terms) => (0, terms.reserve()),
+            InForce::Eventual(terms) => (terms.max_unreported(), 0),
+            _ => (0, 0),
+        };
+        for (most, units) in [(&self.max_unreported, unreported), (&self.reserve, reserve)] {
+            if anew {
+                most.store(units, Ordering::Relaxed);
+            } else {
+                most.fetch_max(units, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells by how much so many instances may be above the limit, and what may lie idle.
+    #[cfg(feature = "metrics")]
+    pub(super) fn tell_bounds(&self, instances: u32) {
+        let unreported = self.max_unreported.load(Ordering::Relaxed);
+        let bound = unreported.saturating_mul(u64::from(instances.max(1)));
+        RuleMeters::bounds(self, bound, self.reserve.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,33 @@
+//! The fixed words of what is counted.
+
+/// What a call is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallFor {
+    Requests,
+    Settlements,
+    Reports,
+    /// Lots that go back without a request.
+    Lots,
+    Resets,
+    Meter,
+}
+
+/// What became of a lot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LotDid {
+    Asked,
+    Lent,
+    HandedBack,
+    /// No answer came: whatever was lent is lost.
+    Lost,
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReportDid {
+    Sent,
+    /// It was certainly not carried out, and goes with the next.
+    Kept,
+    /// Nobody knows whether it was.
+    GivenUp,
+}

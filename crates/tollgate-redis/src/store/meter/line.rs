@@ -1,0 +1,213 @@
+//! What the meter has to tell Redis, in the order in which it happened.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tollgate_core::{Check, Holding, Settlement, Tick};
+
+/// The most that waits. What comes then is not followed.
+const MOST: usize = 1_024;
+
+/// What is decided within so many µs is held against the account at one time: 1 ms.
+const AT_ONCE: Tick = 1_000;
+
+/// A check looks among so many of the last ones for one that it goes together with.
+const LOOKED_AT: usize = 8;
+
+/// The most that goes into one call, so that it carries no more checks than usual.
+const TOGETHER: usize = 16;
+
+/// Something to tell, with when it happened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// By the store's clock.
+    pub(super) at: Tick,
+    /// By this process's clock.
+    pub(super) since: Tick,
+    pub(super) event: Event,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// So many requests were let through, which cost what the check does, all of them together.
+    Admitted(Check, u64),
+    /// So many requests were refused, each of which cost what the check does.
+    Refused(Check, u64),
+    Settled(Holding, Settlement),
+    Forgotten(Check),
+}
+
+/// What waits to be told, and whether anybody tells it.
+#[derive(Debug, Default)]
+pub(super) struct Line(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Entry>,
+    is_told: bool,
+}
+
+/// What became of something that joined the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    Waits,
+    /// Somebody has to begin telling.
+    Begin,
+    Full,
+}
+
+impl Event {
+    pub(super) fn check(&self) -> &Check {
+        match self {
+            Self::Admitted(check, _) | Self::Refused(check, _) | Self::Forgotten(check) => check,
+            Self::Settled(holding, _) => &holding.check,
+        }
+    }
+
+    /// The requests that it stands for.
+    pub(super) fn requests(&self) -> u64 {
+        match self {
+            Self::Admitted(_, requests) | Self::Refused(_, requests) => *requests,
+            Self::Settled(..) | Self::Forgotten(_) => 1,
+        }
+    }
+
+    /// Adds another of the same kind, if both are one question.
+    fn add(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Admitted(mine, requests), Self::Admitted(check, more)) => {
+                *mine = mine.with_cost(mine.cost().saturating_add(check.cost()));
+                *requests += more;
+                true
+            }
+            (Self::Refused(mine, requests), Self::Refused(check, more)) if mine == check => {
+                *requests += more;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Line {
+    pub(super) fn join(&self, entry: Entry) -> Joined {
+        let mut state = self.lock();
+        let is_same = |other: &Event| same_state(other.check(), entry.event.check());
+        let mut last = state.waiting.iter_mut().rev().take(LOOKED_AT);
+        if let Some(other) = last.find(|other| is_same(&other.event))
+            && entry.at.abs_diff(other.at) <= AT_ONCE
+            && other.event.add(&entry.event)
+        {
+            return Joined::Waits;
+        }
+        if state.waiting.len() >= MOST {
+            return Joined::Full;
+        }
+        state.waiting.push_back(entry);
+        if std::mem::replace(&mut state.is_told, true) {
+            Joined::Waits
+        } else {
+            Joined::Begin
+        }
+    }
+
+    /// Takes out all that waits; `None`: there is nothing, and the next one that joins has to begin again.
+    pub(super) fn take(&self) -> Option<VecDeque<Entry>> {
+        let mut state = self.lock();
+        if state.waiting.is_empty() {
+            state.is_told = false;
+            return None;
+        }
+        Some(std::mem::take(&mut state.waiting))
+    }
+
+    /// Whoever told has gone: the next one that joins has to begin again.
+    pub(super) fn left_alone(&self) {
+        self.lock().is_told = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is one step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The next that go into one call: what happened at about one time.
+pub(super) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> Vec<Entry> {
+    let Some(first) = waiting.front().map(|entry| entry.at) else {
+        return Vec::new();
+    };
+    let goes = |entry: &&Entry| entry.at.abs_diff(first) <= AT_ONCE;
+    let count = waiting.iter().take(most.min(TOGETHER)).take_while(goes);
+    let count = count.count();
+    waiting.drain(..count).collect()
+}
+
+fn same_state(one: &Check, other: &Check) -> bool {
+    one.rule() == other.rule() && one.plan() == other.plan() && one.key() == other.key()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Fingerprint;
+
+    use super::*;
+
+    fn entry(at: Tick, event: Event) -> Entry {
+        Entry {
+            at,
+            since: at,
+            event,
+        }
+    }
+
+    fn check(key: u128, cost: u64) -> Check {
+        Check::new(0, Fingerprint::from_bits(key), cost)
+    }
+
+    #[test]
+    fn what_a_busy_key_is_let_through_within_a_millisecond_is_one_question() {
+        let line = Line::default();
+        let admitted = |at, key| line.join(entry(at, Event::Admitted(check(key, 2), 1)));
+        assert_eq!(admitted(5_000, 1), Joined::Begin);
+        assert_eq!(admitted(5_500, 2), Joined::Waits);
+        assert_eq!(admitted(6_000, 1), Joined::Waits);
+        assert_eq!(admitted(6_001, 1), Joined::Waits);
+        let mut waiting = line.take().expect("three wait");
+        let costs: Vec<_> = waiting.iter().map(|it| it.event.check().cost()).collect();
+        assert_eq!(costs, [4, 2, 2]);
+        assert_eq!(at_once(&mut waiting, 32).len(), 2);
+        assert_eq!(at_once(&mut waiting, 32).len(), 1);
+    }
+
+    #[test]
+    fn nothing_overtakes_what_happened_to_the_same_state() {
+        let line = Line::default();
+        for event in [
+            Event::Admitted(check(1, 1), 1),
+            Event::Refused(check(1, 1), 1),
+            Event::Admitted(check(1, 1), 1),
+            Event::Forgotten(check(1, 0)),
+        ] {
+            let _ = line.join(entry(5_000, event));
+        }
+        assert_eq!(line.take().map(|waiting| waiting.len()), Some(4));
+    }
+
+    #[test]
+    fn no_more_waits_than_may() {
+        let line = Line::default();
+        for key in 0..MOST as u128 {
+            assert_ne!(
+                line.join(entry(0, Event::Refused(check(key, 1), 1))),
+                Joined::Full
+            );
+        }
+        let last = entry(0, Event::Refused(check(u128::MAX, 1), 1));
+        assert_eq!(line.join(last), Joined::Full);
+        assert!(line.take().is_some() && line.take().is_none());
+        assert_eq!(line.join(last), Joined::Begin);
+    }
+}

@@ -1,0 +1,28 @@
+//! The page on watching lists what the code tells.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// The metrics that a text names.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let starts = text.match_indices("tollgate_redis_").map(|(at, _)| at);
+    let names = starts.map(|at| {
+        let rest = &text[at..];
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        rest[..end].to_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn every_metric_is_on_the_page_and_nothing_else() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut told = BTreeSet::new();
+    for file in fs::read_dir(source.join("observe")).expect("a folder") {
+        let text = fs::read_to_string(file.expect("a file").path()).expect("a text");
+        told.extend(named(&text));
+    }
+    let page = fs::read_to_string(source.join("guide/watching.rs")).expect("the page");
+    assert_eq!(named(&page), told);
+    assert!(told.len() > 20, "{told:?}");
+}

@@ -1,0 +1,157 @@
+//! Mistakes that were made on purpose are seen.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use tollgate_core::{
+    Consistency, HOUR, Holding, OnStoreError, Outcome, Quota, Rule, SECOND, Settlement, Source,
+    algorithm::Taken,
+};
+
+use crate::{
+    Site, seen,
+    support::resp::{Resp, Value},
+    unit,
+};
+
+fn eventual(max_unreported: u64) -> Consistency {
+    Consistency::Eventual {
+        interval: HOUR,
+        max_unreported,
+    }
+}
+
+#[tokio::test]
+async fn units_that_two_processes_admit_above_the_limit_are_counted() {
+    for quota in [
+        Quota::fixed_window(100, HOUR),
+        Quota::sliding_window(100, HOUR),
+        Quota::gcra(100, HOUR),
+        Quota::token_bucket(100).refill(1, HOUR),
+        Quota::sliding_buckets(100, HOUR),
+    ] {
+        let site = Site::start().await;
+        let rules = [Rule::new("per-key", quota).consistency(eventual(100))];
+        let processes = [site.process(1, &rules).await, site.process(1, &rules).await];
+        let mut admitted = 0;
+        for process in &processes {
+            // Its first request asks; of all others it reports an hour later.
+            for _ in 0..100 {
+                let decision = process.ask(&[unit(7)]).await;
+                admitted += u64::from(decision.is_allowed());
+                if !decision.is_allowed() {
+                    break;
+                }
+            }
+        }
+        assert!(admitted > 190, "{admitted} of {quota:?}");
+        let [one, other] = &processes;
+        let seen = seen(&[one, other], admitted).await;
+        assert_eq!(seen.over, admitted - 100, "{quota:?}");
+        assert_eq!((seen.falsely, seen.dropped), (0, 0), "{quota:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_passes_while_the_store_fails_counts_as_well() {
+    let site = Site::start().await;
+    let rule = Rule::new("open", Quota::fixed_window(10, HOUR));
+    let rules = [rule.on_store_error(OnStoreError::Allow)];
+    let process = site.process(1, &rules).await;
+    let limiter = tollgate_core::Limiter::new(process.store.clone(), rules).expect("a valid rule");
+    let check = limiter.check("open", &tollgate_core::Key::shared());
+    let check = check.expect("it is there");
+    assert!(limiter.acquire(&[check]).await.is_allowed());
+    // Somebody else's value in its place.
+    let mut connection = Resp::connect((Ipv4Addr::LOCALHOST, site.server.port()).into());
+    let Value::List(names) = connection.say("KEYS *:open:f") else {
+        panic!("keys are a list");
+    };
+    let [Value::Bytes(name)] = &names[..] else {
+        panic!("{names:?}");
+    };
+    let name = str::from_utf8(name).expect("a name is text");
+    connection.say(&format!("DEL {name}"));
+    connection.say(&format!("LPUSH {name} foreign"));
+    for _ in 0..29 {
+        let decision = limiter.acquire(&[check]).await;
+        assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+    }
+    let seen = seen(&[&process], 30).await;
+    assert_eq!((seen.over, seen.dropped), (20, 0));
+}
+
+#[tokio::test]
+async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
+    let site = Site::start().await;
+    let rules = [Rule::new(
+        "per-key",
+        Quota::token_bucket(10).refill(1, SECOND),
+    )];
+    let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
+    // As long as a meter has to run before it believes what it knows.
+    site.clock.advance(Duration::from_secs(60));
+    let all = unit(7).with_cost(10);
+    let taken = one.ask(&[all]).await;
+    assert!(taken.is_allowed());
+    let denied = other.ask(&[unit(7)]).await;
+    assert_eq!(denied.outcome(), Outcome::Deny);
+    assert_eq!(seen(&[&one, &other], 2).await.falsely, 0);
+
+    let fresh_at = taken.at() + taken.verdicts()[0].reset_after().as_micros() as u64;
+    let holding = Holding {
+        check: all,
+        taken: Taken {
+            at: taken.at(),
+            fresh_at,
+        },
+        source: Source::Store,
+    };
+    one.bound.settle(&[holding], Settlement::Refund(5));
+    site.clock.advance(Duration::from_millis(100));
+    // The account learns of it some time after the rule.
+    let mut requests = 2;
+    while other.seen().falsely == 0 {
+        let denied = other.ask(&[unit(7)]).await;
+        assert_eq!(denied.verdicts()[0].source(), Source::LearnedBound);
+        requests += 1;
+        seen(&[&one, &other], requests).await;
+    }
+    assert_eq!(seen(&[&one, &other], requests).await.over, 0);
+}
+
+#[tokio::test]
+async fn a_refusal_while_units_are_parked_elsewhere_is_seen() {
+    let site = Site::start().await;
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let rules = [Rule::new("per-key", Quota::fixed_window(1_000, HOUR)).consistency(leased)];
+    let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
+    site.clock.advance(HOUR);
+    let mut requests = 0;
+    loop {
+        site.clock.advance(Duration::from_millis(10));
+        let decision = one.ask(&[unit(7)]).await;
+        requests += 1;
+        if decision.verdicts()[0].source() == Source::Lease {
+            break;
+        }
+        assert!(requests < 900, "nothing was lent");
+    }
+    loop {
+        let decision = other.ask(&[unit(7)]).await;
+        requests += 1;
+        if !decision.is_allowed() {
+            break;
+        }
+        // So that it asks for nothing in advance.
+        assert!(requests < 1_100, "nobody was denied");
+    }
+    // Each on a connection of its own: the last admission of the one may be told after the denial of the other.
+    seen(&[&one, &other], requests).await;
+    let denied = other.ask(&[unit(7)]).await;
+    assert_eq!(denied.outcome(), Outcome::Deny);
+    let seen = seen(&[&one, &other], requests + 1).await;
+    assert!(seen.falsely > 0, "{seen:?}");
+    assert_eq!((seen.over, seen.dropped), (0, 0));
+}

@@ -1,0 +1,191 @@
+//! What three instances ask Redis under each consistency, and what they let through: `cargo run --example leased`.
+//!
+//! Four clients with a limit each. One of them sends nearly twice what it may, the others stay below. The program starts a
+//! `redis-server` of its own, and takes about half a minute.
+
+#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+
+use std::{error::Error, io, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+use tollgate::{Check, Consistency, Decision, Key, Limiter, Quota, Rule, SECOND, Source};
+use tollgate_examples::redis_server::RedisServer;
+use tollgate_redis::{Keys, RedisStore};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Processes, as far as Redis can tell.
+const INSTANCES: usize = 3;
+
+/// For how long each consistency is tried.
+const TIME: Duration = Duration::from_secs(10);
+
+/// Each instance sends a request in this time.
+const PACE: Duration = Duration::from_millis(2);
+
+/// What each client may have in a second, and at once.
+const RATE: u64 = 400;
+
+/// Who sends the requests: every other one is from the first client.
+const CLIENTS: [&str; 6] = ["busy", "two", "busy", "three", "busy", "four"];
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let redis = RedisServer::start()?;
+    let ways = [
+        ("exact", Consistency::Exact),
+        (
+            "leased",
+            Consistency::Leased {
+                reserve_permille: 100,
+            },
+        ),
+        (
+            "eventual",
+            Consistency::Eventual {
+                interval: Duration::from_millis(100),
+                max_unreported: 20,
+            },
+        ),
+    ];
+    println!(
+        "{INSTANCES} instances, {} s for each consistency; clients may have {RATE} a second and {RATE} at once.\n",
+        TIME.as_secs()
+    );
+    println!("consistency  requests  calls to Redis  answered alone  let through of the busy one");
+    for (name, consistency) in ways {
+        let stores = stores(&redis, name).await?;
+        reset_calls(&redis).await?;
+        let began = Instant::now();
+        let counted = run(&stores, consistency).await?;
+        let allowed = RATE + (began.elapsed().as_secs_f64() * RATE as f64) as u64;
+        let calls = calls(&redis).await?;
+        println!(
+            "{name:11}  {:8}  {calls:7} ({:4.1} %)  {:12.1} %  {:5} of {allowed} ({:.1} %)",
+            counted.requests,
+            percent(calls, counted.requests),
+            percent(counted.alone, counted.requests),
+            counted.busy,
+            percent(counted.busy, allowed),
+        );
+    }
+    println!(
+        "
+Exact asks about every request that is let through; what was denied teaches a process when to ask again. Leased never lets
+through more than the limit: it asks seldom about the clients that stay below theirs, and often about the one that does not.
+Eventual tells what it has let through every 100 ms; all {INSTANCES} instances together may be above the limit by {INSTANCES}
+times 20 units."
+    );
+    Ok(())
+}
+
+/// What instances have sent, and what became of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    requests: u64,
+    /// Decided without Redis.
+    alone: u64,
+    /// Let through of the busy client.
+    busy: u64,
+}
+
+impl Counted {
+    fn count(&mut self, client: &str, decision: &Decision) {
+        let verdicts = decision.verdicts();
+        let asked = verdicts.iter().any(|it| it.source() == Source::Store);
+        self.requests += 1;
+        self.alone += u64::from(!asked);
+        self.busy += u64::from(client == "busy" && decision.is_allowed());
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            alone: self.alone + other.alone,
+            busy: self.busy + other.busy,
+        }
+    }
+}
+
+/// A store for each instance, in a namespace of their own.
+async fn stores(redis: &RedisServer, namespace: &str) -> Result<Vec<RedisStore>, Failure> {
+    let mut stores = Vec::new();
+    for _ in 0..INSTANCES {
+        // 50 ms is right for a service. A busy laptop takes longer at times.
+        let store = RedisStore::builder(&redis.url(), namespace, Keys::plain())?
+            .deadline(Duration::from_secs(2))?
+            .connect()?;
+        timeout(Duration::from_secs(5), store.connected()).await?;
+        stores.push(store);
+    }
+    Ok(stores)
+}
+
+async fn run(stores: &[RedisStore], consistency: Consistency) -> Result<Counted, Failure> {
+    let mut instances = JoinSet::new();
+    for (place, store) in stores.iter().enumerate() {
+        let quota = Quota::token_bucket(RATE).refill(RATE, SECOND);
+        let rule = Rule::new("per-client", quota).consistency(consistency);
+        let limiter = Limiter::new(store.clone(), [rule])?;
+        let checks = CLIENTS.map(|client| limiter.check("per-client", &Key::of([client])));
+        let mut clients = Vec::new();
+        for (client, check) in CLIENTS.into_iter().zip(checks) {
+            clients.push((client, check?));
+        }
+        // They do not send in step.
+        clients.rotate_left(place);
+        instances.spawn(instance(limiter, clients));
+    }
+    let counted = instances.join_all().await.into_iter();
+    Ok(counted.fold(Counted::default(), Counted::and))
+}
+
+/// Sends requests at a steady pace.
+async fn instance(limiter: Limiter, clients: Vec<(&'static str, Check)>) -> Counted {
+    let mut beat = interval(PACE);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let end = Instant::now() + TIME;
+    let mut counted = Counted::default();
+    for (client, check) in clients.iter().cycle() {
+        if beat.tick().await >= end {
+            break;
+        }
+        counted.count(client, &limiter.acquire(&[*check]).await);
+    }
+    counted
+}
+
+/// How often Redis has run the script.
+async fn calls(redis: &RedisServer) -> io::Result<u64> {
+    let stats = ask(redis, "INFO commandstats").await?;
+    let line = |text: &'static str| stats.lines().find_map(move |line| line.strip_prefix(text));
+    let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
+    Ok(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
+}
+
+async fn reset_calls(redis: &RedisServer) -> io::Result<()> {
+    ask(redis, "CONFIG RESETSTAT").await.map(drop)
+}
+
+/// The answer to a command, as Redis writes it.
+async fn ask(redis: &RedisServer, command: &str) -> io::Result<String> {
+    let url = redis.url();
+    let mut stream = TcpStream::connect(url.trim_start_matches("redis://")).await?;
+    stream
+        .write_all(format!("{command}\r\n").as_bytes())
+        .await?;
+    // With nothing more to come, Redis closes the connection once it has answered.
+    stream.shutdown().await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}

@@ -1,0 +1,218 @@
+//! What operators see of what processes answer alone.
+
+use std::time::Duration;
+
+use metrics::set_default_local_recorder;
+use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
+use tokio::time::{Instant, sleep};
+use tollgate::{Check, Consistency, HOUR, Key, Limiter, Quota, Rule, Source};
+use tollgate_redis::{InForce, RedisStore};
+use tollgate_tests::{counted::Counted, events::Events};
+use tracing::Level;
+
+use crate::{
+    keys,
+    redis_server::{PATIENCE, RedisServer},
+    store,
+};
+
+/// What was counted from the beginning. A recorder forgets its counters when it is asked.
+struct Sums {
+    snapshotter: Snapshotter,
+    name: String,
+    sum: u64,
+}
+
+impl Sums {
+    /// Waits until a counter has reached a number.
+    async fn reaches(&mut self, least: u64) {
+        let end = Instant::now() + PATIENCE;
+        while self.sum < least {
+            self.sum += Counted::of(&self.snapshotter).count(&self.name);
+            assert!(Instant::now() < end, "{} is {}", self.name, self.sum);
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn leased(name: &'static str, quota: Quota) -> Rule {
+    Rule::new(name, quota).consistency(Consistency::Leased {
+        reserve_permille: 100,
+    })
+}
+
+fn eventual(name: &'static str, quota: Quota, interval: Duration) -> Rule {
+    Rule::new(name, quota).consistency(Consistency::Eventual {
+        interval,
+        max_unreported: 40,
+    })
+}
+
+/// A limiter on this rule, and the check of everybody.
+fn limiter(store: &RedisStore, rule: Rule) -> (Limiter, Check) {
+    let name = rule.name().to_owned();
+    let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
+    let check = limiter.check(&name, &Key::shared()).expect("it is there");
+    (limiter, check)
+}
+
+#[tokio::test]
+async fn decisions_are_counted_by_who_made_them_and_calls_by_what_they_were_for() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let (limiter, check) = limiter(&store, leased("hot", Quota::gcra(100_000, HOUR)));
+    let mut from_lots = 0;
+    let end = Instant::now() + PATIENCE;
+    while from_lots < 10 {
+        let decision = limiter.acquire(&[check]).await;
+        from_lots += u64::from(decision.verdicts()[0].source() == Source::Lease);
+        assert!(Instant::now() < end, "nothing was lent");
+    }
+
+    let counted = Counted::of(&snapshotter);
+    let decided = |source: &str| {
+        let labels = format!("{{rule=hot,consistency=leased,source={source}}}");
+        counted.count(&format!("tollgate_redis_decisions_total{labels}"))
+    };
+    let lots = |what: &str| counted.count(&format!("tollgate_redis_lots_total{{what={what}}}"));
+    assert_eq!(decided("lease"), 10);
+    assert_eq!((decided("learned_bound"), decided("eventual")), (0, 0));
+    let calls = counted.count("tollgate_redis_calls_total{for=requests}");
+    assert_eq!(calls, decided("store"));
+    assert!(lots("asked") >= lots("lent") && lots("lent") >= 1);
+    assert_eq!(lots("lost"), 0);
+}
+
+#[tokio::test]
+async fn the_bound_in_force_is_told_of_each_rule() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let redis = RedisServer::start(&[]).await;
+    let (one, _other) = (store(&redis, "shop").await, store(&redis, "shop").await);
+    let quota = Quota::fixed_window(1_000, HOUR);
+    let rules = [
+        Rule::new("exact", quota),
+        leased("leased", quota),
+        eventual("eventual", quota, HOUR),
+    ];
+    let _limiter = Limiter::new(one.clone(), rules).expect("valid rules");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let counted = Counted::of(&snapshotter);
+        let bound = |rule: &str| {
+            let name = "tollgate_redis_over_admission_bound_units";
+            counted.gauge(&format!("{name}{{rule={rule},consistency={rule}}}"))
+        };
+        // Two instances, once they know of each other.
+        if bound("eventual") > 79.5 {
+            assert!((bound("eventual") - 80.0).abs() < 0.5);
+            assert!(bound("exact").abs() < 0.5 && bound("leased").abs() < 0.5);
+            let reserve = "tollgate_redis_reserve_units{rule=leased,consistency=leased}";
+            assert!((counted.gauge(reserve) - 100.0).abs() < 0.5);
+            return;
+        }
+        assert!(Instant::now() < end, "it stays {}", bound("eventual"));
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn reports_are_counted_and_what_they_have_not_told_is_a_gauge() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let rule = eventual("slow", Quota::fixed_window(1_000, HOUR), HOUR);
+    let (hourly, check) = limiter(&store, rule);
+    for _ in 0..11 {
+        assert!(hourly.acquire(&[check]).await.is_allowed());
+    }
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let counted = Counted::of(&snapshotter);
+        let known = counted
+            .names()
+            .any(|name| name == "tollgate_redis_units_unreported{}");
+        if known && counted.gauge("tollgate_redis_units_unreported{}") > 9.5 {
+            break;
+        }
+        assert!(Instant::now() < end, "nothing is unreported");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let rule = eventual(
+        "fast",
+        Quota::fixed_window(1_000, HOUR),
+        Duration::from_millis(10),
+    );
+    let (often, check) = limiter(&store, rule);
+    for _ in 0..11 {
+        assert!(often.acquire(&[check]).await.is_allowed());
+    }
+    let mut sent = Sums {
+        snapshotter,
+        name: "tollgate_redis_reports_total{what=sent}".to_owned(),
+        sum: 0,
+    };
+    sent.reaches(1).await;
+}
+
+#[tokio::test]
+async fn the_meter_is_counted_by_rule_and_consistency() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let redis = RedisServer::start(&[]).await;
+    let metered = || {
+        RedisStore::builder(&redis.url(), "shop", keys())
+            .and_then(|builder| builder.deadline(Duration::from_secs(2))?.meter(1))
+            .and_then(tollgate_redis::RedisStoreBuilder::connect)
+            .expect("valid settings")
+    };
+    // Each of two processes lets 40 pass before it tells.
+    let quota = Quota::token_bucket(40).refill(1, HOUR);
+    // What they have not told they tell at their end; the later one must not hear of it.
+    let mut limiters = Vec::new();
+    for store in [metered(), metered()] {
+        store.connected().await;
+        let (limiter, check) = limiter(&store, eventual("loose", quota, HOUR));
+        for _ in 0..40 {
+            let _ = limiter.acquire(&[check]).await;
+        }
+        limiters.push(limiter);
+    }
+    let mut over = Sums {
+        snapshotter,
+        name: "tollgate_redis_meter_over_admitted_units_total{rule=loose,consistency=eventual}"
+            .to_owned(),
+        sum: 0,
+    };
+    // Of the second process all but the units that the first one has told of by asking.
+    over.reaches(39).await;
+    assert_eq!(over.sum, 39);
+}
+
+#[tokio::test]
+async fn a_rule_that_cannot_have_its_consistency_says_so_once_and_why() {
+    let events = Events::listen();
+    let redis = RedisServer::start(&[]).await;
+    let store = store(&redis, "shop").await;
+    let small = leased("small", Quota::gcra(5, HOUR)).plan("gold", Quota::gcra(5_000, HOUR));
+    assert!(matches!(store.in_force(&small, 0), InForce::Exact(Some(_))));
+    assert!(matches!(store.in_force(&small, 1), InForce::Leased(_)));
+    let limiter = Limiter::new(store, [small]).expect("a valid rule");
+    let check = limiter.check("small", &Key::shared()).expect("it is there");
+    for _ in 0..3 {
+        let _ = limiter.acquire(&[check]).await;
+    }
+    let told = events.at(Level::WARN);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("small") && told[0].contains("below 20"),
+        "{told:?}"
+    );
+}
