@@ -39,8 +39,7 @@ impl Server {
             if server.ask(&["PING"]).is_ok_and(|answer| answer == "+PONG") {
                 return Ok(server);
             }
-            std::thread::yield_now();
-            let _ = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PAUSE);
+            std::thread::park_timeout(PAUSE);
         }
         Err(io::Error::other("redis-server does not answer"))
     }

@@ -82,6 +82,14 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
         (tag == mixed_tag(key, salt, words)).then_some(words)
     }
 
+    /// Whether nothing is known of `key` under any salt.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(&self, shard: usize, key: Fingerprint) -> bool {
+        let cell = self.cell(shard, key);
+        cell.is_none_or(|cell| cell.tag.load(Ordering::Relaxed) == 0)
+    }
+
     /// Learns. The shard's lock is held.
     pub fn learn(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
         if let Some(cell) = self.cell(shard, key) {

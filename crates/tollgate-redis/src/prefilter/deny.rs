@@ -160,8 +160,10 @@ impl DenyCache {
     /// Forgets what was learned of a key: something of it is given back or was taken.
     pub(crate) fn forget(&self, key: Fingerprint) {
         let shard = Self::shard(key);
-        let _writer = self.writer(shard);
-        self.cells.forget(shard, key);
+        if !self.cells.is_empty(shard, key) {
+            let _writer = self.writer(shard);
+            self.cells.forget(shard, key);
+        }
     }
 
     fn writer(&self, shard: usize) -> std::sync::MutexGuard<'_, ()> {

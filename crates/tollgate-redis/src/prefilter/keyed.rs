@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 use tollgate_core::{Fingerprint, Tick};
@@ -17,10 +20,16 @@ pub(crate) struct Slot {
 
 /// What is kept of at most so many keys: sets of a few, each behind a lock of its own.
 ///
-/// Where a set is full, the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
+/// Of a key that is seen for the first time nothing is kept but that: most keys of a crowd are seen once. Where a set is full,
+/// the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
 pub(crate) struct Keyed<T> {
     sets: Box<[Locker<T>]>,
+    /// The last key that was seen at each place, as a tag. Of two that look alike, one is kept a request early.
+    seen: Box<[AtomicU16]>,
 }
+
+/// Places for keys that were seen once.
+const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
 #[repr(align(64))]
@@ -73,7 +82,20 @@ impl<T: Default> Keyed<T> {
         };
         Self {
             sets: (0..sets).map(|_| Locker(Mutex::new(empty()))).collect(),
+            seen: (0..SEEN).map(|_| AtomicU16::new(0)).collect(),
         }
+    }
+
+    /// Whether a key was seen before, and not many others since.
+    fn was_seen(&self, slot: Slot) -> bool {
+        let bits = slot.key.bits();
+        let tag = ((bits >> 80) as u16 ^ slot.rule ^ slot.plan.rotate_left(8)) | 1;
+        let seen = &self.seen[bits as usize & (SEEN - 1)];
+        if seen.load(Ordering::Relaxed) == tag {
+            return true;
+        }
+        seen.store(tag, Ordering::Relaxed);
+        false
     }
 
     #[inline]
@@ -92,7 +114,7 @@ impl<T: Default> Keyed<T> {
         Some(act(&mut entry.value))
     }
 
-    /// The same, and keeps something of the key from now on if there is room.
+    /// The same, and keeps something of the key from the second time on, if there is room.
     pub(crate) fn with_new<R>(
         &self,
         slot: Slot,
@@ -103,7 +125,8 @@ impl<T: Default> Keyed<T> {
         let mut set = self.set(slot);
         let place = match set.find(slot) {
             Some(place) => place,
-            None => set.make_room(slot, is_idle)?,
+            None if self.was_seen(slot) => set.make_room(slot, is_idle)?,
+            None => return None,
         };
         let entry = set.entries.get_mut(place)?;
         entry.touched = now;
@@ -224,12 +247,25 @@ mod tests {
     }
 
     #[test]
+    fn of_a_key_that_is_seen_once_nothing_is_kept() {
+        let table = Keyed::<u64>::new(1);
+        assert_eq!(table.with_new(slot(7), 1, |_| true, |value| *value), None);
+        assert_eq!(table.with(slot(7), |value| *value), None);
+        assert_eq!(
+            table.with_new(slot(7), 2, |_| true, |value| *value),
+            Some(0)
+        );
+    }
+
+    #[test]
     fn a_full_set_forgets_what_has_been_idle_for_longest_and_nothing_that_is_in_use() {
         let table = Keyed::<u64>::new(1);
         for key in 0..WAYS as u128 {
+            assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
             table.with_new(slot(key), key as u64, |_| true, |value| *value = 1);
         }
         let in_use = |value: &u64| *value == 0;
+        assert!(!table.was_seen(slot(99)));
         assert_eq!(table.with_new(slot(99), 100, in_use, |value| *value), None);
         table.with(slot(5), |value| *value = 0);
         table.with(slot(3), |value| *value = 0);
@@ -249,6 +285,7 @@ mod tests {
         // One byte is looked at first, and it is the same; the next is the one above it.
         let keys = [7 << 56 | 1, 6 << 56, 7 << 56 | 2, 0, 7 << 56];
         for key in keys {
+            assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
             table.with_new(slot(key), 1, |_| true, |value| *value = key);
         }
         for key in keys {

@@ -68,9 +68,7 @@ async fn keep(inner: Weak<Inner>, pause: Duration) {
         if since >= SWEPT_EVERY {
             since = Duration::ZERO;
             inner.hand_back(&inner.prefilter.sweep());
-            let filter = &inner.prefilter;
-            let held = (filter.units_on_lease(), filter.units_unreported());
-            inner.shared.observer.held(held.0, held.1);
+            inner.tell_held();
             let instances = inner.shared.instances.known();
             inner.shared.observer.tell_bounds(instances);
         }
@@ -78,6 +76,15 @@ async fn keep(inner: Weak<Inner>, pause: Duration) {
 }
 
 impl Inner {
+    /// Tells the metrics what is held, which takes a look at every key.
+    fn tell_held(&self) {
+        if cfg!(feature = "metrics") {
+            let filter = &self.prefilter;
+            let held = (filter.units_on_lease(), filter.units_unreported());
+            self.shared.observer.held(held.0, held.1);
+        }
+    }
+
     /// Sends what is due.
     fn send_due(self: &Arc<Self>) {
         self.report(&self.prefilter.due(false));
