@@ -69,8 +69,9 @@ impl Knows {
     fn lessons(self) -> &'static [u64] {
         match self {
             Self::Nothing => &[],
-            Self::Lease => &[1, WANTED],
-            Self::Eventual => &[1],
+            // Of a key that is seen for the first time nothing is kept.
+            Self::Lease => &[1, 1, 1, WANTED],
+            Self::Eventual => &[1, 1, 1],
             Self::Bound => &[1, 1],
         }
     }

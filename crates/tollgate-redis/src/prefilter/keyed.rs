@@ -29,7 +29,7 @@ pub(crate) struct Keyed<T> {
 }
 
 /// Places for keys that were seen once.
-const SEEN: usize = 1 << 16;
+const SEEN: usize = 1 << 18;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
 #[repr(align(64))]
