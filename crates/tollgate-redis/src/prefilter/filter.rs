@@ -453,6 +453,10 @@ impl Prefilter {
             _ => return None,
         };
         self.unlearn(check.key());
+        if !matches!(holding.source, Source::Lease | Source::Eventual) {
+            // As it is: a ticket is settled as a whole where one of its rules says where the states of the others are.
+            return Some((*holding, how));
+        }
         let times = (now, self.store_time.local(holding.taken.at));
         match self.give_back(check, holding.source, times, back) {
             0 => None,

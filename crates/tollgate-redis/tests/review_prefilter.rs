@@ -1,0 +1,59 @@
+//! What goes wrong at the seams between what a process holds and what the store knows.
+
+mod support;
+
+use std::time::Duration;
+
+use tollgate_core::{Check, Key, Limiter, MINUTE, Quota, Rule};
+use tollgate_redis::{Keys, Partition, RedisStore};
+
+use crate::support::{blocking_server::RedisServer, eventually::eventually};
+
+async fn store(url: &str, partition: Partition) -> RedisStore {
+    let store = RedisStore::builder(url, "seams", Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(10)))
+        .and_then(|store| {
+            store
+                .partition(partition)
+                .without_learned_bounds()
+                .connect()
+        })
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    store
+}
+
+fn check(limiter: &Limiter, rule: &str, client: &str) -> Check {
+    let check = limiter.check(rule, &Key::of([client]));
+    check.expect("the rule is there")
+}
+
+#[tokio::test]
+async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_rule_says_the_place()
+{
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = store(&url, Partition::ByRule("per-tenant".into())).await;
+    let rules = [
+        Rule::new("per-user", Quota::fixed_window(10, 60 * MINUTE)),
+        Rule::new("per-tenant", Quota::fixed_window(100, 60 * MINUTE)),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let checks = [
+        check(&limiter, "per-user", "ada"),
+        check(&limiter, "per-tenant", "acme"),
+    ];
+    let decision = limiter.acquire(&checks).await;
+    limiter.ticket(&checks, &decision).cancel();
+    let looks = checks.map(|check| check.with_cost(0));
+    eventually("both have all again", || async {
+        let looked = limiter.peek(&looks).await;
+        let left: Vec<_> = looked
+            .verdicts()
+            .iter()
+            .map(|one| one.remaining())
+            .collect();
+        (left == [10, 100]).then_some(())
+    })
+    .await;
+}
