@@ -4,10 +4,12 @@ mod support;
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Limiter, MINUTE, Quota, Rule};
+use tollgate_core::{Check, Consistency, Key, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
-use crate::support::{blocking_server::RedisServer, eventually::eventually};
+use crate::support::{
+    blocking_server::RedisServer, eventually::eventually, redis_cluster::RedisCluster,
+};
 
 async fn store(url: &str, partition: Partition) -> RedisStore {
     let store = RedisStore::builder(url, "seams", Keys::plain())
@@ -56,4 +58,30 @@ async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_ru
         (left == [10, 100]).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_later() {
+    let cluster = RedisCluster::start().await;
+    let store = store(&cluster.url(), Partition::Key).await;
+    let leased = Consistency::Leased {
+        reserve_permille: 500,
+    };
+    let rules = [
+        Rule::new("strict", Quota::gcra(1, 60 * MINUTE)),
+        Rule::new("leased", Quota::gcra(1_000_000, MINUTE)).consistency(leased),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let strict = check(&limiter, "strict", "acme");
+    let leased = check(&limiter, "leased", "ada");
+    assert!(limiter.acquire(&[strict]).await.is_allowed());
+    let is_leased = async || {
+        let decision = limiter.acquire(&[leased]).await;
+        (decision.verdicts()[0].source() == Source::Lease).then_some(())
+    };
+    eventually("there is a lot", is_leased).await;
+    // More than any lot: the lot goes back with it, if it is asked.
+    let both = [strict, leased.with_cost(900_000)];
+    assert!(!limiter.acquire(&both).await.is_allowed());
+    eventually("there is a lot again", is_leased).await;
 }

@@ -32,6 +32,42 @@ impl Group {
     }
 }
 
+/// Checks beside which something was to be said, of groups that have not been asked. Where they never are, because an
+/// earlier one denied or nobody waits any more, nothing came of it: otherwise no lot would be asked for again.
+struct Unsaid {
+    inner: Arc<Inner>,
+    checks: Checks,
+}
+
+impl Unsaid {
+    fn new(inner: &Arc<Inner>, groups: &[Group], asking: &Asking) -> Self {
+        let of_group = |group: &Group| -> Checks {
+            let asking = group.asking(asking);
+            let places = asking.iter().map(|(place, _)| usize::from(*place));
+            places
+                .filter_map(|place| group.checks.get(place).copied())
+                .collect()
+        };
+        Self {
+            inner: Arc::clone(inner),
+            checks: groups.iter().flat_map(of_group).collect(),
+        }
+    }
+
+    /// The group is asked now.
+    fn says(&mut self, group: &Group) {
+        self.checks.retain(|check| !group.checks.contains(check));
+    }
+}
+
+impl Drop for Unsaid {
+    fn drop(&mut self) {
+        for check in &self.checks {
+            self.inner.prefilter.answered(check, (0, 0), None);
+        }
+    }
+}
+
 /// What is decided in one step each, in the order of the rules.
 pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]> {
     let mut groups: SmallVec<[(Option<Fingerprint>, Group); 2]> = SmallVec::new();
@@ -56,11 +92,22 @@ pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]
 
 /// Asks group after group. What was taken goes back when a later one is known to deny; after an answer that did not come,
 /// nothing is sent again, and the rest is asked all the same: the rules' answers to a store failure need to know.
-pub(super) async fn ask(
+pub(super) fn ask(
     inner: Arc<Inner>,
     groups: SmallVec<[Group; 2]>,
     asking: Asking,
     takes: bool,
+) -> impl Future<Output = Decision> {
+    let unsaid = Unsaid::new(&inner, &groups, &asking);
+    ask_in_turn(inner, groups, asking, takes, unsaid)
+}
+
+async fn ask_in_turn(
+    inner: Arc<Inner>,
+    groups: SmallVec<[Group; 2]>,
+    asking: Asking,
+    takes: bool,
+    mut unsaid: Unsaid,
 ) -> Decision {
     let count = groups.iter().map(|group| group.places.len()).sum();
     let mut verdicts: SmallVec<[Option<Verdict>; 4]> = smallvec![None; count];
@@ -73,6 +120,7 @@ pub(super) async fn ask(
             }
             continue;
         }
+        unsaid.says(group);
         let decision = inner
             .ask(&group.checks, &group.asking(&asking), takes)
             .await;
