@@ -85,3 +85,23 @@ async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_l
     assert!(!limiter.acquire(&both).await.is_allowed());
     eventually("there is a lot again", is_leased).await;
 }
+
+#[tokio::test]
+async fn a_denial_that_was_decided_before_a_reset_and_came_during_it_is_not_believed_after_it() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&url, "seams", Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(10)))
+        .and_then(|store| store.connect())
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    let rule = Rule::new("strict", Quota::gcra(1, 60 * MINUTE));
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    let strict = [check(&limiter, "strict", "acme")];
+    assert!(limiter.acquire(&strict).await.is_allowed());
+    let denied = limiter.acquire(&strict);
+    let reset = limiter.reset("strict", &Key::of(["acme"]));
+    assert!(!denied.await.is_allowed());
+    assert!(reset.expect("the rule is there").await.is_ok());
+    assert!(limiter.acquire(&strict).await.is_allowed());
+}

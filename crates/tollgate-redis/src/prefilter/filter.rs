@@ -480,7 +480,8 @@ impl Prefilter {
         }
     }
 
-    fn unlearn(&self, key: Fingerprint) {
+    /// Forgets what denials have taught of a key: more of it may be left by now.
+    pub(crate) fn unlearn(&self, key: Fingerprint) {
         if let Some(deny) = &self.deny {
             deny.forget(key);
         }
@@ -494,6 +495,7 @@ impl Prefilter {
 
     /// It is known what became of a lot that was handed back, as far as it ever will be.
     pub(crate) fn handed_back(&self, slot: Slot) {
+        self.unlearn(slot.key());
         if let Some(leases) = &self.leases {
             leases.lost(slot);
         }

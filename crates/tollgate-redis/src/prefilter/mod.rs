@@ -7,4 +7,6 @@ pub(crate) mod filter;
 pub(crate) mod keyed;
 mod leases;
 mod reports;
+#[cfg(test)]
+mod seams;
 mod store_time;

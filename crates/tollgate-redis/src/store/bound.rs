@@ -206,9 +206,12 @@ impl BoundStore for Bound {
         }
         let timer = Timer::start();
         let (answer, size) = (inner.shared.send(&call), call.checks());
-        let shared = Arc::clone(&inner.shared);
+        let inner = Arc::clone(inner);
         Step::Wait(Pending::new(async move {
-            shared.reply(timer, answer.await, size).map(drop)
+            let reply = inner.shared.reply(timer, answer.await, size);
+            // Denials that were decided before may have come in between.
+            inner.prefilter.unlearn(key);
+            reply.map(drop)
         }))
     }
 }

@@ -1,0 +1,72 @@
+//! Tests of what stands between what a process holds and what the store knows.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Check, Consistency, Decision, Fingerprint, MINUTE, ManualClock, Outcome, Quota, Retry, Rule,
+    RuleSet, Source, Verdict, algorithm::Assessment,
+};
+
+use crate::prefilter::{
+    filter::{Answer, Prefilter},
+    keyed::Slot,
+};
+
+const KEY: Fingerprint = Fingerprint::from_bits(7);
+
+/// The store's clock is this far ahead of the process's.
+const AHEAD: u64 = 12_345_678;
+
+struct Subject {
+    rules: RuleSet,
+    clock: ManualClock,
+    filter: Prefilter,
+}
+
+impl Subject {
+    fn new(quota: Quota, consistency: Consistency) -> Self {
+        let rules = RuleSet::new([Rule::new("rule", quota).consistency(consistency)]);
+        let rules = rules.expect("a valid rule");
+        let clock = ManualClock::new(1_700_000_000_000_000);
+        let filter = Prefilter::new(&rules, (&clock).into(), true, |_| None);
+        Self {
+            rules,
+            clock,
+            filter,
+        }
+    }
+
+    /// The store answers a request of one unit.
+    fn told(&self, answer: Assessment) {
+        let check = [Check::new(0, KEY, 1)];
+        let sent = self.clock.now();
+        self.clock.advance(Duration::from_micros(300));
+        let verdict = Verdict::new(0, 0, answer, Source::Store);
+        let decision = Decision::new(sent + AHEAD + 150, [verdict], |_| true);
+        self.filter.learn(&check, &decision, sent, |_| false);
+    }
+
+    fn answer(&self) -> Answer {
+        self.filter.answer(&self.rules, &[Check::new(0, KEY, 1)])
+    }
+}
+
+#[test]
+fn what_a_denial_taught_is_forgotten_when_a_lot_has_gone_back() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
+    subject.told(Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: 60_000_000,
+        retry: Retry::after_micros(10_000),
+    });
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("it was just denied");
+    };
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    subject.filter.handed_back(Slot::new(0, 0, KEY));
+    assert!(matches!(subject.answer(), Answer::Ask(_)));
+}
