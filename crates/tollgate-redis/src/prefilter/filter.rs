@@ -4,8 +4,9 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, Retry,
-    RuleSet, Settlement, Source, Tick, Verdict, algorithm::Assessment,
+    AlgorithmKind, Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome,
+    Quota, Retry, RuleSet, Settlement, Source, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow},
 };
 use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
 
@@ -32,6 +33,7 @@ pub(crate) struct Prefilter {
 /// A quota of a rule.
 #[derive(Debug)]
 struct Plan {
+    quota: Quota,
     denials: Denials,
     in_force: InForce,
 }
@@ -86,6 +88,7 @@ impl Prefilter {
                 };
                 let plan = |quota: &Quota| {
                     (rules.enforces(place) && !quota.is_unlimited()).then(|| Plan {
+                        quota: *quota,
                         denials: Denials::of(quota),
                         in_force: in_force(quota),
                     })
@@ -460,7 +463,13 @@ impl Prefilter {
         let times = (now, self.store_time.local(holding.taken.at));
         match self.give_back(check, holding.source, times, back) {
             0 => None,
-            rest => Some((*holding, Settlement::Refund(rest))),
+            rest => {
+                let mut holding = *holding;
+                if let Some(plan) = self.plan(check) {
+                    holding.taken.fresh_at = weighs_until(&plan.quota, &holding);
+                }
+                Some((holding, Settlement::Refund(rest)))
+            }
         }
     }
 
@@ -531,6 +540,27 @@ impl Prefilter {
     pub(crate) fn units_unreported(&self) -> u64 {
         self.reports.as_ref().map_or(0, Reports::unreported)
     }
+}
+
+/// Until when units weigh that were counted here and reported: what was told with them is what the store said earlier, and
+/// it gives nothing back to a window whose end is another.
+fn weighs_until(quota: &Quota, holding: &Holding) -> Tick {
+    let taken = holding.taken;
+    let until = match quota.algorithm() {
+        AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),
+        AlgorithmKind::SlidingWindow => fresh_at::<SlidingWindow>(quota, taken.at),
+        AlgorithmKind::SlidingBuckets => fresh_at::<SlidingBuckets>(quota, taken.at),
+        _ => None,
+    };
+    until.unwrap_or(taken.fresh_at)
+}
+
+/// When a state is fresh of which a unit was taken at `at`.
+fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
+    let quota = A::new(quota)?;
+    let mut state = A::State::default();
+    quota.take(&mut state, at, 1);
+    Some(quota.fresh_at(&state))
 }
 
 fn slot_of(check: &Check) -> Slot {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, MINUTE, ManualClock, Outcome, Quota, Retry, Rule,
-    RuleSet, Source, Verdict, algorithm::Assessment,
+    Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
+    Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
 };
 
 use crate::prefilter::{
@@ -69,4 +69,39 @@ fn what_a_denial_taught_is_forgotten_when_a_lot_has_gone_back() {
     assert_eq!(decision.outcome(), Outcome::Deny);
     subject.filter.handed_back(Slot::new(0, 0, KEY));
     assert!(matches!(subject.answer(), Answer::Ask(_)));
+}
+
+#[test]
+fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), eventual);
+    let ends = |at: u64| (at / 1_000_000 + 1) * 1_000_000;
+    let sent = subject.clock.now() + AHEAD + 150;
+    subject.told(Assessment {
+        fits: true,
+        remaining: 999,
+        reset_after: ends(sent) - sent,
+        retry: Retry::Now,
+    });
+    // Another window has begun since.
+    subject.clock.advance(SECOND);
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("there is room");
+    };
+    let at = decision.at();
+    let holding = Holding {
+        check: Check::new(0, KEY, 1),
+        taken: Taken {
+            at,
+            fresh_at: at + decision.verdicts()[0].reset_after().as_micros() as u64,
+        },
+        source: decision.verdicts()[0].source(),
+    };
+    assert_eq!(subject.filter.due(true).len(), 1);
+    let (holding, how) = (subject.filter.settle(&holding, Settlement::Cancel)).expect("reported");
+    assert_eq!(how, Settlement::Refund(1));
+    assert_eq!(holding.taken.fresh_at, ends(at));
 }
