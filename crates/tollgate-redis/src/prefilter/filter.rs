@@ -502,6 +502,12 @@ impl Prefilter {
         leases.map_or_else(Vec::new, |leases| leases.sweep(self.now()))
     }
 
+    /// All lots, taken out to be handed back.
+    pub(crate) fn hand_back(&self) -> Vec<(Slot, Closed)> {
+        let leases = self.leases.as_ref();
+        leases.map_or_else(Vec::new, |leases| leases.hand_back(self.now()))
+    }
+
     /// It is known what became of a lot that was handed back, as far as it ever will be.
     pub(crate) fn handed_back(&self, slot: Slot) {
         self.unlearn(slot.key());

@@ -123,6 +123,16 @@ impl Leases {
         unneeded
     }
 
+    /// All lots, taken out to be handed back: nobody will take from them any more.
+    pub(crate) fn hand_back(&self, now: Tick) -> Vec<(Slot, Closed)> {
+        let slots = std::mem::take(&mut *self.held());
+        let closed = |slot| {
+            let closed = self.keys.with(slot, |lease| lease.holder.hand_back(now))?;
+            Some((slot, closed?))
+        };
+        slots.into_iter().filter_map(closed).collect()
+    }
+
     /// The units that this process holds of a key.
     pub(crate) fn left(&self, slot: Slot, now: Tick) -> u64 {
         let left = self.keys.with(slot, |lease| lease.holder.left(now));

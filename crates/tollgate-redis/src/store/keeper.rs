@@ -49,9 +49,11 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// What is not reported by now is reported at once.
+    /// What is not reported by now is reported at once, and what is held goes back: a lot of a window would be missed until
+    /// the window is over.
     fn drop(&mut self) {
         self.task.abort();
+        self.inner.hand_back(&self.inner.prefilter.hand_back());
         self.inner.report(&self.inner.prefilter.due(true));
     }
 }
