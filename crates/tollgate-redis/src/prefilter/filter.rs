@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{
     AlgorithmKind, Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome,
     Quota, Retry, RuleSet, Settlement, Source, Tick, Verdict,
-    algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow},
+    algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
 
@@ -392,12 +392,31 @@ impl Prefilter {
     }
 
     /// Puts the decision about a part of a request together with what is held here. What is held goes back if the store
-    /// has denied.
-    pub(crate) fn conclude(&self, rules: &RuleSet, part: &Part, decision: &Decision) -> Decision {
+    /// has denied; `settle` is told of what has been reported by then, and is with the store.
+    pub(crate) fn conclude(
+        &self,
+        rules: &RuleSet,
+        part: &Part,
+        decision: &Decision,
+        settle: impl Fn(&Holding, Settlement),
+    ) -> Decision {
         if decision.outcome() == Outcome::Deny {
             let now = self.now();
             for (_, check, verdict) in &part.held {
-                self.give_back(check, verdict.source(), (now, part.at), check.cost());
+                let source = verdict.source();
+                let rest = self.give_back(check, source, (now, part.at), check.cost());
+                if rest > 0 {
+                    let at = self.store_time.at(part.at);
+                    let lasts = u64::try_from(verdict.reset_after().as_micros());
+                    let fresh_at = at.saturating_add(lasts.unwrap_or(u64::MAX));
+                    let taken = Taken { at, fresh_at };
+                    let holding = self.as_reported(&Holding {
+                        check: *check,
+                        taken,
+                        source,
+                    });
+                    settle(&holding, Settlement::Refund(rest));
+                }
             }
         }
         let mut verdicts: SmallVec<[(u16, Verdict); 4]> = SmallVec::new();
@@ -463,14 +482,17 @@ impl Prefilter {
         let times = (now, self.store_time.local(holding.taken.at));
         match self.give_back(check, holding.source, times, back) {
             0 => None,
-            rest => {
-                let mut holding = *holding;
-                if let Some(plan) = self.plan(check) {
-                    holding.taken.fresh_at = weighs_until(&plan.quota, &holding);
-                }
-                Some((holding, Settlement::Refund(rest)))
-            }
+            rest => Some((self.as_reported(holding), Settlement::Refund(rest))),
         }
+    }
+
+    /// What was counted here as the store has it, which was told of it in a report.
+    fn as_reported(&self, holding: &Holding) -> Holding {
+        let mut holding = *holding;
+        if let Some(plan) = self.plan(&holding.check) {
+            holding.taken.fresh_at = weighs_until(&plan.quota, &holding);
+        }
+        holding
     }
 
     /// Forgets what is known of a key: what it has used is about to be forgotten.

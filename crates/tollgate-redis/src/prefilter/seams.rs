@@ -1,6 +1,6 @@
 //! Tests of what stands between what a process holds and what the store knows.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
@@ -104,4 +104,47 @@ fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
     let (holding, how) = (subject.filter.settle(&holding, Settlement::Cancel)).expect("reported");
     assert_eq!(how, Settlement::Refund(1));
     assert_eq!(holding.taken.fresh_at, ends(at));
+}
+
+#[test]
+fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let quota = Quota::fixed_window(1_000, SECOND);
+    let mut subject = Subject::new(quota, eventual);
+    let rules = [
+        Rule::new("rule", quota).consistency(eventual),
+        Rule::new("other", Quota::gcra(1, MINUTE)),
+    ];
+    subject.rules = RuleSet::new(rules).expect("valid rules");
+    let clock = (&subject.clock).into();
+    subject.filter = Prefilter::new(&subject.rules, clock, true, |_| None);
+    subject.told(Assessment {
+        fits: true,
+        remaining: 999,
+        reset_after: 1_000_000,
+        retry: Retry::Now,
+    });
+    let checks = [Check::new(0, KEY, 1), Check::new(1, KEY, 1)];
+    let Answer::Part(part) = subject.filter.answer(&subject.rules, &checks) else {
+        panic!("one of two is counted here");
+    };
+    assert_eq!(subject.filter.due(true).len(), 1);
+    let denied = Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: 60_000_000,
+        retry: Retry::after_micros(60_000_000),
+    };
+    let verdict = Verdict::new(1, 0, denied, Source::Store);
+    let at = subject.clock.now() + AHEAD;
+    let denied = Decision::new(at, [verdict], |_| true);
+    let settled = Cell::new(None);
+    let settle = |holding: &Holding, how| settled.set(Some((holding.check, how)));
+    let rules = &subject.rules;
+    let decision = subject.filter.conclude(rules, &part, &denied, settle);
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    assert_eq!(settled.get(), Some((checks[0], Settlement::Refund(1))));
 }

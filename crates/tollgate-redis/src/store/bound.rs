@@ -79,14 +79,14 @@ impl Bound {
         let answer = match self.ask(&part.checks, &part.asking, true) {
             Step::Ready(decision) => {
                 let inner = &self.inner;
-                return Step::Ready(inner.prefilter.conclude(&inner.rules, &part, &decision));
+                return Step::Ready(inner.conclude(&part, &decision));
             }
             Step::Wait(answer) => answer,
         };
         let inner = Arc::clone(&self.inner);
         Step::Wait(Pending::new(async move {
             let decision = answer.await;
-            inner.prefilter.conclude(&inner.rules, &part, &decision)
+            inner.conclude(&part, &decision)
         }))
     }
 

@@ -14,7 +14,7 @@ use crate::{
     encode::Encoder,
     new_keys::NewKeys,
     observe::Timer,
-    prefilter::filter::{Asking, Prefilter},
+    prefilter::filter::{Asking, Part, Prefilter},
     reply::{NewKey, Reply},
     store::{heartbeat::Heartbeat, shared::Shared},
 };
@@ -155,6 +155,12 @@ impl Inner {
             .iter()
             .map(|check| Verdict::unanswered(check.rule(), check.plan(), outcome));
         Decision::new(0, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    /// The decision about a request of which a part was held here.
+    pub(super) fn conclude(&self, part: &Part, decision: &Decision) -> Decision {
+        let settle = |holding: &Holding, how| self.settle(std::slice::from_ref(holding), how);
+        self.prefilter.conclude(&self.rules, part, decision, settle)
     }
 
     pub(super) fn settle(&self, holdings: &[Holding], how: Settlement) {
