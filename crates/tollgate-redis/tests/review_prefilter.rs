@@ -141,3 +141,31 @@ async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
         .await;
     }
 }
+
+#[tokio::test]
+async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&url, "seams", Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(10)))
+        .and_then(|store| {
+            let partition = Partition::ByRule("per-tenant".into());
+            store.partition(partition).connect()
+        })
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    let rules = [
+        Rule::new("per-user", Quota::fixed_window(1, 60 * 24 * 365 * MINUTE)),
+        Rule::new("per-tenant", Quota::gcra(100, MINUTE)),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    for tenant in ["acme", "initech"] {
+        let checks = [
+            check(&limiter, "per-user", "ada"),
+            check(&limiter, "per-tenant", tenant),
+        ];
+        for allowed in [true, false] {
+            assert_eq!(limiter.acquire(&checks).await.is_allowed(), allowed);
+        }
+    }
+}
