@@ -26,6 +26,9 @@
 //! All times that a process is told are durations, and it counts them from when it **sent** its question: counted from the
 //! answer, a lot would live on in the process after the store has forgotten it.
 //!
+//! A monotonic clock stands still while its machine sleeps, on most systems. What was held by then is spent after it wakes,
+//! above the limit by at most that, once.
+//!
 //! ```
 //! use tollgate_core::{MINUTE, Quota};
 //! use tollgate_prefilter::{BucketLender, BucketState, Holder, LeaseTerms};

@@ -239,8 +239,16 @@ return function(raw, n, burst, d, now, cost, doing, check)
     if current + previous > 0 or debt > 0 then
       state = state .. pack('<I4I4I4I4', generation, current, previous, debt)
     end
+    local parked = current + previous
+    if parked > 0 and not doing and retry == -1 then
+      -- What is parked comes back by itself. Told with it, a refund would give back what time has.
+      local part = parked * unit_rest
+      local whole, over = ahead - parked * unit - (part - part % d) / d, rest - part % d
+      if over < 0 then whole, over = whole - 1, over + d end
+      reset = whole < 0 and 0 or over > 0 and whole + 1 or whole
+    end
     -- Kept until what is parked has run out, and the burst is full again after that.
-    local till, out = (generation + 1) * LIFE - now, current + previous
+    local till, out = (generation + 1) * LIFE - now, parked
     while out > 0 do
       local part = out * unit_rest
       local last = till + out * unit + (part + (-part) % d) / d

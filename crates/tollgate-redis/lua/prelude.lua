@@ -41,7 +41,7 @@
 --          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; else the µs
 --          after which the units would fit
 --          units left: after the take if the request takes, as they are if not
---          µs until the state equals a fresh one
+--          µs until the state equals a fresh one; after a take without what is parked in lots
 --          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, or -3; its units; its generation, or window.
 --          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.

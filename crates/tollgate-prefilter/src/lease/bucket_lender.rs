@@ -116,7 +116,10 @@ impl BucketLender {
         }
         let lot = self.lend(state, now, answer.remaining, ask);
         let lent = lot.map_or(0, |lot| lot.units());
-        let after = self.quota.assess(&state.arrival, now, 0);
+        // What is parked comes back by itself. Told with it, a refund would give back what time has.
+        let mut alone = state.arrival;
+        self.quota.put_back(&mut alone, now, state.loans.total());
+        let after = self.quota.assess(&alone, now, 0);
         let answer = Assessment {
             remaining: answer.remaining - lent,
             reset_after: after.reset_after,

@@ -5,7 +5,7 @@ use tollgate_core::Tick;
 use crate::lease::{
     demand::Demand,
     lot::{Ask, Closed, Lot},
-    terms::LeaseTerms,
+    terms::{LeaseTerms, PARKING_LIFE},
 };
 
 /// What one process holds of one key: a lot, and how many units it is asked for.
@@ -107,8 +107,10 @@ impl Holder {
     /// [`answered`](Self::answered) or [`lost`](Self::lost) has to follow.
     pub fn sweep(&mut self, now: Tick) -> Option<Ask> {
         let lot = self.lot.filter(|lot| now < lot.until && !self.asking)?;
-        // A call is made only for a lot that has spared one: no key is asked for more often than without lots.
-        if lot.units == 0 || lot.units == lot.size {
+        // A call is made only for a lot that has spared one: no key is asked for more often than without lots. One of a long
+        // window would be missed until that is over, and goes back all the same.
+        let runs_out_soon = lot.until - now <= PARKING_LIFE;
+        if lot.units == 0 || (lot.units == lot.size && runs_out_soon) {
             return None;
         }
         if self.seen.units != lot.units {
@@ -344,6 +346,16 @@ mod tests {
         for second in 1..9 {
             assert_eq!(holder.sweep(START + second * SECOND), None);
         }
+    }
+
+    #[test]
+    fn a_lot_of_a_long_window_that_was_never_taken_from_goes_back() {
+        let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
+        let terms = LeaseTerms::new(&day, 100).expect("it is lent");
+        let (mut holder, _) = holding(40);
+        holder.answered(START, START, parked(40), &terms);
+        assert_eq!(holder.sweep(START + SECOND), None);
+        assert!(holder.sweep(START + 3 * SECOND).is_some());
     }
 
     #[test]

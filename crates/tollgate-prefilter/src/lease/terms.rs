@@ -43,8 +43,11 @@ const LEAST_LOT: u64 = 2;
 /// Of less no lot of a useful size can be made.
 const LEAST_RESERVE: u64 = 2;
 
+/// A store keeps what is parked in 32 bits.
+const MOST_RESERVE: u64 = u32::MAX as u64;
+
 impl LeaseTerms {
-    /// The terms of a quota of which so many thousandths may be out on lease.
+    /// The terms of a quota of which so many thousandths may be out on lease, and never more than 2^32 − 1 units.
     ///
     /// # Errors
     ///
@@ -60,6 +63,7 @@ impl LeaseTerms {
         let limit = quota.limit();
         // A limit is below 2^50.
         let reserve = limit * u64::from(reserve_permille.min(1_000)) / 1_000;
+        let reserve = reserve.min(MOST_RESERVE);
         if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
             return Err(NoLease::Small);
         }
@@ -196,6 +200,13 @@ mod tests {
         assert_eq!(terms.lot(1, 1_000, 100), 0);
         assert_eq!(terms.lot(1_000, 7, 100), 0);
         assert_eq!(terms.lot(1_000, 1_000, 4), 0);
+    }
+
+    #[test]
+    fn no_more_is_parked_than_a_store_can_count() {
+        let bytes = Quota::token_bucket(100_000_000_000).refill(1_000_000_000, SECOND);
+        let terms = LeaseTerms::new(&bytes, 500).expect("it is lent");
+        assert_eq!(terms.reserve(), u64::from(u32::MAX));
     }
 
     #[test]

@@ -121,8 +121,16 @@ impl Tally {
 
     /// Whether the report that is under way was carried out is not known. It is not sent again: a unit must not count
     /// twice. Gives the units that the store may not know of.
+    ///
+    /// The store has to be asked before more is admitted: else as much again would be lost with each report.
     pub fn given_up(&mut self) -> u64 {
+        self.asked = 0;
         std::mem::take(&mut self.reporting)
+    }
+
+    /// Forgets what was counted and what the store said: the key's state was forgotten. A report that is under way stays so.
+    pub fn forget(&mut self) {
+        (self.room, self.unreported, self.asked) = (0, 0, 0);
     }
 
     /// Units that were counted here, of a request that was not let through after all.
@@ -137,5 +145,33 @@ impl Tally {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.unreported() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{Quota, SECOND};
+
+    use super::*;
+
+    #[test]
+    fn while_reports_are_lost_no_more_is_admitted_than_may_be_unreported() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut tally = Tally::default();
+        tally.learned(1_000, 1_000);
+        let mut admitted = 0;
+        for now in 1_000..2_000 {
+            while tally.spend(now, 1, &terms) == Spent::Here {
+                admitted += 1;
+            }
+            tally.report();
+            tally.given_up();
+        }
+        assert_eq!(admitted, 10);
+        tally.learned(2_000, 1_000);
+        assert_eq!(tally.spend(2_000, 1, &terms), Spent::Here);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -30,8 +30,14 @@ const LATEST: Tick = 0xffff;
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
 
-/// What was learned of keys that were denied.
+/// What was learned of keys that were denied, by all rule sets of a store: each has a view of its own.
 pub(crate) struct DenyCache {
+    shared: Arc<Cells>,
+    /// Mixed into what is looked for: the same rule of another rule set may have another quota.
+    view: u64,
+}
+
+struct Cells {
     cells: LearnedCells<3>,
     /// One writer of a shard at a time.
     writers: Box<[Mutex<()>]>,
@@ -73,9 +79,18 @@ impl Denials {
 
 impl DenyCache {
     pub(crate) fn new() -> Self {
-        Self {
+        let shared = Arc::new(Cells {
             cells: LearnedCells::new(SHARDS, PER_SHARD),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
+        });
+        Self { shared, view: 0 }
+    }
+
+    /// The same cells for another rule set.
+    pub(crate) fn view(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            view: fastrand::u64(..),
         }
     }
 
@@ -93,8 +108,8 @@ impl DenyCache {
         cost: u64,
     ) -> Option<Assessment> {
         let shard = Self::shard(slot.key());
-        let salt = denials.salt(slot, cost);
-        let [until, rest, told] = self.cells.find(shard, slot.key(), salt)?;
+        let salt = denials.salt(slot, cost) ^ self.view;
+        let [until, rest, told] = self.shared.cells.find(shard, slot.key(), salt)?;
         // When it was learned in ms, and by how much later than the question was sent the answer came.
         let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
         if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
@@ -153,21 +168,25 @@ impl DenyCache {
         let words = [until, rest, (now / 1_000) << 16 | late];
         let shard = Self::shard(slot.key());
         let _writer = self.writer(shard);
-        self.cells
-            .learn(shard, slot.key(), denials.salt(slot, cost), words);
+        self.shared.cells.learn(
+            shard,
+            slot.key(),
+            denials.salt(slot, cost) ^ self.view,
+            words,
+        );
     }
 
     /// Forgets what was learned of a key: something of it is given back or was taken.
     pub(crate) fn forget(&self, key: Fingerprint) {
         let shard = Self::shard(key);
-        if !self.cells.is_empty(shard, key) {
+        if !self.shared.cells.is_empty(shard, key) {
             let _writer = self.writer(shard);
-            self.cells.forget(shard, key);
+            self.shared.cells.forget(shard, key);
         }
     }
 
     fn writer(&self, shard: usize) -> std::sync::MutexGuard<'_, ()> {
-        self.writers[shard]
+        self.shared.writers[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

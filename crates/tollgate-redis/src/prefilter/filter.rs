@@ -4,9 +4,9 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome, Quota, Retry,
-    RuleSet, Settlement, Source, Tick, Verdict,
-    algorithm::{Assessment, Taken},
+    AlgorithmKind, Check, Checks, Clock, Consistency, Decision, Fingerprint, Holding, Outcome,
+    Quota, Retry, RuleSet, Settlement, Source, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, FixedWindow, SlidingBuckets, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{Ask, Closed, InForce, LeaseTerms, Lot, ReportTerms, WhyExact};
 
@@ -33,6 +33,7 @@ pub(crate) struct Prefilter {
 /// A quota of a rule.
 #[derive(Debug)]
 struct Plan {
+    quota: Quota,
     denials: Denials,
     in_force: InForce,
 }
@@ -80,7 +81,7 @@ impl Prefilter {
     pub(crate) fn new(
         rules: &RuleSet,
         clock: Clock,
-        learns: bool,
+        deny: Option<DenyCache>,
         exact: impl Fn(usize) -> Option<&'static str>,
     ) -> Self {
         let plans: Box<[Box<[_]>]> = rules
@@ -97,6 +98,7 @@ impl Prefilter {
                 };
                 let plan = |quota: &Quota| {
                     (rules.enforces(place) && !quota.is_unlimited()).then(|| Plan {
+                        quota: *quota,
                         denials: Denials::of(quota),
                         in_force: in_force(quota),
                     })
@@ -111,7 +113,7 @@ impl Prefilter {
         Self {
             leases: has(|in_force| matches!(in_force, InForce::Leased(_))).then(Leases::new),
             reports: has(|in_force| matches!(in_force, InForce::Eventual(_))).then(Reports::new),
-            deny: learns.then(DenyCache::new),
+            deny,
             clock,
             store_time: StoreTime::default(),
             plans,
@@ -424,7 +426,7 @@ impl Prefilter {
                 let rest = self.give_back(check, verdict.source(), times, check.cost());
                 if rest > 0 {
                     let at = self.store_time.at(part.at);
-                    back.push((holding(check, verdict, at), rest));
+                    back.push((self.as_reported(&holding(check, verdict, at)), rest));
                 }
             }
         }
@@ -485,11 +487,24 @@ impl Prefilter {
             _ => return None,
         };
         self.unlearn(check.key());
+        if !matches!(holding.source, Source::Lease | Source::Eventual) {
+            // As it is: a ticket is settled as a whole where one of its rules says where the states of the others are.
+            return Some((*holding, how));
+        }
         let times = (now, self.store_time.local(holding.taken.at));
         match self.give_back(check, holding.source, times, back) {
             0 => None,
-            rest => Some((*holding, Settlement::Refund(rest))),
+            rest => Some((self.as_reported(holding), Settlement::Refund(rest))),
         }
+    }
+
+    /// What was counted here as the store has it, which was told of it in a report.
+    fn as_reported(&self, holding: &Holding) -> Holding {
+        let mut holding = *holding;
+        if let Some(plan) = self.plan(&holding.check) {
+            holding.taken.fresh_at = weighs_until(&plan.quota, &holding);
+        }
+        holding
     }
 
     /// Forgets what is known of a key: what it has used is about to be forgotten.
@@ -508,7 +523,8 @@ impl Prefilter {
         }
     }
 
-    fn unlearn(&self, key: Fingerprint) {
+    /// Forgets what denials have taught of a key: more of it may be left by now.
+    pub(crate) fn unlearn(&self, key: Fingerprint) {
         if let Some(deny) = &self.deny {
             deny.forget(key);
         }
@@ -520,18 +536,34 @@ impl Prefilter {
         leases.map_or_else(Vec::new, |leases| leases.sweep(self.now()))
     }
 
+    /// All lots, taken out to be handed back.
+    pub(crate) fn hand_back(&self) -> Vec<(Slot, Closed)> {
+        let leases = self.leases.as_ref();
+        leases.map_or_else(Vec::new, |leases| leases.hand_back(self.now()))
+    }
+
     /// It is known what became of a lot that was handed back, as far as it ever will be.
     pub(crate) fn handed_back(&self, slot: Slot) {
+        self.unlearn(slot.key());
         if let Some(leases) = &self.leases {
             leases.lost(slot);
         }
     }
 
-    /// What is to be reported by now. With `all`, everything.
-    pub(crate) fn due(&self, all: bool) -> Vec<(Slot, u64)> {
+    /// What is to be reported by now, of at most so many keys.
+    pub(crate) fn due(&self, most: usize) -> Vec<(Slot, u64)> {
         let terms = |slot| self.report_terms(slot).copied();
         let reports = self.reports.as_ref();
-        reports.map_or_else(Vec::new, |reports| reports.due_by(self.now(), terms, all))
+        reports.map_or_else(Vec::new, |reports| reports.due_by(self.now(), terms, most))
+    }
+
+    /// All that is not reported yet.
+    pub(crate) fn all_due(&self) -> Vec<(Slot, u64)> {
+        let terms = |slot| self.report_terms(slot).copied();
+        let reports = self.reports.as_ref();
+        reports.map_or_else(Vec::new, |reports| {
+            reports.due_by(Tick::MAX, terms, usize::MAX)
+        })
     }
 
     /// How often it is to be looked after; `None`: there is nothing to look after.
@@ -557,6 +589,27 @@ impl Prefilter {
     pub(crate) fn units_unreported(&self) -> u64 {
         self.reports.as_ref().map_or(0, Reports::unreported)
     }
+}
+
+/// Until when units weigh that were counted here and reported: what was told with them is what the store said earlier, and
+/// it gives nothing back to a window whose end is another.
+fn weighs_until(quota: &Quota, holding: &Holding) -> Tick {
+    let taken = holding.taken;
+    let until = match quota.algorithm() {
+        AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),
+        AlgorithmKind::SlidingWindow => fresh_at::<SlidingWindow>(quota, taken.at),
+        AlgorithmKind::SlidingBuckets => fresh_at::<SlidingBuckets>(quota, taken.at),
+        _ => None,
+    };
+    until.unwrap_or(taken.fresh_at)
+}
+
+/// When a state is fresh of which a unit was taken at `at`.
+fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
+    let quota = A::new(quota)?;
+    let mut state = A::State::default();
+    quota.take(&mut state, at, 1);
+    Some(quota.fresh_at(&state))
 }
 
 fn slot_of(check: &Check) -> Slot {

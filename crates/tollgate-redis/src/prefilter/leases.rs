@@ -101,7 +101,11 @@ impl Leases {
 
     /// Forgets the lot of a key: what it has used was forgotten.
     pub(crate) fn forget(&self, slot: Slot) {
-        self.keys.with(slot, |lease| *lease = Lease::default());
+        self.keys.with(slot, |lease| {
+            // A question that is under way stays so.
+            let _ = lease.holder.hand_back(0);
+            (lease.left, lease.fresh_at) = (0, 0);
+        });
     }
 
     /// Lots that are not needed, taken out to be handed back. About once a second; [`lost`](Self::lost) has to follow.
@@ -121,6 +125,16 @@ impl Leases {
         }
         self.held().extend(kept);
         unneeded
+    }
+
+    /// All lots, taken out to be handed back: nobody will take from them any more.
+    pub(crate) fn hand_back(&self, now: Tick) -> Vec<(Slot, Closed)> {
+        let slots = std::mem::take(&mut *self.held());
+        let closed = |slot| {
+            let closed = self.keys.with(slot, |lease| lease.holder.hand_back(now))?;
+            Some((slot, closed?))
+        };
+        slots.into_iter().filter_map(closed).collect()
     }
 
     /// The units that this process holds of a key.

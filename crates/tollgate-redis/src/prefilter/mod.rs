@@ -2,9 +2,11 @@
 //!
 //! The protocols are those of [`tollgate_prefilter`]; here are the tables of keys and the order in which they are asked.
 
-mod deny;
+pub(crate) mod deny;
 pub(crate) mod filter;
 pub(crate) mod keyed;
 mod leases;
 mod reports;
+#[cfg(test)]
+mod seams;
 mod store_time;

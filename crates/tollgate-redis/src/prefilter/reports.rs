@@ -71,20 +71,22 @@ impl Reports {
             .unwrap_or(0)
     }
 
-    /// What is to be reported by now. With `all`, everything.
+    /// What is to be reported by `now`, of at most so many keys.
     pub(crate) fn due_by(
         &self,
         now: Tick,
         terms: impl Fn(Slot) -> Option<ReportTerms>,
-        all: bool,
+        most: usize,
     ) -> Vec<(Slot, u64)> {
-        let waiting = std::mem::take(&mut *self.due());
+        let mut waiting = std::mem::take(&mut *self.due()).into_iter();
         let mut due = Vec::new();
         let mut later = Vec::new();
-        for slot in waiting {
+        while due.len() < most
+            && let Some(slot) = waiting.next()
+        {
             let Some(terms) = terms(slot) else { continue };
             self.keys.with(slot, |counted| {
-                if all || counted.tally.is_due(now, &terms) {
+                if counted.tally.is_due(now, &terms) {
                     let units = counted.tally.report();
                     if units > 0 {
                         due.push((slot, units));
@@ -96,7 +98,9 @@ impl Reports {
                 }
             });
         }
-        self.due().extend(later);
+        // Those whose turn it was not are the first the next time.
+        let mut keys = self.due();
+        keys.splice(0..0, waiting.chain(later));
         due
     }
 
@@ -142,8 +146,7 @@ impl Reports {
 
     /// Forgets what was counted of a key: what it has used was forgotten.
     pub(crate) fn forget(&self, slot: Slot) {
-        self.keys
-            .with(slot, |counted| counted.tally = Tally::default());
+        self.keys.with(slot, |counted| counted.tally.forget());
     }
 
     /// The units of a key that the store does not know of.

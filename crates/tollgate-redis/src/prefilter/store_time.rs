@@ -21,7 +21,9 @@ impl StoreTime {
     /// The store has said that it was `at` when it answered a question that was sent at `sent`, and `now` is heard.
     pub(crate) fn told(&self, (sent, now): (Tick, Tick), at: Tick) {
         let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
-        if ahead.abs_diff(self.ahead.load(Ordering::Relaxed)) > SLACK {
+        // One that was under way for long says little; only of a clock that nobody knows it is better than nothing.
+        let is_slow = now.saturating_sub(sent) > SLACK && self.since.load(Ordering::Relaxed) > 0;
+        if !is_slow && ahead.abs_diff(self.ahead.load(Ordering::Relaxed)) > SLACK {
             self.since.store(now, Ordering::Relaxed);
             self.ahead.store(ahead, Ordering::Relaxed);
         }

@@ -12,6 +12,7 @@ use crate::{
     encode::Encoder,
     observe::{CallFor, Timer},
     prefilter::{
+        deny::DenyCache,
         filter::{Answer, Asking, Part, Prefilter},
         keyed::Slot,
     },
@@ -60,7 +61,12 @@ impl Bound {
             None => Clock::system(),
         };
         let exact = |rule: usize| shared.exact(&rules.rules()[rule]);
-        let prefilter = Prefilter::new(&rules, clock, shared.learns, exact);
+        let prefilter = Prefilter::new(
+            &rules,
+            clock,
+            shared.denied.as_ref().map(DenyCache::view),
+            exact,
+        );
         let in_force = |rule, plan| prefilter.in_force(rule).nth(plan).flatten();
         let counts = shared
             .observer
@@ -246,9 +252,12 @@ impl BoundStore for Bound {
         }
         let timer = Timer::start();
         let (answer, size) = (inner.shared.send(&call, CallFor::Resets), call.checks());
-        let shared = Arc::clone(&inner.shared);
+        let inner = Arc::clone(inner);
         Step::Wait(Pending::new(async move {
-            shared.reply(timer, answer.await, size).map(drop)
+            let reply = inner.shared.reply(timer, answer.await, size);
+            // Denials that were decided before may have come in between.
+            inner.prefilter.unlearn(key);
+            reply.map(drop)
         }))
     }
 }

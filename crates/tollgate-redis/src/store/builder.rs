@@ -17,6 +17,7 @@ use crate::{
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
     observe::Observer,
+    prefilter::deny::DenyCache,
     store::{backend::Backend, instances::Instances, redis_store::RedisStore, shared::Shared},
 };
 
@@ -184,6 +185,9 @@ impl RedisStoreBuilder {
     /// it would after a clock went back: a log and sub-buckets count as if the window were shorter by `d`, and a bucket as if
     /// each unit came back earlier by `d`. Where `d` is as long as a window, or as a bucket takes for a unit, nothing
     /// bounds what passes. Keep the clocks together to far less than that.
+    ///
+    /// What a process holds in [lots](tollgate_core::Consistency::Leased) it spends by its own clock: where that is behind, up
+    /// to the reserve may pass on top, again with each life of a lot.
     pub fn caller_clock(mut self, clock: impl Into<Clock>, margin: Duration) -> Self {
         self.clock = Some((clock.into(), margin));
         self
@@ -244,7 +248,7 @@ impl RedisStoreBuilder {
             caps: self.caps,
             meter: self.meter,
             runtime,
-            learns: self.learns,
+            denied: self.learns.then(DenyCache::new),
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }

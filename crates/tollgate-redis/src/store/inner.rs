@@ -96,7 +96,9 @@ impl Inner {
                     inner.count_decided(decision.verdicts());
                     inner.prefilter.learn(&checks, &decision, sent, |rule| {
                         let mut told = reply.new_keys(&asked);
-                        told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
+                        // The same client has a state with each client of the rule that says where states lie.
+                        !inner.encoder.is_found_alone(rule)
+                            || told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
                     });
                     if let Some(waiting) = waiting {
                         waiting.answered(&reply, sent);

@@ -15,6 +15,7 @@ use crate::{
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
     observe::{CallFor, Observer, Timer},
+    prefilter::deny::DenyCache,
     reply::Reply,
     script,
     store::{
@@ -40,8 +41,8 @@ pub(super) struct Shared {
     pub(super) meter: Option<u64>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
-    /// Whether denials are remembered.
-    pub(super) learns: bool,
+    /// What denials have taught, if they are remembered.
+    pub(super) denied: Option<DenyCache>,
 }
 
 impl Shared {

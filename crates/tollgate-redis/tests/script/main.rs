@@ -5,6 +5,10 @@ mod support;
 
 mod calls;
 mod foreign;
+mod lots;
+#[path = "../keys/server.rs"]
+#[allow(dead_code, reason = "it is a part of another program too")]
+mod server;
 mod written;
 
 use std::{sync::Arc, time::Duration};

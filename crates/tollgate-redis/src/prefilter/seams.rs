@@ -1,0 +1,152 @@
+//! Tests of what stands between what a process holds and what the store knows.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
+    Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
+};
+
+use crate::prefilter::{
+    deny::DenyCache,
+    filter::{Answer, Prefilter},
+    keyed::Slot,
+};
+
+const KEY: Fingerprint = Fingerprint::from_bits(7);
+
+/// The store's clock is this far ahead of the process's.
+const AHEAD: u64 = 12_345_678;
+
+struct Subject {
+    rules: RuleSet,
+    clock: ManualClock,
+    filter: Prefilter,
+}
+
+impl Subject {
+    fn new(quota: Quota, consistency: Consistency) -> Self {
+        let rules = RuleSet::new([Rule::new("rule", quota).consistency(consistency)]);
+        let rules = rules.expect("a valid rule");
+        let clock = ManualClock::new(1_700_000_000_000_000);
+        let filter = Prefilter::new(&rules, (&clock).into(), Some(DenyCache::new()), |_| None);
+        Self {
+            rules,
+            clock,
+            filter,
+        }
+    }
+
+    /// The store answers a request of one unit.
+    fn told(&self, answer: Assessment) {
+        let check = [Check::new(0, KEY, 1)];
+        let sent = self.clock.now();
+        self.clock.advance(Duration::from_micros(300));
+        let verdict = Verdict::new(0, 0, answer, Source::Store);
+        let decision = Decision::new(sent + AHEAD + 150, [verdict], |_| true);
+        self.filter.learn(&check, &decision, sent, |_| false);
+    }
+
+    fn answer(&self) -> Answer {
+        self.filter.answer(&self.rules, &[Check::new(0, KEY, 1)])
+    }
+}
+
+#[test]
+fn what_a_denial_taught_is_forgotten_when_a_lot_has_gone_back() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
+    subject.told(Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: 60_000_000,
+        retry: Retry::after_micros(10_000),
+    });
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("it was just denied");
+    };
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    subject.filter.handed_back(Slot::new(0, 0, KEY));
+    assert!(matches!(subject.answer(), Answer::Ask(_)));
+}
+
+#[test]
+fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), eventual);
+    let ends = |at: u64| (at / 1_000_000 + 1) * 1_000_000;
+    let sent = subject.clock.now() + AHEAD + 150;
+    subject.told(Assessment {
+        fits: true,
+        remaining: 999,
+        reset_after: ends(sent) - sent,
+        retry: Retry::Now,
+    });
+    // Another window has begun since.
+    subject.clock.advance(SECOND);
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("there is room");
+    };
+    let at = decision.at();
+    let holding = Holding {
+        check: Check::new(0, KEY, 1),
+        taken: Taken {
+            at,
+            fresh_at: at + decision.verdicts()[0].reset_after().as_micros() as u64,
+        },
+        source: decision.verdicts()[0].source(),
+    };
+    assert_eq!(subject.filter.all_due().len(), 1);
+    let (holding, how) = (subject.filter.settle(&holding, Settlement::Cancel)).expect("reported");
+    assert_eq!(how, Settlement::Refund(1));
+    assert_eq!(holding.taken.fresh_at, ends(at));
+}
+
+#[test]
+fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let quota = Quota::fixed_window(1_000, SECOND);
+    let mut subject = Subject::new(quota, eventual);
+    let rules = [
+        Rule::new("rule", quota).consistency(eventual),
+        Rule::new("other", Quota::gcra(1, MINUTE)),
+    ];
+    subject.rules = RuleSet::new(rules).expect("valid rules");
+    let clock = (&subject.clock).into();
+    subject.filter = Prefilter::new(&subject.rules, clock, Some(DenyCache::new()), |_| None);
+    subject.told(Assessment {
+        fits: true,
+        remaining: 999,
+        reset_after: 1_000_000,
+        retry: Retry::Now,
+    });
+    let checks = [Check::new(0, KEY, 1), Check::new(1, KEY, 1)];
+    let Answer::Part(part) = subject.filter.answer(&subject.rules, &checks) else {
+        panic!("one of two is counted here");
+    };
+    assert_eq!(subject.filter.all_due().len(), 1);
+    let denied = Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: 60_000_000,
+        retry: Retry::after_micros(60_000_000),
+    };
+    let verdict = Verdict::new(1, 0, denied, Source::Store);
+    let at = subject.clock.now() + AHEAD;
+    let denied = Decision::new(at, [verdict], |_| true);
+    let (decision, back) = subject.filter.conclude(&subject.rules, &part, &denied);
+    assert_eq!(decision.outcome(), Outcome::Deny);
+    let back: Vec<_> = back
+        .iter()
+        .map(|(held, units)| (held.check, *units))
+        .collect();
+    assert_eq!(back, [(checks[0], 1)]);
+}

@@ -1,0 +1,169 @@
+//! What goes wrong at the seams between what a process holds and what the store knows.
+
+use std::time::Duration;
+
+use tollgate_core::{Check, Consistency, Key, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_redis::{Keys, Partition, RedisStore};
+
+use crate::support::{
+    blocking_server::RedisServer, eventually::eventually, redis_cluster::RedisCluster,
+};
+
+async fn store(url: &str, partition: Partition) -> RedisStore {
+    let store = RedisStore::builder(url, "seams", Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(10)))
+        .and_then(|store| {
+            store
+                .partition(partition)
+                .without_learned_bounds()
+                .connect()
+        })
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    store
+}
+
+fn check(limiter: &Limiter, rule: &str, client: &str) -> Check {
+    let check = limiter.check(rule, &Key::of([client]));
+    check.expect("the rule is there")
+}
+
+#[tokio::test]
+async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_rule_says_the_place()
+{
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = store(&url, Partition::ByRule("per-tenant".into())).await;
+    let rules = [
+        Rule::new("per-user", Quota::fixed_window(10, 60 * MINUTE)),
+        Rule::new("per-tenant", Quota::fixed_window(100, 60 * MINUTE)),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let checks = [
+        check(&limiter, "per-user", "ada"),
+        check(&limiter, "per-tenant", "acme"),
+    ];
+    let decision = limiter.acquire(&checks).await;
+    limiter.ticket(&checks, &decision).cancel();
+    let looks = checks.map(|check| check.with_cost(0));
+    eventually("both have all again", || async {
+        let looked = limiter.peek(&looks).await;
+        let left: Vec<_> = looked
+            .verdicts()
+            .iter()
+            .map(|one| one.remaining())
+            .collect();
+        (left == [10, 100]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_later() {
+    let cluster = RedisCluster::start().await;
+    let store = store(&cluster.url(), Partition::Key).await;
+    let leased = Consistency::Leased {
+        reserve_permille: 500,
+    };
+    let rules = [
+        Rule::new("strict", Quota::gcra(1, 60 * MINUTE)),
+        Rule::new("leased", Quota::gcra(1_000_000, MINUTE)).consistency(leased),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let strict = check(&limiter, "strict", "acme");
+    let leased = check(&limiter, "leased", "ada");
+    assert!(limiter.acquire(&[strict]).await.is_allowed());
+    let is_leased = async || {
+        let decision = limiter.acquire(&[leased]).await;
+        (decision.verdicts()[0].source() == Source::Lease).then_some(())
+    };
+    eventually("there is a lot", is_leased).await;
+    // More than any lot: the lot goes back with it, if it is asked.
+    let both = [strict, leased.with_cost(900_000)];
+    assert!(!limiter.acquire(&both).await.is_allowed());
+    eventually("there is a lot again", is_leased).await;
+}
+
+#[tokio::test]
+async fn a_denial_that_was_decided_before_a_reset_and_came_during_it_is_not_believed_after_it() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&url, "seams", Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(10)))
+        .and_then(|store| store.connect())
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    let rule = Rule::new("strict", Quota::gcra(1, 60 * MINUTE));
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    let strict = [check(&limiter, "strict", "acme")];
+    assert!(limiter.acquire(&strict).await.is_allowed());
+    let denied = limiter.acquire(&strict);
+    let reset = limiter.reset("strict", &Key::of(["acme"]));
+    assert!(!denied.await.is_allowed());
+    assert!(reset.expect("the rule is there").await.is_ok());
+    assert!(limiter.acquire(&strict).await.is_allowed());
+}
+
+#[tokio::test]
+async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = store(&url, Partition::One).await;
+    let leased = Consistency::Leased {
+        reserve_permille: 500,
+    };
+    for quota in [
+        Quota::token_bucket(1_000).refill(1, 60 * MINUTE),
+        Quota::fixed_window(1_000, 60 * 24 * 365 * MINUTE),
+    ] {
+        let rule = || Rule::new("rule", quota);
+        let limiter = Limiter::new(store.clone(), [rule().consistency(leased)]);
+        let limiter = limiter.expect("a valid rule");
+        let client = check(&limiter, "rule", "ada");
+        let mut taken = 0;
+        loop {
+            let decision = limiter.acquire(&[client]).await;
+            assert!(decision.is_allowed());
+            taken += 1;
+            if decision.verdicts()[0].source() == Source::Lease {
+                break;
+            }
+        }
+        drop(limiter);
+        let exact = Limiter::new(store.clone(), [rule()]).expect("a valid rule");
+        let look = [check(&exact, "rule", "ada").with_cost(0)];
+        eventually("all is back that was not spent", || async {
+            let looked = exact.peek(&look).await;
+            (looked.verdicts()[0].remaining() == 1_000 - taken).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&url, "seams", Keys::plain())
+        .and_then(|store| store.deadline(Duration::from_secs(10)))
+        .and_then(|store| {
+            let partition = Partition::ByRule("per-tenant".into());
+            store.partition(partition).connect()
+        })
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    let rules = [
+        Rule::new("per-user", Quota::fixed_window(1, 60 * 24 * 365 * MINUTE)),
+        Rule::new("per-tenant", Quota::gcra(100, MINUTE)),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    for tenant in ["acme", "initech"] {
+        let checks = [
+            check(&limiter, "per-user", "ada"),
+            check(&limiter, "per-tenant", tenant),
+        ];
+        for allowed in [true, false] {
+            assert_eq!(limiter.acquire(&checks).await.is_allowed(), allowed);
+        }
+    }
+}
