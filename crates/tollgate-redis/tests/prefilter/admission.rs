@@ -20,7 +20,7 @@ pub(crate) struct Admission {
 }
 
 const WORDS: usize = 5;
-const BYTES: usize = WORDS * 8;
+const BYTES: u64 = WORDS as u64 * 8;
 
 /// What processes append to, each record in one piece. It stays whole when one of them is killed.
 #[derive(Debug)]
@@ -42,16 +42,18 @@ impl Book {
     }
 }
 
-/// All that is in the book.
+/// Whether every record in the book is whole. While somebody writes the last one may not be.
+pub(crate) fn is_whole(path: &Path) -> bool {
+    let book = fs::metadata(path).expect("the book is there");
+    book.len().is_multiple_of(BYTES)
+}
+
+/// All whole records in the book.
 pub(crate) fn read(path: &Path) -> Vec<Admission> {
     let bytes = fs::read(path).expect("the book is there");
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (words, _) = bytes.as_chunks::<8>();
     let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let (records, more) = words.as_chunks::<WORDS>();
-    assert!(
-        rest.is_empty() && more.is_empty(),
-        "a record of {BYTES} bytes is cut"
-    );
+    let (records, _) = words.as_chunks::<WORDS>();
     records
         .iter()
         .map(|[rule, key, units, earliest, latest]| Admission {

@@ -112,6 +112,7 @@ impl Site {
 
     /// Asserts the bounds of this program's documentation for each rule and key of a job.
     pub(crate) fn keeps_its_bounds(&self, job: &Job, losses: u64) {
+        assert!(admission::is_whole(&self.book()), "a record is cut");
         let mut all = self.admitted();
         all.sort_by_key(|it| (it.rule, it.key));
         for of_key in all.chunk_by(|one, other| (one.rule, one.key) == (other.rule, other.key)) {
