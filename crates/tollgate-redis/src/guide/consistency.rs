@@ -13,11 +13,11 @@
 //! | --- | --- | --- | --- |
 //! | promises | never above the quota | never above the quota | about the quota |
 //! | above it by at most | 0 | 0 | `N · U`, and what was [given up](#what-happens-when) |
-//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be parked elsewhere, and what is on its way in short lots | as exact |
+//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
 //! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here |
-//! | memory in a process | 2 MiB for what denials teach | and of up to 262 144 keys what is held, 40 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
+//! | memory in a process | 2 MiB a store for what denials teach | and of up to 262 144 keys what is held, 40 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
 //!
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
@@ -32,9 +32,12 @@
 //! | log-ins, codes, payments, anything of a few a minute | exact | small numbers gain nothing, and the one too many matters |
 //! | an API by key or tenant, tens to thousands a second | leased, 100 ‰ | the limit holds, and a busy key asks seldom |
 //! | the same, with contracts that count every unit that a customer may have | exact, or leased with 20 ‰ | what is parked elsewhere is not there for the customer |
-//! | one key for everybody, in front of something that must not be overrun | leased | it is the hottest key there is |
+//! | one key for everybody, in front of something that must not be overrun | leased, if it is mostly below its limit | it is the hottest key there is; above its limit nothing is left to lend, and each unit is asked for |
 //! | the same, where a few per cent above do no harm | eventual | the fewest calls, and a process answers while Redis is slow |
 //! | many keys of which each is asked about less than once a second | exact | a lot would serve nobody before it ran out |
+//!
+//! A leased key costs the server a call about as often as its lots are used up: of a reserve of `R` units and `N` processes, each
+//! lot is a quarter of what is left of `R`, so take a reserve of at least some tens of units for each process.
 //!
 //! Do not take leased where a client's requests all come to one process at a time and then to another, in bursts of nearly
 //! the whole limit: what is left of the first lot is missing in the second process for up to ten seconds. Do not take eventual
@@ -81,8 +84,8 @@
 //!
 //! | event | exact | leased | eventual |
 //! | --- | --- | --- | --- |
-//! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve, and its short lots | what it had not reported is never counted: `U` above, once for each crash |
-//! | a process ends in order | nothing | its lots run out, after ten seconds or with their window | it reports at once |
+//! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve | what it had not reported is never counted: `U` above, once for each crash |
+//! | a process ends in order | nothing | its lots go back | it reports at once |
 //! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
 //! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
 //! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
@@ -153,16 +156,23 @@
 //!
 //! # Figures
 //!
-//! Calls for each request, the most above the limit, and the most refused falsely, both in per cent of the limit:
+//! Calls for each request; the most above the limit; and the most that was left when a request was refused all the same; both in per
+//! cent of the limit. From the simulator of the repository, `cargo run --release -p tollgate-lab simulate`, seed 1:
 //!
 //! | traffic | exact | leased, 100 ‰ | eventual, 100 ms |
 //! | --- | --- | --- | --- |
-//! | hot keys below their limit, 8 processes | <!-- simulator: exact, hot --> | <!-- simulator: leased, hot --> | <!-- simulator: eventual, hot --> |
-//! | one key for everybody at twice its limit, 16 processes | <!-- simulator: exact, global --> | <!-- simulator: leased, global --> | <!-- simulator: eventual, global --> |
-//! | tenants at their limit of 6 000 a minute | <!-- simulator: exact, tenants --> | <!-- simulator: leased, tenants --> | <!-- simulator: eventual, tenants --> |
-//! | one client that goes round all processes | <!-- simulator: exact, sweep --> | <!-- simulator: leased, sweep --> | <!-- simulator: eventual, sweep --> |
-//! | keys by zipf, limit 100 | <!-- simulator: exact, zipf --> | <!-- simulator: leased, zipf --> | <!-- simulator: eventual, zipf --> |
-//! | 20 000 clients that come seldom | <!-- simulator: exact, cold --> | <!-- simulator: leased, cold --> | <!-- simulator: eventual, cold --> |
-//! | time of an answer without a call | <!-- bench: learned bound --> | <!-- bench: lot --> | <!-- bench: tally --> |
+//! | hot keys below their limit, 8 processes | 1.00; 0; 0 | 0.03; 0; 0 | 0.53; 0; 0 |
+//! | one key for everybody at twice its limit, 16 processes | 1.00; 0; 0 | 0.97; 0; 0.7 | 0.84; 3.5; 8.6 |
+//! | tenants around their limit of 6 000 a minute | 1.00; 0; 0 | 0.24; 0; 1.7 | 0.65; 0.7; 0.1 |
+//! | one client that goes round all processes | 0.66; 0; 0 | 0.64; 0; 5.5 | 0.13; 75; 0 |
+//! | keys by zipf, limit 100 | 0.80; 0; 0 | 0.79; 0; 6.0 | 0.79; 22; 0 |
+//! | 20 000 clients that come seldom | 1.00; 0; 0 | 1.00; 0; 0 | 1.00; 0; 0 |
+//!
+//! Where a burst is about a second of the demand, lots are small, and leases spare about half of the calls or less. On real
+//! servers, hot keys below their limit from eight processes took 0.03 to 0.07 calls a request.
+//!
+//! On two cores, an answer without a call takes some 40 ns for a check that was made before, on one thread and one key (a
+//! denial 50 ns); two threads on one key of a lot 130 ns. Hashing the key of a request takes 200 ns more.
+//! `benches/peers -- --only prefilter` in the repository measures it.
 //!
 //! `cargo run --example leased` in the repository shows the three beside each other on a Redis of its own.

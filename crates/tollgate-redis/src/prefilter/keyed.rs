@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use tollgate_core::{Fingerprint, Tick};
+use tollgate_core::{Check, Fingerprint, Tick};
 
 /// A key under one quota of one rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -218,6 +218,16 @@ fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         }
     }
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where what is kept of a check's key is.
+pub(crate) fn slot_of(check: &Check) -> Slot {
+    Slot::new(check.rule(), check.plan(), check.key())
+}
+
+/// The check of nothing that a slot stands for.
+pub(crate) fn check_of(slot: Slot) -> Check {
+    Check::new(slot.rule(), slot.key(), 0).with_plan(slot.plan())
 }
 
 /// Without the keys.

@@ -4,9 +4,14 @@
 
 pub(crate) mod deny;
 pub(crate) mod filter;
+mod heard;
 pub(crate) mod keyed;
 mod leases;
+pub(crate) mod part;
+mod plans;
 mod reports;
 #[cfg(test)]
 mod seams;
+mod settling;
 mod store_time;
+mod upkeep;

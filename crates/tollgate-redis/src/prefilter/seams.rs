@@ -7,11 +7,7 @@ use tollgate_core::{
     Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
 };
 
-use crate::prefilter::{
-    deny::DenyCache,
-    filter::{Answer, Prefilter},
-    keyed::Slot,
-};
+use crate::prefilter::{deny::DenyCache, filter::Prefilter, keyed::Slot, part::Answer};
 
 const KEY: Fingerprint = Fingerprint::from_bits(7);
 

@@ -13,8 +13,9 @@ use crate::{
     observe::{CallFor, Timer},
     prefilter::{
         deny::DenyCache,
-        filter::{Answer, Asking, Part, Prefilter},
+        filter::Prefilter,
         keyed::Slot,
+        part::{Answer, Asking, Part},
     },
     store::{
         heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter, shared::Shared, turns,

@@ -14,7 +14,7 @@ use crate::{
     encode::Encoder,
     new_keys::NewKeys,
     observe::{CallFor, LotDid, RuleCounts, Timer},
-    prefilter::filter::{Asking, Prefilter},
+    prefilter::{filter::Prefilter, part::Asking},
     reply::{NewKey, Reply},
     store::{heartbeat::Heartbeat, meter::Meter, shared::Shared},
 };

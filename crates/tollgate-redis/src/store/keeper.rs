@@ -12,7 +12,7 @@ use tollgate_prefilter::Closed;
 
 use crate::{
     observe::{CallFor, LotDid, ReportDid, Timer},
-    prefilter::{filter::check_of, keyed::Slot},
+    prefilter::keyed::{Slot, check_of},
     store::inner::Inner,
 };
 

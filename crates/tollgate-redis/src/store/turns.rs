@@ -8,7 +8,7 @@ use tollgate_core::{
     algorithm::Taken,
 };
 
-use crate::{encode::Encoder, prefilter::filter::Asking, store::inner::Inner};
+use crate::{encode::Encoder, prefilter::part::Asking, store::inner::Inner};
 
 /// Checks that are decided in one step.
 pub(super) struct Group {

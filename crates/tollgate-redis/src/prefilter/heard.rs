@@ -1,0 +1,110 @@
+//! What the store said.
+
+use tollgate_core::{
+    Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
+};
+use tollgate_prefilter::{InForce, Lot};
+
+use crate::prefilter::{
+    filter::{Prefilter, has_twins},
+    keyed::slot_of,
+};
+
+impl Prefilter {
+    /// The store has decided about checks that were sent at `sent`.
+    ///
+    /// `of_others` says of a rule's place that its answer was about a state that the client shares with others.
+    pub(crate) fn learn(
+        &self,
+        checks: &[Check],
+        decision: &Decision,
+        sent: Tick,
+        of_others: impl Fn(u16) -> bool,
+    ) {
+        self.store_time.told((sent, self.now()), decision.at());
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            let Some(plan) = self.plan(check) else {
+                continue;
+            };
+            let slot = slot_of(check);
+            let decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+            if !decided || verdict.source() != Source::Store {
+                continue;
+            }
+            if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
+                self.unlearn(check.key());
+            }
+            if verdict.outcome() == Outcome::Deny && !has_twins(checks) && !of_others(check.rule())
+            {
+                let times = (sent, self.now());
+                if let Some(deny) = &self.deny {
+                    deny.learn(&plan.denials, slot, times, check.cost(), verdict);
+                }
+            }
+            if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
+                leases.told(slot, sent, verdict);
+            }
+            if let (InForce::Eventual(_), Some(reports)) = (&plan.in_force, &self.reports) {
+                let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+                reports.learned(slot, (sent, self.now()), verdict.remaining(), lasts);
+            }
+        }
+    }
+
+    /// What the store said about checks that take nothing, with what this process holds and has not reported.
+    pub(crate) fn looked(&self, rules: &RuleSet, checks: &[Check], decision: Decision) -> Decision {
+        if self.leases.is_none() && self.reports.is_none() {
+            return decision;
+        }
+        let now = self.now();
+        let verdicts = checks.iter().zip(decision.verdicts());
+        let verdicts = verdicts.map(|(check, verdict)| self.with_local(check, *verdict, now));
+        Decision::new(decision.at(), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        })
+    }
+
+    fn with_local(&self, check: &Check, verdict: Verdict, now: Tick) -> Verdict {
+        let slot = slot_of(check);
+        let decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+        let held = self
+            .leases
+            .as_ref()
+            .map_or(0, |leases| leases.left(slot, now));
+        let owed = self
+            .reports
+            .as_ref()
+            .map_or(0, |reports| reports.owed(slot));
+        if !decided || held + owed == 0 {
+            return verdict;
+        }
+        let remaining = (verdict.remaining() + held).saturating_sub(owed);
+        let fits = check.cost() <= remaining;
+        let reset_after = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+        let retry = match verdict.retry() {
+            _ if fits => Retry::Now,
+            // It would have fit, but for what is not reported yet.
+            Retry::Now => Retry::after_micros(reset_after.max(1)),
+            retry => retry,
+        };
+        let answer = Assessment {
+            fits,
+            remaining,
+            reset_after,
+            retry,
+        };
+        Verdict::new(check.rule(), check.plan(), answer, verdict.source())
+    }
+
+    /// The store has answered what was asked beside checks; `None`: nobody knows what became of it.
+    pub(crate) fn answered(&self, check: &Check, times: (Tick, Tick), lot: Option<Option<Lot>>) {
+        let slot = slot_of(check);
+        let (Some(leases), Some(terms)) = (&self.leases, self.lease_terms(check)) else {
+            return;
+        };
+        match lot {
+            Some(lot) => leases.answered(slot, times, lot, terms),
+            None => leases.lost(slot),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What became of a request here.
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, Checks, Decision, Holding, Tick, Verdict};
+use tollgate_prefilter::Ask;
+
+/// What became of a request here.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is decided.
+    Here(Decision),
+    /// The store is to be asked about all of it.
+    Ask(Asking),
+    /// The store is to be asked about the rest of it.
+    Part(Box<Part>),
+}
+
+/// What goes to the store beside checks: by the place of the check among them.
+pub(crate) type Asking = SmallVec<[(u16, Ask); 1]>;
+
+/// A request of which a part is held here.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// What the store is to be asked about.
+    pub(crate) checks: Checks,
+    pub(crate) asking: Asking,
+    /// The places of those checks in the request.
+    pub(super) places: SmallVec<[u16; 4]>,
+    /// When this was.
+    pub(super) at: Tick,
+    /// What is held here, with its place.
+    pub(super) held: SmallVec<[(u16, Check, Verdict); 2]>,
+}
+
+/// What was held here and has to go back to the store: so many units of each.
+pub(crate) type Back = SmallVec<[(Holding, u64); 1]>;
+
+impl Part {
+    /// The answers about what is held here.
+    pub(crate) fn held(&self) -> impl IntoIterator<Item = &Verdict> {
+        self.held.iter().map(|(_, _, verdict)| verdict)
+    }
+}

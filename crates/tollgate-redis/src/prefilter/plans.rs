@@ -1,0 +1,87 @@
+//! The quotas of a rule set, and how each is counted.
+
+use tollgate_core::{Check, Consistency, Quota, RuleSet, Tick};
+use tollgate_prefilter::{InForce, WhyExact};
+
+use crate::prefilter::deny::Denials;
+
+/// By rule and plan; `None` is without a limit, or nothing that is answered here.
+#[derive(Debug)]
+pub(super) struct Plans(Box<[Box<[Option<Plan>]>]>);
+
+/// A quota of a rule.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) quota: Quota,
+    pub(super) denials: Denials,
+    pub(super) in_force: InForce,
+}
+
+impl Plans {
+    /// Those of a rule set. `exact` says why the store cannot count a rule otherwise.
+    pub(super) fn new(rules: &RuleSet, exact: impl Fn(usize) -> Option<&'static str>) -> Self {
+        let plans = rules
+            .rules()
+            .iter()
+            .enumerate()
+            .map(|(place, rule)| {
+                let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+                let in_force = |quota: &Quota| match exact(place) {
+                    Some(why) if rule.consistency_of() != Consistency::Exact => {
+                        InForce::Exact(Some(WhyExact::Store(why)))
+                    }
+                    _ => InForce::new(quota, rule.consistency_of()),
+                };
+                let plan = |quota: &Quota| {
+                    (rules.enforces(place) && !quota.is_unlimited()).then(|| Plan {
+                        quota: *quota,
+                        denials: Denials::of(quota),
+                        in_force: in_force(quota),
+                    })
+                };
+                quotas.map(plan).collect()
+            })
+            .collect();
+        Self(plans)
+    }
+
+    /// Whether any quota is counted so.
+    pub(super) fn any(&self, which: impl Fn(&InForce) -> bool) -> bool {
+        self.limited().any(|plan| which(&plan.in_force))
+    }
+
+    /// The quota of a check.
+    #[inline]
+    pub(super) fn of(&self, check: &Check) -> Option<&Plan> {
+        let plans = self.0.get(usize::from(check.rule()))?;
+        let plan = plans.get(usize::from(check.plan()));
+        plan.or_else(|| plans.first())?.as_ref()
+    }
+
+    /// How the quotas of a rule are counted.
+    pub(super) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
+        let plans = self.0.get(rule).into_iter().flatten();
+        plans.map(|plan| plan.as_ref().map(|plan| plan.in_force))
+    }
+
+    /// The number of quotas of a rule.
+    pub(super) fn count(&self, rule: u16) -> usize {
+        self.0.get(usize::from(rule)).map_or(0, |plans| plans.len())
+    }
+
+    /// How often it is to be looked after what is held and not reported; `None`: there is nothing to look after.
+    pub(super) fn pause(&self) -> Option<Tick> {
+        const LEASES: Tick = 1_000_000;
+        const SHORTEST: Tick = 5_000;
+        let pauses = self.limited().filter_map(|plan| match &plan.in_force {
+            InForce::Leased(_) => Some(LEASES),
+            InForce::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
+            _ => None,
+        });
+        pauses.min()
+    }
+
+    fn limited(&self) -> impl Iterator<Item = &Plan> {
+        self.0.iter().flat_map(|plans| plans.iter().flatten())
+    }
+}

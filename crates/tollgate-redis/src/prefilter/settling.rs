@@ -1,0 +1,169 @@
+//! Units that come back, and what is forgotten.
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    AlgorithmKind, Check, Decision, Fingerprint, Holding, Outcome, Quota, RuleSet, Settlement,
+    Source, Tick, Verdict,
+    algorithm::{Algorithm, FixedWindow, SlidingBuckets, SlidingWindow, Taken},
+};
+
+use crate::prefilter::{
+    filter::Prefilter,
+    keyed::{Slot, slot_of},
+    part::{Back, Part},
+};
+
+impl Prefilter {
+    /// Puts the decision about a part of a request together with what is held here. What is held goes back if the store
+    /// has denied: here, and what was reported meanwhile as the second of what this gives.
+    pub(crate) fn conclude(
+        &self,
+        rules: &RuleSet,
+        part: &Part,
+        decision: &Decision,
+    ) -> (Decision, Back) {
+        let mut back = Back::new();
+        if decision.outcome() == Outcome::Deny {
+            let now = self.now();
+            for (_, check, verdict) in &part.held {
+                let times = (now, part.at);
+                let rest = self.give_back(check, verdict.source(), times, check.cost());
+                if rest > 0 {
+                    let at = self.store_time.at(part.at);
+                    back.push((self.as_reported(&holding(check, verdict, at)), rest));
+                }
+            }
+        }
+        let mut verdicts: SmallVec<[(u16, Verdict); 4]> = SmallVec::new();
+        verdicts.extend(
+            part.held
+                .iter()
+                .map(|(place, _, verdict)| (*place, *verdict)),
+        );
+        let asked = part.places.iter().copied();
+        verdicts.extend(asked.zip(decision.verdicts().iter().copied()));
+        verdicts.sort_unstable_by_key(|(place, _)| *place);
+        let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
+        let decision = Decision::new(decision.at(), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        });
+        (decision, back)
+    }
+
+    /// Gives units that were spent at `spent` back to where they came from. Gives those that have to go back to the store.
+    fn give_back(
+        &self,
+        check: &Check,
+        source: Source,
+        (now, spent): (Tick, Tick),
+        units: u64,
+    ) -> u64 {
+        let slot = slot_of(check);
+        match (source, &self.leases, &self.reports) {
+            (Source::Lease, Some(leases), _) => {
+                leases.give_back(slot, now, spent, units);
+                0
+            }
+            (Source::Eventual, _, Some(reports)) => units - reports.give_back(slot, units),
+            _ => units,
+        }
+    }
+
+    /// Settles what was held here. Gives what the store has to settle, and how.
+    pub(crate) fn settle(
+        &self,
+        holding: &Holding,
+        how: Settlement,
+    ) -> Option<(Holding, Settlement)> {
+        let check = &holding.check;
+        let now = self.now();
+        let back = match how {
+            Settlement::Refund(units) => units.min(check.cost()),
+            Settlement::Cancel => check.cost(),
+            Settlement::Charge(units) => {
+                // What this process holds is as good as what the store has.
+                let more = check.with_cost(units);
+                return match self.hold(&more, now) {
+                    Some(_) => None,
+                    None => Some((*holding, how)),
+                };
+            }
+            _ => return None,
+        };
+        self.unlearn(check.key());
+        if !matches!(holding.source, Source::Lease | Source::Eventual) {
+            // As it is: a ticket is settled as a whole where one of its rules says where the states of the others are.
+            return Some((*holding, how));
+        }
+        let times = (now, self.store_time.local(holding.taken.at));
+        match self.give_back(check, holding.source, times, back) {
+            0 => None,
+            rest => Some((self.as_reported(holding), Settlement::Refund(rest))),
+        }
+    }
+
+    /// What was counted here as the store has it, which was told of it in a report.
+    fn as_reported(&self, holding: &Holding) -> Holding {
+        let mut holding = *holding;
+        if let Some(plan) = self.plan(&holding.check) {
+            holding.taken.fresh_at = weighs_until(&plan.quota, &holding);
+        }
+        holding
+    }
+
+    /// Forgets what is known of a key: what it has used is about to be forgotten.
+    pub(crate) fn forget(&self, rule: u16, key: Fingerprint) {
+        self.unlearn(key);
+        // A rule has fewer than 65 535 plans.
+        for plan in 0..self.plans.count(rule) as u16 {
+            let slot = Slot::new(rule, plan, key);
+            if let Some(leases) = &self.leases {
+                leases.forget(slot);
+            }
+            if let Some(reports) = &self.reports {
+                reports.forget(slot);
+            }
+        }
+    }
+
+    /// Forgets what denials have taught of a key: more of it may be left by now.
+    pub(crate) fn unlearn(&self, key: Fingerprint) {
+        if let Some(deny) = &self.deny {
+            deny.forget(key);
+        }
+    }
+}
+
+/// What was taken for a check at a time by the store's clock.
+fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Holding {
+    let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+    Holding {
+        check: *check,
+        taken: Taken {
+            at,
+            fresh_at: at.saturating_add(lasts),
+        },
+        source: verdict.source(),
+    }
+}
+
+/// Until when units weigh that were counted here and reported: what was told with them is what the store said earlier, and
+/// it gives nothing back to a window whose end is another.
+fn weighs_until(quota: &Quota, holding: &Holding) -> Tick {
+    let taken = holding.taken;
+    let until = match quota.algorithm() {
+        AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),
+        AlgorithmKind::SlidingWindow => fresh_at::<SlidingWindow>(quota, taken.at),
+        AlgorithmKind::SlidingBuckets => fresh_at::<SlidingBuckets>(quota, taken.at),
+        _ => None,
+    };
+    until.unwrap_or(taken.fresh_at)
+}
+
+/// When a state is fresh of which a unit was taken at `at`.
+fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
+    let quota = A::new(quota)?;
+    let mut state = A::State::default();
+    quota.take(&mut state, at, 1);
+    Some(quota.fresh_at(&state))
+}

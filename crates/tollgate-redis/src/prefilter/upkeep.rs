@@ -1,0 +1,60 @@
+//! What is done without a request: what is due, and what is not needed.
+
+use tollgate_core::Tick;
+use tollgate_prefilter::Closed;
+
+use crate::prefilter::{filter::Prefilter, keyed::Slot, reports::Reports};
+
+impl Prefilter {
+    /// Lots that are not needed, taken out to be handed back. About once a second.
+    pub(crate) fn sweep(&self) -> Vec<(Slot, Closed)> {
+        let leases = self.leases.as_ref();
+        leases.map_or_else(Vec::new, |leases| leases.sweep(self.now()))
+    }
+
+    /// All lots, taken out to be handed back.
+    pub(crate) fn hand_back(&self) -> Vec<(Slot, Closed)> {
+        let leases = self.leases.as_ref();
+        leases.map_or_else(Vec::new, |leases| leases.hand_back(self.now()))
+    }
+
+    /// It is known what became of a lot that was handed back, as far as it ever will be.
+    pub(crate) fn handed_back(&self, slot: Slot) {
+        self.unlearn(slot.key());
+        if let Some(leases) = &self.leases {
+            leases.lost(slot);
+        }
+    }
+
+    /// What is to be reported by now, of at most so many keys.
+    pub(crate) fn due(&self, most: usize) -> Vec<(Slot, u64)> {
+        let terms = |slot| self.report_terms(slot).copied();
+        let reports = self.reports.as_ref();
+        reports.map_or_else(Vec::new, |reports| reports.due_by(self.now(), terms, most))
+    }
+
+    /// All that is not reported yet.
+    pub(crate) fn all_due(&self) -> Vec<(Slot, u64)> {
+        let terms = |slot| self.report_terms(slot).copied();
+        let reports = self.reports.as_ref();
+        reports.map_or_else(Vec::new, |reports| {
+            reports.due_by(Tick::MAX, terms, usize::MAX)
+        })
+    }
+
+    /// How often it is to be looked after; `None`: there is nothing to look after.
+    pub(crate) fn pause(&self) -> Option<Tick> {
+        self.plans.pause()
+    }
+
+    /// The units that this process holds in lots.
+    pub(crate) fn units_on_lease(&self) -> u64 {
+        let leases = self.leases.as_ref();
+        leases.map_or(0, |leases| leases.units(self.now()))
+    }
+
+    /// The units that this process has admitted and the store does not know of.
+    pub(crate) fn units_unreported(&self) -> u64 {
+        self.reports.as_ref().map_or(0, Reports::unreported)
+    }
+}
