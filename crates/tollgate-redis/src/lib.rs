@@ -81,7 +81,8 @@
 //!
 //! While one server has the states and answers:
 //!
-//! 1. Never more than the quota from all processes together, within the bound that each algorithm's page states.
+//! 1. Never more than the quota from all processes together, within the bound that each algorithm's page states; of a rule
+//!    that is [`Eventual`](tollgate_core::Consistency::Eventual), and [`guide::consistency`] says by how much.
 //! 2. The rules of a request are decided in one step; if one denies, nothing is taken.
 //! 3. The time is that of the server: the clocks of the processes do not matter.
 //! 4. No request waits for longer than its deadline, nor is it sent twice.

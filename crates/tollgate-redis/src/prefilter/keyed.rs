@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -24,12 +24,12 @@ pub(crate) struct Slot {
 /// the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
 pub(crate) struct Keyed<T> {
     sets: Box<[Locker<T>]>,
-    /// The last key that was seen at each place, as a tag. Of two that look alike, one is kept a request early.
-    seen: Box<[AtomicU16]>,
+    /// The last four keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
+    seen: Box<[AtomicU64]>,
 }
 
 /// Places for keys that were seen once.
-const SEEN: usize = 1 << 18;
+const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
 #[repr(align(64))]
@@ -82,7 +82,7 @@ impl<T: Default> Keyed<T> {
         };
         Self {
             sets: (0..sets).map(|_| Locker(Mutex::new(empty()))).collect(),
-            seen: (0..SEEN).map(|_| AtomicU16::new(0)).collect(),
+            seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -91,10 +91,12 @@ impl<T: Default> Keyed<T> {
         let bits = slot.key.bits();
         let tag = ((bits >> 80) as u16 ^ slot.rule ^ slot.plan.rotate_left(8)) | 1;
         let seen = &self.seen[bits as usize & (SEEN - 1)];
-        if seen.load(Ordering::Relaxed) == tag {
+        let tags = seen.load(Ordering::Relaxed);
+        if (0..4).any(|place| (tags >> (16 * place)) as u16 == tag) {
             return true;
         }
-        seen.store(tag, Ordering::Relaxed);
+        // Of two that come at once one may be missed.
+        seen.store(tags << 16 | u64::from(tag), Ordering::Relaxed);
         false
     }
 
