@@ -41,9 +41,7 @@ pub(crate) enum By {
 /// The store failed, and what came out is not the rule's answer to that.
 pub(crate) fn decided(rule: &Rule, decision: &Decision) -> By {
     let verdict = decision.verdicts()[0];
-    // What Redis has denied stays denied for up to a second, whatever becomes of it.
-    let by_redis = matches!(verdict.source(), Source::Store | Source::LearnedBound);
-    if by_redis && verdict.has_numbers() {
+    if verdict.source() == Source::Store && verdict.has_numbers() {
         return By::Redis;
     }
     let answer = rule.store_error_answer();
