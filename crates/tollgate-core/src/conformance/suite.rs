@@ -62,7 +62,8 @@ macro_rules! conformance_suite {
                 a_change_of_plan_keeps_what_was_used;
             tasks:
                 among_many_tasks_exactly_the_limit_passes,
-                among_many_tasks_a_denied_request_takes_nothing;
+                among_many_tasks_a_denied_request_takes_nothing,
+                among_many_tasks_partial_grants_sum_up_to_the_limit;
         }
     };
     (@counts $make:expr, #[$test:meta]) => {
@@ -108,8 +109,6 @@ macro_rules! conformance_suite {
                 a_ticket_that_cancels_on_drop_gives_everything_back,
                 a_ticket_that_is_kept_gives_nothing_back,
                 a_ticket_of_a_denial_gives_nothing_back;
-            tasks:
-                among_many_tasks_partial_grants_sum_up_to_the_limit;
         }
     };
     (@ $make:expr, #[$test:meta] $($module:ident: $($case:ident),+;)+) => {
