@@ -9,7 +9,7 @@
 /// | --- | --- |
 /// | `own_clock` | what needs a clock that the suite moves |
 /// | `leased` | the exact `retry` of a client that changes its plan: the other plan may hold a lot |
-/// | `eventual` | exact counts where two handles, or many tasks, have units that were not reported yet |
+/// | `eventual` | exact counts: units that were not reported yet are missing in them, by as many as the rule allows |
 #[macro_export]
 macro_rules! conformance_suite {
     ($make:expr) => {
@@ -32,11 +32,8 @@ macro_rules! conformance_suite {
         }
     };
     ($make:expr, leased, #[$test:meta]) => {
-        $crate::conformance_suite!($make, eventual, #[$test]);
-        $crate::conformance_suite!(@exact $make, #[$test]);
-    };
-    ($make:expr, eventual, #[$test:meta]) => {
         $crate::conformance_suite!(@counts $make, #[$test]);
+        $crate::conformance_suite!(@exact $make, #[$test]);
         $crate::conformance_suite! { @ $make, #[$test]
             time:
                 retry_is_exact_to_the_tick,
@@ -46,6 +43,28 @@ macro_rules! conformance_suite {
                 after_time_went_back_a_denial_is_no_longer_than_a_window,
                 after_a_denial_time_that_goes_back_is_repaired,
                 a_refund_that_comes_late_gives_back_nothing_that_time_gave,
+                a_cost_that_never_fits_never_fits_later;
+        }
+    };
+    ($make:expr, eventual, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            counting:
+                a_cost_of_zero_never_blocks_and_takes_nothing,
+                a_cost_of_zero_creates_no_state,
+                a_cost_above_the_limit_is_never;
+            requests:
+                verdicts_are_in_the_order_of_the_checks,
+                a_check_that_never_fits_makes_the_request_never,
+                a_request_without_checks_passes,
+                a_rule_that_is_off_is_not_asked;
+            names:
+                an_unlimited_plan_takes_nothing,
+                an_unlimited_plan_does_not_stand_for_a_limited_one;
+            shadows:
+                a_shadow_denies_nothing;
+            tickets:
+                a_ticket_of_a_denial_gives_nothing_back;
+            time:
                 a_cost_that_never_fits_never_fits_later;
         }
     };
