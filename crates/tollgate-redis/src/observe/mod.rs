@@ -1,6 +1,7 @@
 //! What is seen from outside: metrics (feature `metrics`) and events (feature `tracing`).
 
 mod events;
+mod labels;
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;

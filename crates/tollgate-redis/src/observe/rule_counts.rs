@@ -8,14 +8,14 @@ use std::sync::{
 use tollgate_core::{Source, Tick};
 use tollgate_prefilter::InForce;
 
+use crate::observe::labels::Labels;
 #[cfg(feature = "metrics")]
 use crate::observe::rule_meters::RuleMeters;
 
 /// What is counted of one rule, under one consistency: for the metrics, and the meter's figures for whoever asks in code.
 #[derive(Debug)]
 pub(crate) struct RuleCounts {
-    rule: Arc<str>,
-    consistency: &'static str,
+    labels: Labels,
     pub(crate) followed: AtomicU64,
     pub(crate) over_admitted: AtomicU64,
     pub(crate) falsely_refused: AtomicU64,
@@ -32,8 +32,7 @@ pub(crate) struct RuleCounts {
 impl RuleCounts {
     pub(super) fn new(rule: Arc<str>, consistency: &'static str) -> Self {
         Self {
-            rule,
-            consistency,
+            labels: Labels { rule, consistency },
             followed: AtomicU64::new(0),
             over_admitted: AtomicU64::new(0),
             falsely_refused: AtomicU64::new(0),
@@ -56,11 +55,11 @@ impl RuleCounts {
     }
 
     pub(crate) fn rule(&self) -> &Arc<str> {
-        &self.rule
+        &self.labels.rule
     }
 
     pub(crate) fn consistency(&self) -> &'static str {
-        self.consistency
+        self.labels.consistency
     }
 
     /// Whether the meter follows the rule, or has.
@@ -89,7 +88,7 @@ impl RuleCounts {
         self.over_admitted.fetch_add(over, Ordering::Relaxed);
         self.falsely_refused.fetch_add(falsely, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
-        self.meters.judged(self, requests, over, falsely);
+        self.meters.judged(&self.labels, requests, over, falsely);
     }
 
     /// The account does not know of all that was let through.
@@ -101,14 +100,14 @@ impl RuleCounts {
     pub(crate) fn dropped(&self, requests: u64) {
         self.dropped.fetch_add(requests, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
-        self.meters.dropped(self, requests);
+        self.meters.dropped(&self.labels, requests);
     }
 
     /// A check was decided.
     #[inline]
     pub(crate) fn decided(&self, source: Source) {
         #[cfg(feature = "metrics")]
-        self.meters.decided(self, source);
+        self.meters.decided(&self.labels, source);
         #[cfg(not(feature = "metrics"))]
         let _ = source;
     }
@@ -134,6 +133,6 @@ impl RuleCounts {
     pub(super) fn tell_bounds(&self, instances: u32) {
         let unreported = self.max_unreported.load(Ordering::Relaxed);
         let bound = unreported.saturating_mul(u64::from(instances.max(1)));
-        RuleMeters::bounds(self, bound, self.reserve.load(Ordering::Relaxed));
+        RuleMeters::bounds(&self.labels, bound, self.reserve.load(Ordering::Relaxed));
     }
 }

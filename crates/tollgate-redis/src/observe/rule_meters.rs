@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use metrics::{Counter, counter, gauge};
 use tollgate_core::Source;
 
-use crate::observe::rule_counts::RuleCounts;
+use crate::observe::labels::Labels;
 
 const DECISIONS: &str = "tollgate_redis_decisions_total";
 const BOUND: &str = "tollgate_redis_over_admission_bound_units";
@@ -38,11 +38,11 @@ struct Accuracy {
 
 impl RuleMeters {
     #[inline]
-    pub(super) fn decided(&self, of: &RuleCounts, source: Source) {
+    pub(super) fn decided(&self, of: &Labels, source: Source) {
         let decisions = self.decisions.get_or_init(|| {
             let from = |source: &'static str| {
-                let rule = Arc::clone(of.rule());
-                counter!(DECISIONS, "rule" => rule, "consistency" => of.consistency(), "source" => source)
+                let rule = Arc::clone(&of.rule);
+                counter!(DECISIONS, "rule" => rule, "consistency" => of.consistency, "source" => source)
             };
             Decisions {
                 store: from("store"),
@@ -61,22 +61,22 @@ impl RuleMeters {
         .increment(1);
     }
 
-    pub(super) fn judged(&self, of: &RuleCounts, requests: u64, over: u64, falsely: u64) {
+    pub(super) fn judged(&self, of: &Labels, requests: u64, over: u64, falsely: u64) {
         let accuracy = self.accuracy(of);
         accuracy.followed.increment(requests);
         accuracy.over.increment(over);
         accuracy.false_refusals.increment(falsely);
     }
 
-    pub(super) fn dropped(&self, of: &RuleCounts, requests: u64) {
+    pub(super) fn dropped(&self, of: &Labels, requests: u64) {
         self.accuracy(of).dropped.increment(requests);
     }
 
-    fn accuracy(&self, of: &RuleCounts) -> &Accuracy {
+    fn accuracy(&self, of: &Labels) -> &Accuracy {
         self.accuracy.get_or_init(|| {
             let count = |name: &'static str| {
-                let rule = Arc::clone(of.rule());
-                counter!(name, "rule" => rule, "consistency" => of.consistency())
+                let rule = Arc::clone(&of.rule);
+                counter!(name, "rule" => rule, "consistency" => of.consistency)
             };
             Accuracy {
                 followed: count(FOLLOWED),
@@ -88,10 +88,10 @@ impl RuleMeters {
     }
 
     /// Seldom, so that handles are looked up.
-    pub(super) fn bounds(of: &RuleCounts, bound: u64, reserve: u64) {
+    pub(super) fn bounds(of: &Labels, bound: u64, reserve: u64) {
         let told = |name: &'static str, units: u64| {
-            let rule = Arc::clone(of.rule());
-            gauge!(name, "rule" => rule, "consistency" => of.consistency()).set(units as f64);
+            let rule = Arc::clone(&of.rule);
+            gauge!(name, "rule" => rule, "consistency" => of.consistency).set(units as f64);
         };
         told(BOUND, bound);
         if reserve > 0 {

@@ -8,28 +8,21 @@
 //! made. What cannot be told is counted, and not told later.
 
 mod judge;
-mod line;
+pub(super) mod line;
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use tollgate_core::{
-    Check, Decision, Holding, Outcome, RuleError, RuleSet, Settlement, Source, Tick, Verdict,
-};
+use tollgate_core::{Check, Outcome, RuleError, RuleSet, Tick, Verdict};
 
 use crate::{
     call::{Asked, Call},
-    connection::value::Value,
     encode::Encoder,
     keyspace::Keyspace,
-    observe::{CallFor, RuleCounts},
+    observe::RuleCounts,
     reply::Reply,
-    store::{
-        backend::Answer,
-        inner::Inner,
-        meter::{
-            judge::Judge,
-            line::{Entry, Event, Joined, Line, at_once},
-        },
+    store::meter::{
+        judge::Judge,
+        line::{Entry, Event, Line},
     },
 };
 
@@ -42,20 +35,17 @@ pub(super) struct Meter {
     encoder: Encoder,
     /// By rule and plan; `None` is not followed.
     plans: Box<[Box<[Option<Plan>]>]>,
-    line: Line,
+    pub(super) line: Line,
 }
 
 /// A quota that is followed.
-struct Plan {
-    judge: Judge,
+pub(super) struct Plan {
+    pub(super) judge: Judge,
     counts: Arc<RuleCounts>,
 }
 
-/// Calls on their way, with what each entry asked.
-type Told = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
-
 /// Where the answers to an entry are.
-enum Placed {
+pub(super) enum Placed {
     Judged(Asked, Option<u16>),
     /// Nothing is judged.
     Told,
@@ -93,12 +83,12 @@ impl Meter {
     }
 
     #[inline]
-    fn is_sampled(&self, check: &Check) -> bool {
+    pub(super) fn is_sampled(&self, check: &Check) -> bool {
         // Bits that no table of keys is spread by, and the same in every process.
         ((check.key().bits() >> 64) as u64).is_multiple_of(self.one_in)
     }
 
-    fn plan(&self, check: &Check) -> Option<&Plan> {
+    pub(super) fn plan(&self, check: &Check) -> Option<&Plan> {
         let plans = self.plans.get(usize::from(check.rule()))?;
         let plan = plans.get(usize::from(check.plan()));
         plan.or_else(|| plans.first())?.as_ref()
@@ -106,14 +96,14 @@ impl Meter {
 
     /// The quota by which a check is followed, if it is.
     #[inline]
-    fn follows(&self, check: &Check) -> Option<&Plan> {
+    pub(super) fn follows(&self, check: &Check) -> Option<&Plan> {
         if !self.is_sampled(check) {
             return None;
         }
         self.plan(check)
     }
 
-    fn lost(&self, now: Tick, entry: &Entry) {
+    pub(super) fn lost(&self, now: Tick, entry: &Entry) {
         if let Some(plan) = self.plan(entry.event.check()) {
             plan.counts.dropped(entry.event.requests());
             if !matches!(entry.event, Event::Refused(..)) {
@@ -123,7 +113,7 @@ impl Meter {
     }
 
     /// Puts an entry into a call.
-    fn write(&self, call: &mut Call, event: &Event) -> Placed {
+    pub(super) fn write(&self, call: &mut Call, event: &Event) -> Placed {
         let encoder = &self.encoder;
         match event {
             Event::Admitted(check, _) => {
@@ -156,7 +146,14 @@ impl Meter {
     }
 
     /// Counts what the account says of an entry.
-    fn judge(&self, now: Tick, rules: &RuleSet, reply: &Reply, entry: &Entry, placed: &Placed) {
+    pub(super) fn judge(
+        &self,
+        now: Tick,
+        rules: &RuleSet,
+        reply: &Reply,
+        entry: &Entry,
+        placed: &Placed,
+    ) {
         let Some(plan) = self.plan(entry.event.check()) else {
             return;
         };
@@ -189,185 +186,6 @@ impl Meter {
                     .judged(requests, 0, if falsely { requests } else { 0 });
             }
             Event::Settled(..) | Event::Forgotten(_) => {}
-        }
-    }
-}
-
-impl Inner {
-    /// Whether the meter follows any of these checks.
-    #[inline]
-    pub(super) fn follows(&self, checks: &[Check]) -> bool {
-        let meter = self.meter.as_ref();
-        meter.is_some_and(|meter| checks.iter().any(|check| meter.is_sampled(check)))
-    }
-
-    /// Follows a request that the store, or this process alone, has decided.
-    #[inline]
-    pub(super) fn follow(self: &Arc<Self>, checks: &[Check], decision: &Decision) {
-        if self.follows(checks) {
-            self.follow_if(checks, decision, |_| true);
-        }
-    }
-
-    /// Follows what was decided by the rules' answers to a store failure.
-    pub(super) fn follow_resolved(self: &Arc<Self>, checks: &[Check], decision: &Decision) {
-        if self.follows(checks) {
-            let alone = |verdict: &Verdict| verdict.source() == Source::Fallback;
-            self.follow_if(checks, decision, alone);
-        }
-    }
-
-    #[cold]
-    fn follow_if(
-        self: &Arc<Self>,
-        checks: &[Check],
-        decision: &Decision,
-        which: impl Fn(&Verdict) -> bool,
-    ) {
-        let Some(meter) = &self.meter else { return };
-        let at = match decision.at() {
-            0 => self.prefilter.store_now(),
-            at => at,
-        };
-        let verdicts = decision.verdicts().iter();
-        for (place, (check, verdict)) in checks.iter().zip(verdicts).enumerate() {
-            let same = |other: &&Check| other.rule() == check.rule() && other.key() == check.key();
-            if !which(verdict)
-                || meter.follows(check).is_none()
-                // Checks on one state are one check.
-                || checks[..place].iter().any(|other| same(&other))
-            {
-                continue;
-            }
-            let costs = checks.iter().filter(same).map(Check::cost);
-            let cost = costs.fold(0, u64::saturating_add);
-            let check = check.with_cost(cost);
-            let event = match verdict.outcome() {
-                _ if cost == 0 => continue,
-                Outcome::Allow if decision.outcome() != Outcome::Deny => Event::Admitted(check, 1),
-                Outcome::Deny => Event::Refused(check, 1),
-                _ => continue,
-            };
-            self.tell(meter, at, event);
-        }
-    }
-
-    /// What was let through is settled: in the account as well.
-    pub(super) fn follow_settlement(self: &Arc<Self>, holdings: &[Holding], how: Settlement) {
-        let Some(meter) = &self.meter else { return };
-        for holding in holdings {
-            if meter.follows(&holding.check).is_some() && how != Settlement::Release {
-                let at = self.prefilter.store_now();
-                self.tell(meter, at, Event::Settled(*holding, how));
-            }
-        }
-    }
-
-    /// A state is forgotten, and so is the account.
-    pub(super) fn follow_reset(self: &Arc<Self>, check: Check) {
-        if let Some(meter) = &self.meter
-            && meter.follows(&check).is_some()
-        {
-            self.tell(meter, self.prefilter.store_now(), Event::Forgotten(check));
-        }
-    }
-
-    fn tell(self: &Arc<Self>, meter: &Meter, at: Tick, event: Event) {
-        let since = self.prefilter.now();
-        let entry = Entry { at, since, event };
-        match meter.line.join(entry) {
-            Joined::Waits => {}
-            Joined::Begin => {
-                let telling = Telling {
-                    inner: Arc::clone(self),
-                    has_ended: false,
-                };
-                self.spawn(telling.tell());
-            }
-            Joined::Full => meter.lost(since, &entry),
-        }
-    }
-
-    /// Sends what waits: one call for what happened at one time, in order, and none waits for the one before.
-    fn send_entries(&self, meter: &Meter, mut waiting: VecDeque<Entry>) -> Told {
-        let most = match self.shared.backend.is_cluster() {
-            true => 1,
-            false => usize::MAX,
-        };
-        let mut told = Told::new();
-        while let (entries, Some(at)) = next(&mut waiting, most) {
-            let mut call = self.shared.begin_at(at);
-            let now = self.prefilter.store_now();
-            let placed: Vec<_> = entries
-                .into_iter()
-                .map(|entry| {
-                    let plan = meter.plan(entry.event.check());
-                    let late = plan.is_some_and(|plan| plan.judge.is_over(entry.at, now));
-                    // In the window that has begun it would count for another one.
-                    let placed = match late {
-                        true => Placed::Nowhere,
-                        false => meter.write(&mut call, &entry.event),
-                    };
-                    (entry, placed)
-                })
-                .collect();
-            let size = call.checks();
-            if size == 0 {
-                let now = self.prefilter.now();
-                placed.iter().for_each(|(entry, _)| meter.lost(now, entry));
-                continue;
-            }
-            told.push((self.shared.send(&call, CallFor::Meter), size, placed));
-        }
-        told
-    }
-
-    async fn hear(&self, meter: &Meter, told: Told) {
-        for (answer, size, placed) in told {
-            let reply = match answer.await {
-                Ok(Value::Integers(integers)) => Reply::new(size, integers),
-                _ => None,
-            };
-            let now = self.prefilter.now();
-            for (entry, placed) in &placed {
-                match &reply {
-                    Some(reply) => meter.judge(now, &self.rules, reply, entry, placed),
-                    None => meter.lost(now, entry),
-                }
-            }
-        }
-    }
-}
-
-fn next(waiting: &mut VecDeque<Entry>, most: usize) -> (Vec<Entry>, Option<Tick>) {
-    let entries = at_once(waiting, most);
-    let at = entries.iter().map(|entry| entry.at).max();
-    (entries, at)
-}
-
-/// Whoever tells what waits in the line. It ends with the line.
-struct Telling {
-    inner: Arc<Inner>,
-    has_ended: bool,
-}
-
-impl Telling {
-    async fn tell(mut self) {
-        let inner = Arc::clone(&self.inner);
-        let Some(meter) = &inner.meter else { return };
-        while let Some(waiting) = meter.line.take() {
-            let told = inner.send_entries(meter, waiting);
-            inner.hear(meter, told).await;
-        }
-        self.has_ended = true;
-    }
-}
-
-impl Drop for Telling {
-    /// With its runtime, a task may end in between.
-    fn drop(&mut self) {
-        if let Some(meter) = self.inner.meter.as_ref().filter(|_| !self.has_ended) {
-            meter.line.left_alone();
         }
     }
 }

@@ -7,7 +7,7 @@ use tollgate_core::{AlgorithmKind, Outcome, Quota, Retry, Tick, Verdict};
 /// The order in which processes tell Redis is not that in which they decided. So a decision is held against the account
 /// with a tolerance: it is called wrong only if it would have been wrong that much later, or earlier, as well.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judge {
+pub(in crate::store) struct Judge {
     limit: u64,
     /// In which `rate` units come back, in µs.
     period: Tick,
@@ -105,7 +105,7 @@ impl Judge {
     }
 
     /// Whether what was decided at `at` counts in a window that is over at `now`.
-    pub(super) fn is_over(&self, at: Tick, now: Tick) -> bool {
+    pub(in crate::store) fn is_over(&self, at: Tick, now: Tick) -> bool {
         match self.shape {
             Shape::Fixed | Shape::Sliding => at / self.period != now / self.period,
             Shape::Bucket | Shape::Buckets(..) => false,

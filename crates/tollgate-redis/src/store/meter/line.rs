@@ -21,16 +21,16 @@ const TOGETHER: usize = 16;
 
 /// Something to tell, with when it happened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(in crate::store) struct Entry {
     /// By the store's clock.
-    pub(super) at: Tick,
+    pub(in crate::store) at: Tick,
     /// By this process's clock.
-    pub(super) since: Tick,
-    pub(super) event: Event,
+    pub(in crate::store) since: Tick,
+    pub(in crate::store) event: Event,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(in crate::store) enum Event {
     /// So many requests were let through, which cost what the check does, all of them together.
     Admitted(Check, u64),
     /// So many requests were refused, each of which cost what the check does.
@@ -41,7 +41,7 @@ pub(super) enum Event {
 
 /// What waits to be told, and whether anybody tells it.
 #[derive(Debug, Default)]
-pub(super) struct Line(Mutex<State>);
+pub(in crate::store) struct Line(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -51,7 +51,7 @@ struct State {
 
 /// What became of something that joined the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(in crate::store) enum Joined {
     Waits,
     /// Somebody has to begin telling.
     Begin,
@@ -59,7 +59,7 @@ pub(super) enum Joined {
 }
 
 impl Event {
-    pub(super) fn check(&self) -> &Check {
+    pub(in crate::store) fn check(&self) -> &Check {
         match self {
             Self::Admitted(check, _) | Self::Refused(check, _) | Self::Forgotten(check) => check,
             Self::Settled(holding, _) => &holding.check,
@@ -67,7 +67,7 @@ impl Event {
     }
 
     /// The requests that it stands for.
-    pub(super) fn requests(&self) -> u64 {
+    pub(in crate::store) fn requests(&self) -> u64 {
         match self {
             Self::Admitted(_, requests) | Self::Refused(_, requests) => *requests,
             Self::Settled(..) | Self::Forgotten(_) => 1,
@@ -92,7 +92,7 @@ impl Event {
 }
 
 impl Line {
-    pub(super) fn join(&self, entry: Entry) -> Joined {
+    pub(in crate::store) fn join(&self, entry: Entry) -> Joined {
         let mut state = self.lock();
         let is_same = |other: &Event| same_state(other.check(), entry.event.check());
         let mut last = state.waiting.iter_mut().rev().take(LOOKED_AT);
@@ -114,7 +114,7 @@ impl Line {
     }
 
     /// Takes out all that waits; `None`: there is nothing, and the next one that joins has to begin again.
-    pub(super) fn take(&self) -> Option<VecDeque<Entry>> {
+    pub(in crate::store) fn take(&self) -> Option<VecDeque<Entry>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
             state.is_told = false;
@@ -124,7 +124,7 @@ impl Line {
     }
 
     /// Whoever told has gone: the next one that joins has to begin again.
-    pub(super) fn left_alone(&self) {
+    pub(in crate::store) fn left_alone(&self) {
         self.lock().is_told = false;
     }
 
@@ -135,7 +135,7 @@ impl Line {
 }
 
 /// The next that go into one call: what happened at about one time.
-pub(super) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> Vec<Entry> {
+pub(in crate::store) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> Vec<Entry> {
     let Some(first) = waiting.front().map(|entry| entry.at) else {
         return Vec::new();
     };
