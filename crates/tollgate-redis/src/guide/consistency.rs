@@ -118,6 +118,9 @@
 //!   100 a second a unit or two may hide in that, of one of 100 an hour none. What a sliding window or sub-buckets let go of in
 //!   that time is rounded up to a unit: one false refusal for the last unit is not seen there.
 //! - A check of several units that fitted in part counts with the part that did not fit.
+//! - A refusal that looks false is asked about again 100 ms later, when all that was let through before it has been told, and
+//!   counts if its units would still fit. If others have taken them in the meantime, or the window is over, it does not count:
+//!   of a busy key, of a window of less than a second, and of sub-buckets of less than some 100 ms, not all is seen.
 //! - Around the turn of a fixed window it says nothing. What is told after the window is over is dropped.
 //! - An account that has just begun knows of nothing that was used before. So false refusals are counted only when this
 //!   process has followed the rule, and dropped nothing of it, for as long as a full state lasts: a minute for 100 a minute, an

@@ -150,7 +150,7 @@ impl Inner {
         told
     }
 
-    async fn hear(&self, meter: &Meter, told: Told) {
+    async fn hear(self: &Arc<Self>, meter: &Meter, told: Told) {
         for (answer, size, placed) in told {
             let reply = match answer.await {
                 Ok(Value::Integers(integers)) => Reply::new(size, integers),
@@ -158,9 +158,12 @@ impl Inner {
             };
             let now = self.prefilter.now();
             for (entry, placed) in &placed {
-                match &reply {
-                    Some(reply) => meter.judge(now, &self.rules, reply, entry, placed),
-                    None => meter.lost(now, entry),
+                let Some(reply) = &reply else {
+                    meter.lost(now, entry);
+                    continue;
+                };
+                if let Some(doubt) = meter.judge(now, &self.rules, reply, entry, placed) {
+                    self.doubt(meter, doubt);
                 }
             }
         }

@@ -6,7 +6,11 @@
 //!
 //! It is told after the decision, and nobody waits for that: in the order of decisions, at the times at which they were
 //! made. What cannot be told is counted, and not told later.
+//!
+//! Of two processes one may tell of its refusal before the other tells of what it took just before. So a refusal that looks
+//! false is asked about once more when that is told, and counts only if it looks false then as well.
 
+pub(super) mod doubts;
 mod judge;
 pub(super) mod line;
 
@@ -21,6 +25,7 @@ use crate::{
     observe::RuleCounts,
     reply::Reply,
     store::meter::{
+        doubts::{Doubt, Doubts, LONGEST},
         judge::Judge,
         line::{Entry, Event, Line},
     },
@@ -36,6 +41,7 @@ pub(super) struct Meter {
     /// By rule and plan; `None` is not followed.
     plans: Box<[Box<[Option<Plan>]>]>,
     pub(super) line: Line,
+    pub(super) doubts: Doubts,
 }
 
 /// A quota that is followed.
@@ -79,6 +85,7 @@ impl Meter {
             encoder: Encoder::metered(rules, keyspace)?,
             plans: plans.collect(),
             line: Line::default(),
+            doubts: Doubts::default(),
         })
     }
 
@@ -123,7 +130,7 @@ impl Meter {
                     _ => Placed::Nowhere,
                 }
             }
-            Event::Refused(check, _) => match call.peek(encoder, &[check.with_cost(0)]) {
+            Event::Refused(check, _) => match self.look(call, check) {
                 Some(asked) => Placed::Judged(asked, None),
                 None => Placed::Nowhere,
             },
@@ -145,7 +152,12 @@ impl Meter {
         }
     }
 
-    /// Counts what the account says of an entry.
+    /// Puts into a call what is left of a state.
+    pub(super) fn look(&self, call: &mut Call, check: &Check) -> Option<Asked> {
+        call.peek(&self.encoder, &[check.with_cost(0)])
+    }
+
+    /// Counts what the account says of an entry. What looks false is given back, to be asked about again.
     pub(super) fn judge(
         &self,
         now: Tick,
@@ -153,14 +165,15 @@ impl Meter {
         reply: &Reply,
         entry: &Entry,
         placed: &Placed,
-    ) {
-        let Some(plan) = self.plan(entry.event.check()) else {
-            return;
-        };
+    ) -> Option<Doubt> {
+        let plan = self.plan(entry.event.check())?;
         let (asked, debit) = match placed {
             Placed::Judged(asked, debit) => (asked, debit),
-            Placed::Told => return,
-            Placed::Nowhere => return self.lost(now, entry),
+            Placed::Told => return None,
+            Placed::Nowhere => {
+                self.lost(now, entry);
+                return None;
+            }
         };
         let check = entry.event.check();
         let decision = reply.decision(asked, std::slice::from_ref(check), rules);
@@ -169,7 +182,8 @@ impl Meter {
             |answer: &&Verdict| told && matches!(answer.outcome(), Outcome::Allow | Outcome::Deny);
         let Some(answer) = decision.verdicts().first().filter(answers) else {
             // A value that is not ours.
-            return self.lost(now, entry);
+            self.lost(now, entry);
+            return None;
         };
         let tolerance = TOLERANCE.saturating_add(now.saturating_sub(entry.since));
         let (at, units) = (entry.at, check.cost());
@@ -179,14 +193,51 @@ impl Meter {
                 plan.counts.judged(requests, over, 0);
             }
             Event::Refused(_, requests) => {
-                // An account that began late, or has lost something, knows of too little.
-                let knows = plan.counts.is_whole(now, plan.judge.memory());
-                let falsely = knows && plan.judge.is_false(at, units, answer, tolerance);
-                plan.counts
-                    .judged(requests, 0, if falsely { requests } else { 0 });
+                plan.counts.judged(requests, 0, 0);
+                let looks_false = self.knows_of_all(plan, now)
+                    && plan.judge.is_false(at, units, answer, tolerance);
+                let entry = *entry;
+                return looks_false.then_some(Doubt { entry, tolerance });
             }
             Event::Settled(..) | Event::Forgotten(_) => {}
         }
+        None
+    }
+
+    /// Counts a refusal as false if it looks so once more. `now` by this process's clock, `at` by the store's.
+    pub(super) fn judge_again(
+        &self,
+        (now, at): (Tick, Tick),
+        rules: &RuleSet,
+        reply: &Reply,
+        doubt: &Doubt,
+        asked: &Asked,
+    ) {
+        let Event::Refused(check, requests) = doubt.entry.event else {
+            return;
+        };
+        let Some(plan) = self.plan(&check) else {
+            return;
+        };
+        let decision = reply.decision(asked, &[check], rules);
+        let answers = |answer: &&Verdict| answer.outcome() == Outcome::Allow;
+        let Some(answer) = decision.verdicts().first().filter(answers) else {
+            return;
+        };
+        let times = (doubt.entry.at, at);
+        if now.saturating_sub(doubt.entry.since) <= LONGEST
+            && self.knows_of_all(plan, now)
+            && plan
+                .judge
+                .was_false(times, check.cost(), answer, doubt.tolerance)
+        {
+            plan.counts.judged(0, 0, requests);
+        }
+    }
+
+    /// An account that began late, or has lost something, knows of too little.
+    fn knows_of_all(&self, plan: &Plan, now: Tick) -> bool {
+        plan.counts.is_whole(now, plan.judge.memory())
     }
 }
 

@@ -4,6 +4,7 @@ mod accuracy;
 mod backend;
 mod bound;
 mod builder;
+mod doubt;
 mod follow;
 mod heartbeat;
 mod inner;

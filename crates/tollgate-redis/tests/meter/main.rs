@@ -7,6 +7,7 @@
 mod support;
 
 mod clean;
+mod doubts;
 mod followed;
 mod mistakes;
 
@@ -51,11 +52,23 @@ impl Site {
     }
 
     async fn process(&self, one_in: u32, rules: &[Rule]) -> Process {
+        self.open(Some(one_in), rules).await
+    }
+
+    /// A process of which no account knows.
+    async fn unseen(&self, rules: &[Rule]) -> Process {
+        self.open(None, rules).await
+    }
+
+    async fn open(&self, one_in: Option<u32>, rules: &[Rule]) -> Process {
         let address = format!("redis://127.0.0.1:{}", self.server.port());
         let keys = Keys::hashed(Secret::from_bytes([7; 32]).expect("it is long enough"));
         let store = RedisStore::builder(&address, "meter", keys)
             .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-            .and_then(|builder| builder.meter(one_in))
+            .and_then(|builder| match one_in {
+                Some(one_in) => builder.meter(one_in),
+                None => Ok(builder),
+            })
             .and_then(|builder| {
                 let margin = Duration::from_secs(1_000_000);
                 builder.caller_clock(self.clock.clone(), margin).connect()
@@ -111,6 +124,15 @@ async fn seen(processes: &[&Process], requests: u64) -> Seen {
             return seen;
         }
         assert!(Instant::now() < end, "{seen:?} of {requests}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until the meter of a process has seen so many false refusals.
+async fn refused_falsely(process: &Process, requests: u64) {
+    let end = Instant::now() + PATIENCE;
+    while process.seen().falsely < requests {
+        assert!(Instant::now() < end, "{:?}", process.seen());
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -92,6 +92,34 @@ impl Judge {
         }
     }
 
+    /// Whether a refusal at `at` was false, by an answer for that time that was given later: when all that others were let
+    /// through before is told. `now` is when it was heard.
+    ///
+    /// Units that were taken in the meantime are missing in it, so not all is seen. Where the account has gone on to another
+    /// window it says nothing of the one at `at`.
+    pub(super) fn was_false(
+        &self,
+        (at, now): (Tick, Tick),
+        cost: u64,
+        answer: &Verdict,
+        tolerance: Tick,
+    ) -> bool {
+        !self.has_gone_on(at, now, answer) && self.is_false(at, cost, answer, tolerance)
+    }
+
+    /// Whether the account that gave this answer for `at` may count in a later window.
+    fn has_gone_on(&self, at: Tick, now: Tick, answer: &Verdict) -> bool {
+        let (width, lasts) = match self.shape {
+            // A bucket is asked for any time since it was last fresh.
+            Shape::Bucket => return false,
+            Shape::Fixed => (self.period, 1),
+            Shape::Sliding => (self.period, 2),
+            Shape::Buckets(width, buckets) => (width, buckets + 1),
+        };
+        let fresh_at_last = width.saturating_mul(lasts) - at % width;
+        at / width != now / width || ticks(answer.reset_after()) > fresh_at_last
+    }
+
     /// Until when units that were taken at `at` weigh, as a refund has to say; `told` is what the rule's own state said.
     pub(super) fn fresh_at(&self, at: Tick, units: u64, told: Tick) -> Tick {
         let fresh_at = match self.shape {
@@ -204,6 +232,28 @@ mod tests {
         let room = |left| answer(true, left, 1, Retry::Now);
         assert!(!judge.is_false(AT, 1, &room(10), 10_000));
         assert!(judge.is_false(AT, 1, &room(11), 10_000));
+    }
+
+    #[test]
+    fn a_window_that_has_gone_on_says_nothing_of_an_earlier_refusal() {
+        let room = |reset_after| answer(true, 5, reset_after, Retry::Now);
+        // Each counts by the second, and this is the middle of one.
+        for (quota, lasts) in [
+            (Quota::fixed_window(10, SECOND), 500_000),
+            (Quota::sliding_window(10, SECOND), 1_500_000),
+            (
+                Quota::sliding_buckets(10, 10 * SECOND).buckets(10),
+                10_500_000,
+            ),
+        ] {
+            let judge = Judge::of(&quota).expect("a window");
+            let was_false = |now, reset| judge.was_false((AT, now), 1, &room(reset), 10_000);
+            assert!(was_false(AT + 100_000, lasts), "{quota:?}");
+            assert!(!was_false(AT + 100_000, lasts + 1), "{quota:?}");
+            assert!(!was_false(AT + 500_000, lasts), "{quota:?}");
+        }
+        let judge = Judge::of(&Quota::gcra(10, SECOND)).expect("a bucket");
+        assert!(judge.was_false((AT, AT + 900_000), 1, &room(500_000), 10_000));
     }
 
     #[test]
