@@ -111,6 +111,8 @@ mod leased {
     conformance_suite!(store, leased);
 }
 
+/// The prefilter's clock stands still between the cases' steps: with an interval of nothing, everything is due as soon as
+/// anybody looks, which is every few milliseconds, beside whatever the case asks.
 mod eventual {
     use std::time::Duration;
 
@@ -122,12 +124,12 @@ mod eventual {
     async fn store(clock: Clock) -> WithServer {
         WithServer {
             consistency: Consistency::Eventual {
-                interval: Duration::from_millis(20),
-                max_unreported: 1,
+                interval: Duration::ZERO,
+                max_unreported: 4,
             },
             ..crate::store(clock, Keys::hashed(secret(7))).await
         }
     }
 
-    conformance_suite!(store, eventual);
+    conformance_suite!(store);
 }

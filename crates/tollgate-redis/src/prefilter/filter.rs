@@ -14,7 +14,7 @@ use crate::prefilter::{
     leases::Leases,
     part::{Answer, Asking, Part},
     plans::{Plan, Plans},
-    reports::Reports,
+    reports::{Reports, Sent},
     store_time::StoreTime,
 };
 
@@ -61,6 +61,17 @@ impl Prefilter {
     #[inline]
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
+    }
+
+    /// The time at which something is sent.
+    #[inline]
+    pub(crate) fn sent(&self) -> Sent {
+        let at = self.now();
+        let place = |reports: &Reports| reports.place(at);
+        Sent {
+            at,
+            place: self.reports.as_ref().map_or(at, place),
+        }
     }
 
     /// The time by the store's clock, as far as this process knows it.

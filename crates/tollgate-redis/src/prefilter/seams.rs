@@ -36,10 +36,10 @@ impl Subject {
     /// The store answers a request of one unit.
     fn told(&self, answer: Assessment) {
         let check = [Check::new(0, KEY, 1)];
-        let sent = self.clock.now();
+        let sent = self.filter.sent();
         self.clock.advance(Duration::from_micros(300));
         let verdict = Verdict::new(0, 0, answer, Source::Store);
-        let decision = Decision::new(sent + AHEAD + 150, [verdict], |_| true);
+        let decision = Decision::new(sent.at + AHEAD + 150, [verdict], |_| true);
         // Of a key that is seen once nothing is kept.
         for _ in 0..2 {
             self.filter.learn(&check, &decision, sent, |_| false);
@@ -100,7 +100,7 @@ fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
         },
         source: decision.verdicts()[0].source(),
     };
-    assert_eq!(subject.filter.all_due().len(), 1);
+    assert_eq!(subject.filter.all_due(9).len(), 1);
     let (holding, how) = (subject.filter.settle(&holding, Settlement::Cancel)).expect("reported");
     assert_eq!(how, Settlement::Refund(1));
     assert_eq!(holding.taken.fresh_at, ends(at));
@@ -131,7 +131,7 @@ fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() 
     let Answer::Part(part) = subject.filter.answer(&subject.rules, &checks) else {
         panic!("one of two is counted here");
     };
-    assert_eq!(subject.filter.all_due().len(), 1);
+    assert_eq!(subject.filter.all_due(9).len(), 1);
     let denied = Assessment {
         fits: false,
         remaining: 0,

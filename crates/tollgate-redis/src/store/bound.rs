@@ -14,7 +14,6 @@ use crate::{
     prefilter::{
         deny::DenyCache,
         filter::Prefilter,
-        keyed::Slot,
         part::{Answer, Asking, Part},
     },
     store::{
@@ -99,6 +98,10 @@ impl Bound {
         })
     }
 
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// Asks about what is left of a request of which a part is held here.
     fn ask_part(&self, part: Box<Part>) -> Step<Decision> {
         let answer = match self.ask(&part.checks, &part.asking, true) {
@@ -149,20 +152,6 @@ impl Bound {
         }))
     }
 
-    /// Reports what was counted of the keys of a request that has to ask the store: so that the answer is not older.
-    fn report_at_once(&self, checks: &[Check]) {
-        let Some(reports) = self.inner.prefilter.reports() else {
-            return;
-        };
-        for check in checks {
-            let slot = Slot::new(check.rule(), check.plan(), check.key());
-            let units = reports.report(slot);
-            if units > 0 {
-                self.inner.report(&[(slot, units)]);
-            }
-        }
-    }
-
     fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
         if !self.inner.shared.backend.is_cluster() {
             return self.inner.settle(holdings, how);
@@ -197,12 +186,8 @@ impl BoundStore for Bound {
                 self.inner.follow(checks, &decision);
                 return Step::Ready(decision);
             }
-            Answer::Ask(asking) => {
-                self.report_at_once(checks);
-                self.ask(checks, &asking, true)
-            }
+            Answer::Ask(asking) => self.ask(checks, &asking, true),
             Answer::Part(part) => {
-                self.report_at_once(&part.checks);
                 self.inner.count_decided(part.held());
                 self.ask_part(part)
             }
