@@ -88,7 +88,10 @@ impl Reporters {
                     let (_, back) = &mut self.busy[of];
                     *back = now.max(*back) + self.rng.u64(0..50_000);
                     let at = *back;
-                    self.after(at, Event::Answer(of, is_report.then_some(units), sent, left));
+                    self.after(
+                        at,
+                        Event::Answer(of, is_report.then_some(units), sent, left),
+                    );
                 } else if is_report {
                     self.after(now + 200_000, Event::Lost(of, units));
                 }
