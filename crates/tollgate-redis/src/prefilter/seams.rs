@@ -149,3 +149,35 @@ fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() 
         .collect();
     assert_eq!(back, [(checks[0], 1)]);
 }
+
+#[test]
+fn units_that_were_counted_alone_put_off_when_a_bucket_is_full_and_not_when_a_window_ends() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    // A unit of the bucket takes 3 ⅓ ms.
+    for (quota, unit) in [
+        (Quota::gcra(300, SECOND), 3_334),
+        (Quota::fixed_window(300, SECOND), 0),
+    ] {
+        let subject = Subject::new(quota, eventual);
+        subject.told(Assessment {
+            fits: true,
+            remaining: 200,
+            reset_after: 500_000,
+            retry: Retry::Now,
+        });
+        let reset_after = || match subject.answer() {
+            Answer::Here(decision) => decision.verdicts()[0].reset_after().as_micros(),
+            answer => panic!("there is room: {answer:?}"),
+        };
+        // The answer was told 300 µs after it was asked for, twice.
+        let told = 500_000 - 300;
+        let after = [reset_after(), reset_after(), reset_after()];
+        assert_eq!(after, [1, 2, 3].map(|units| told + units * unit));
+        // It was full meanwhile.
+        subject.clock.advance(Duration::from_millis(700));
+        assert_eq!(reset_after(), unit);
+    }
+}
