@@ -1,6 +1,9 @@
 //! A rule set on the store.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, RwLock},
+};
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -86,6 +89,7 @@ impl Bound {
             prefilter,
             counts,
             meter,
+            sending: RwLock::new(()),
             shared,
             rules,
             encoder,
@@ -118,6 +122,9 @@ impl Bound {
     fn conclude(&self, part: &Part, decision: &Decision) -> Decision {
         let inner = &self.inner;
         let (decision, back) = inner.prefilter.conclude(&inner.rules, part, decision);
+        if !back.is_empty() {
+            inner.are_sent();
+        }
         for (holding, units) in back {
             self.settle_in_store(&[holding], Settlement::Refund(units));
         }
@@ -213,7 +220,10 @@ impl BoundStore for Bound {
             match self.inner.prefilter.settle(holding, how) {
                 None => {}
                 Some((holding, with)) if with == how => rest.push(holding),
-                Some((holding, with)) => self.settle_in_store(&[holding], with),
+                Some((holding, with)) => {
+                    self.inner.are_sent();
+                    self.settle_in_store(&[holding], with);
+                }
             }
         }
         if !rest.is_empty() {

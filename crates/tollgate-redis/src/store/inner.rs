@@ -1,6 +1,6 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -31,6 +31,8 @@ pub(super) struct Inner {
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
     pub(super) meter: Option<Meter>,
+    /// Read by who has taken reports and not sent them yet.
+    pub(super) sending: RwLock<()>,
     /// Ends with the last store, limiter and layer.
     pub(super) _heartbeat: Option<Arc<Heartbeat>>,
 }
@@ -74,6 +76,20 @@ impl Inner {
             waiting.wanted.push((*place, answer));
         }
         Some(waiting)
+    }
+
+    /// To be held from before reports are taken until they are sent.
+    pub(super) fn sending(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.prefilter.reports()?;
+        Some(self.sending.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until the reports are sent that were taken by now. Units that were in one of them can be given back only behind
+    /// it: before it there is nothing to give back.
+    pub(super) fn are_sent(&self) {
+        if self.prefilter.reports().is_some() {
+            drop(self.sending.write());
+        }
     }
 
     /// Counts checks that were decided, by who has.

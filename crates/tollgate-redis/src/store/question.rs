@@ -56,6 +56,7 @@ impl Inner {
                 }
             }
         }
+        let sending = self.sending();
         let debits = Debits::of(self, &mut call, checks, sent);
         let asked = if !takes {
             call.peek(&self.encoder, checks)
@@ -88,6 +89,7 @@ impl Inner {
         }
         let timer = Timer::start();
         let answer = self.shared.send(&call, CallFor::Requests);
+        drop(sending);
         let hearing = Hearing {
             inner: Arc::clone(self),
             checks: Checks::from_slice(checks),

@@ -8,6 +8,7 @@ use tollgate_prefilter::Closed;
 use crate::{
     observe::{CallFor, LotDid, Timer},
     prefilter::{
+        filter::Prefilter,
         keyed::{Slot, check_of},
         reports::Report,
     },
@@ -27,13 +28,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 impl Inner {
     /// Sends what is due, a little at a time: requests that wait for Redis are not to wait for all of it.
     pub(super) async fn send_due(self: &Arc<Self>) {
-        loop {
-            let due = self.prefilter.due(AT_ONCE);
-            let is_all = due.len() < AT_ONCE;
-            self.report(due);
-            if is_all {
-                return;
-            }
+        while !self.report(Prefilter::due) {
             sleep(BETWEEN).await;
         }
     }
@@ -41,15 +36,13 @@ impl Inner {
     /// Sends the first reports, due or not, and hands all lots back.
     pub(super) fn send_first(self: &Arc<Self>) {
         self.hand_back(self.prefilter.hand_back());
-        self.report(self.prefilter.all_due(AT_ONCE));
+        self.report(Prefilter::all_due);
     }
 
     /// Reports until Redis knows all there is, or nobody can know whether it does.
     pub(super) async fn send_all(self: &Arc<Self>) {
         loop {
-            let due = self.prefilter.all_due(AT_ONCE);
-            let is_all = due.len() < AT_ONCE;
-            self.report(due);
+            let is_all = self.report(Prefilter::all_due);
             self.shared.under_way.idle().await;
             if is_all && self.prefilter.units_unreported() == 0 {
                 return;
@@ -59,8 +52,11 @@ impl Inner {
         }
     }
 
-    /// Sends reports.
-    pub(super) fn report(self: &Arc<Self>, reports: Vec<Report>) {
+    /// Sends some of the reports that there are. Gives whether these were all.
+    fn report(self: &Arc<Self>, some: impl FnOnce(&Prefilter, usize) -> Vec<Report>) -> bool {
+        let _sending = self.sending();
+        let reports = some(&self.prefilter, AT_ONCE);
+        let are_all = reports.len() < AT_ONCE;
         for reports in self.in_calls(reports, |report| report.slot) {
             let sent = self.prefilter.sent();
             let mut call = self.shared.begin();
@@ -77,6 +73,7 @@ impl Inner {
                 debits.answered(reply.as_ref());
             });
         }
+        are_all
     }
 
     /// Hands lots back.

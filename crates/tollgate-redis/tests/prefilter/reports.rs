@@ -56,7 +56,11 @@ async fn what_was_counted_alone_goes_in_the_call_of_the_request_that_asks_and_is
     let clock = Clock::custom(move || ticks.fetch_add(1, Ordering::Relaxed));
     let store = RedisStore::builder(&server.url(), "reports", Keys::plain())
         .and_then(|store| store.deadline(PATIENT))
-        .and_then(|store| store.caller_clock(clock, MAX_PERIOD).connect())
+        .and_then(|store| {
+            let store = store.caller_clock(clock, MAX_PERIOD);
+            // These are calls of a script too.
+            store.without_heartbeats().connect()
+        })
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let limiter = Limiter::new(store, [rule()]).expect("a valid rule");
@@ -190,7 +194,7 @@ async fn in_a_cluster_reports_of_one_slot_go_in_calls_of_many() {
     const CLIENTS: u64 = 64;
     let cluster = RedisCluster::start().await;
     let url = cluster.url();
-    let one = |store: RedisStoreBuilder| store.partition(Partition::One);
+    let one = |store: RedisStoreBuilder| store.partition(Partition::One).without_heartbeats();
     let service = Service::start_with(&url, Keys::plain(), one).await;
     let limiter = service.limiter([rule()]);
     let clients: Vec<_> = (0..CLIENTS)
