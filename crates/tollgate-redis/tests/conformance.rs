@@ -111,6 +111,7 @@ mod leased {
     conformance_suite!(store, leased);
 }
 
+/// A unit is due as soon as it was counted, and every few milliseconds somebody looks, beside whatever a case asks.
 mod eventual {
     use std::time::Duration;
 
@@ -122,7 +123,29 @@ mod eventual {
     async fn store(clock: Clock) -> WithServer {
         WithServer {
             consistency: Consistency::Eventual {
-                interval: Duration::from_millis(20),
+                interval: Duration::ZERO,
+                max_unreported: 4,
+            },
+            ..crate::store(clock, Keys::hashed(secret(7))).await
+        }
+    }
+
+    conformance_suite!(store, eventual);
+}
+
+/// Nothing is reported but by who has to ask, which is every second request.
+mod eventual_by_requests {
+    use std::time::Duration;
+
+    use tollgate_core::{Clock, Consistency, conformance_suite};
+    use tollgate_redis::Keys;
+
+    use crate::{WithServer, secret};
+
+    async fn store(clock: Clock) -> WithServer {
+        WithServer {
+            consistency: Consistency::Eventual {
+                interval: Duration::from_secs(3_600),
                 max_unreported: 1,
             },
             ..crate::store(clock, Keys::hashed(secret(7))).await

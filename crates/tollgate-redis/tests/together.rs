@@ -5,7 +5,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Step, Store,
+    Check, Consistency, Decision, Fingerprint, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Quota,
+    Rule, RuleSet, Step, Store,
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 
@@ -147,6 +148,38 @@ async fn takes_settlements_and_resets_travel_together_and_are_made_in_order() {
     assert_eq!(remaining(&decisions)[..2], [10, 9]);
     assert_eq!(remaining(&decisions)[2..], [9; 8]);
     assert_eq!(subject.calls(), 1);
+}
+
+#[tokio::test]
+async fn what_each_client_was_counted_alone_travels_before_its_request_in_the_call_of_all() {
+    let mut subject = Subject::start().await;
+    let eventual = Consistency::Eventual {
+        interval: 60 * MINUTE,
+        max_unreported: 5,
+    };
+    let rule = Rule::new("api", Quota::fixed_window(100, MAX_PERIOD)).consistency(eventual);
+    let limiter = Limiter::new(subject.store.clone(), [rule]).expect("a rule it can serve");
+    let checks: Vec<_> = (0..10)
+        .map(|client| limiter.check("api", &Key::of([client.to_string()])))
+        .map(|check| check.expect("a rule"))
+        .collect();
+    let all_take = async |units: u64| {
+        let take = |check: &Check| limiter.acquire(&[check.with_cost(units)]);
+        remaining(&all(checks.iter().map(take).collect()).await)
+    };
+    // A client is known from its second request on.
+    for left in [99, 98] {
+        assert_eq!(all_take(1).await, [left; 10]);
+    }
+    subject.calls();
+    for left in [96, 94] {
+        assert_eq!(all_take(2).await, [left; 10]);
+    }
+    assert_eq!(subject.calls(), 0);
+    assert_eq!(all_take(10).await, [84; 10]);
+    assert_eq!(subject.calls(), 1);
+    assert_eq!(all_take(1).await, [83; 10]);
+    assert_eq!(subject.calls(), 0);
 }
 
 #[tokio::test]

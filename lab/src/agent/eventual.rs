@@ -44,7 +44,7 @@ impl Eventual {
         self.learned.learn(sent, answer.assessment.reset_after);
         let left = answer.assessment.remaining;
         if question.report > 0 {
-            self.tally.reported((sent, now), left);
+            self.tally.reported(question.report, (sent, now), left);
         } else {
             self.tally.learned(sent, left);
         }
@@ -53,7 +53,7 @@ impl Eventual {
     /// Whether the store has the report is not known: it is not sent again.
     pub(crate) fn lost(&mut self, question: &Question) {
         if question.report > 0 {
-            self.tally.given_up();
+            self.tally.given_up(question.report);
         }
     }
 

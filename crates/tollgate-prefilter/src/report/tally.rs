@@ -6,21 +6,27 @@ use crate::report::terms::ReportTerms;
 
 /// Counts alone what the store last said is left.
 ///
-/// Times are by the process's own clock. A process that starts knows nothing, and asks.
+/// Times are by the process's own clock; what was sent, or heard, one after the other has different ones. A process that
+/// starts knows nothing, and asks.
+///
+/// Answers may come in another order than questions were sent, and be about states in yet another. So an answer replaces what
+/// is known only if it was asked for after everything that was heard; any other can make it less, never more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// What the store said is left, less what was admitted since it was asked.
     room: u64,
     /// Admitted, and in no report.
     unreported: u64,
-    /// Admitted, and in a report without an answer so far.
+    /// Admitted, and in reports without an answer so far.
     reporting: u64,
     /// When the store was asked for what it last said; 0: never.
     asked: Tick,
-    /// What was asked before is not believed.
+    /// What was asked before replaces nothing.
     believes_from: Tick,
     /// When there was last something to report that had not been before.
     since: Tick,
+    /// Whether the room was learned while reports were under way, without what they hold.
+    was_told: bool,
 }
 
 /// Where a process stands with a request.
@@ -41,7 +47,7 @@ impl Tally {
     pub fn spend(&mut self, now: Tick, cost: u64, terms: &ReportTerms) -> Spent {
         let unreported = self.unreported + self.reporting;
         if self.asked == 0
-            || now >= self.asked.saturating_add(TRUST)
+            || now.abs_diff(self.asked) >= TRUST
             || cost > self.room
             || unreported.saturating_add(cost) > terms.max_unreported()
             || cost == 0
@@ -69,6 +75,12 @@ impl Tally {
         self.unreported + self.reporting
     }
 
+    /// Units admitted and in no report.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unreported
+    }
+
     /// Whether a report is due.
     #[must_use]
     pub fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
@@ -82,55 +94,76 @@ impl Tally {
             .then_some(self.since.saturating_add(terms.interval()))
     }
 
-    /// The units to report now, by which the store is to be debited whatever is left. One report is under way at a time;
-    /// 0 if there is nothing to say. [`reported`](Self::reported), [`kept`](Self::kept) or [`given_up`](Self::given_up)
-    /// has to follow, unless it is 0.
+    /// The units to report now, by which the store is to be debited whatever is left; 0 if there is nothing to say. A
+    /// request that has to ask the store takes them along, also while other reports are under way.
+    ///
+    /// [`reported`](Self::reported), [`kept`](Self::kept) or [`given_up`](Self::given_up) has to follow with these units,
+    /// unless they are 0.
     pub fn report(&mut self) -> u64 {
-        if self.reporting > 0 {
-            return 0;
+        let units = std::mem::take(&mut self.unreported);
+        if self.reporting == 0 {
+            self.was_told = false;
         }
-        self.reporting = std::mem::take(&mut self.unreported);
-        self.reporting
+        self.reporting += units;
+        units
     }
 
-    /// The store has answered a report, or a request, that was sent at `sent`: so many units are left.
+    /// The store has answered a request that was sent at `sent`: so many units are left.
     ///
-    /// A request has debited nothing that was counted here; what is not reported yet is not in what is left.
+    /// It has debited nothing that was counted here; what is not reported yet is not in what is left, and what is being
+    /// reported may not be.
     pub fn learned(&mut self, sent: Tick, left: u64) {
-        if sent < self.asked || sent < self.believes_from {
-            return;
+        let room = left.saturating_sub(self.unreported());
+        if sent > self.asked && sent >= self.believes_from {
+            self.asked = sent;
+            self.room = room;
+        } else {
+            self.room = self.room.min(room);
         }
-        self.asked = sent;
-        self.room = left.saturating_sub(self.unreported + self.reporting);
+        self.was_told |= self.reporting > 0;
     }
 
-    /// The store knows the units of the report that is under way: it was sent at `sent`, and the answer came at `now`.
+    /// The store knows the units of a report that was sent at `sent`; the answer came at `now`, and so many are left.
     ///
-    /// What was asked in between may have been answered before the report was counted, and is not believed.
-    pub fn reported(&mut self, (sent, now): (Tick, Tick), left: u64) {
-        self.reporting = 0;
-        self.learned(sent, left);
+    /// What else was asked in between may have been answered before the report was counted.
+    pub fn reported(&mut self, units: u64, (sent, now): (Tick, Tick), left: u64) {
+        self.reporting = self.reporting.saturating_sub(units);
+        let room = left.saturating_sub(self.unreported());
+        if self.was_told {
+            // Whichever of the two the store did first, one of these is right and the other is more.
+            self.room = room.min(self.room.saturating_add(units));
+        } else if sent >= self.believes_from {
+            self.asked = self.asked.max(sent);
+            self.room = room;
+        }
+        self.was_told = self.reporting > 0;
         self.believes_from = self.believes_from.max(now);
     }
 
-    /// The report that is under way was certainly not carried out: its units are reported with the next.
-    pub fn kept(&mut self, now: Tick) {
-        self.unreported += std::mem::take(&mut self.reporting);
+    /// A report was certainly not carried out: its units are reported with the next.
+    pub fn kept(&mut self, units: u64, now: Tick) {
+        let units = units.min(self.reporting);
+        self.reporting -= units;
+        self.unreported += units;
         self.since = now;
     }
 
-    /// Whether the report that is under way was carried out is not known. It is not sent again: a unit must not count
-    /// twice. Gives the units that the store may not know of.
+    /// Whether a report was carried out is not known. It is not sent again: a unit must not count twice. Gives the units
+    /// that the store may not know of.
     ///
     /// The store has to be asked before more is admitted: else as much again would be lost with each report.
-    pub fn given_up(&mut self) -> u64 {
+    pub fn given_up(&mut self, units: u64) -> u64 {
+        let units = units.min(self.reporting);
+        self.reporting -= units;
         self.asked = 0;
-        std::mem::take(&mut self.reporting)
+        units
     }
 
-    /// Forgets what was counted and what the store said: the key's state was forgotten. A report that is under way stays so.
-    pub fn forget(&mut self) {
+    /// Forgets what was counted and what the store said: the key's state was forgotten at `now`. Reports that are under way
+    /// stay so.
+    pub fn forget(&mut self, now: Tick) {
         (self.room, self.unreported, self.asked) = (0, 0, 0);
+        self.believes_from = self.believes_from.max(now);
     }
 
     /// Units that were counted here, of a request that was not let through after all.
@@ -167,11 +200,95 @@ mod tests {
             while tally.spend(now, 1, &terms) == Spent::Here {
                 admitted += 1;
             }
-            tally.report();
-            tally.given_up();
+            let units = tally.report();
+            tally.given_up(units);
         }
         assert_eq!(admitted, 10);
         tally.learned(2_000, 1_000);
         assert_eq!(tally.spend(2_000, 1, &terms), Spent::Here);
+    }
+
+    /// The store's side of one process: it answers in the order in which it was asked, or in the other.
+    fn known(in_order: bool, answers_in_order: bool) -> u64 {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let (mut tally, mut left) = (Tally::default(), 1_000);
+        tally.learned(1, left);
+        for now in 2..5 {
+            assert_eq!(tally.spend(now, 1, &terms), Spent::Here);
+        }
+        // A report at 10, and a request of 20 units at 11, by a call of its own.
+        let units = tally.report();
+        let mut carry_out = |taken| {
+            left -= taken;
+            left
+        };
+        let (reported, taken) = if in_order {
+            let reported = carry_out(units);
+            (reported, carry_out(20))
+        } else {
+            let taken = carry_out(20);
+            (carry_out(units), taken)
+        };
+        if answers_in_order {
+            tally.reported(units, (10, 12), reported);
+            tally.learned(11, taken);
+        } else {
+            tally.learned(11, taken);
+            tally.reported(units, (10, 12), reported);
+        }
+        tally.left()
+    }
+
+    #[test]
+    fn what_is_left_is_known_in_whatever_order_a_report_and_a_request_are_carried_out_and_answered()
+    {
+        for (in_order, answers_in_order) in
+            [(true, true), (true, false), (false, true), (false, false)]
+        {
+            assert_eq!(
+                known(in_order, answers_in_order),
+                977,
+                "in order {in_order}, answers in order {answers_in_order}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_takes_along_what_was_counted_while_a_report_was_under_way() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        for first_is_answered_first in [true, false] {
+            let mut tally = Tally::default();
+            tally.learned(1, 1_000);
+            tally.spend(2, 3, &terms);
+            let first = tally.report();
+            tally.spend(3, 4, &terms);
+            let second = tally.report();
+            assert_eq!((first, second, tally.unreported()), (3, 4, 7));
+            assert_eq!(tally.spend(4, 4, &terms), Spent::AskFirst);
+            if first_is_answered_first {
+                tally.reported(first, (10, 20), 997);
+                tally.reported(second, (11, 21), 993);
+            } else {
+                tally.reported(second, (11, 20), 993);
+                tally.reported(first, (10, 21), 997);
+            }
+            assert_eq!((tally.left(), tally.unreported()), (993, 0));
+        }
+    }
+
+    #[test]
+    fn what_was_asked_before_a_reset_is_not_believed_after_it() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut tally = Tally::default();
+        tally.learned(1, 1_000);
+        tally.spend(2, 3, &terms);
+        let units = tally.report();
+        tally.forget(5);
+        tally.learned(4, 900);
+        tally.reported(units, (3, 6), 897);
+        assert_eq!(tally.spend(7, 1, &terms), Spent::AskFirst);
     }
 }

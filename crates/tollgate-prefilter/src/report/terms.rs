@@ -9,6 +9,8 @@ use tollgate_core::{AlgorithmKind, Quota, Tick};
 pub struct ReportTerms {
     interval: Tick,
     max_unreported: u64,
+    /// Of a bucket: this many units come back in as many µs.
+    refill: Option<(u64, u64)>,
 }
 
 /// Why a quota cannot be counted alone. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
@@ -45,6 +47,14 @@ impl ReportTerms {
         Ok(Self {
             interval: u64::try_from(interval.as_micros()).unwrap_or(u64::MAX),
             max_unreported,
+            refill: matches!(
+                quota.algorithm(),
+                AlgorithmKind::Gcra | AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket
+            )
+            .then(|| {
+                let period = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
+                (quota.rate().max(1), period)
+            }),
         })
     }
 
@@ -52,6 +62,20 @@ impl ReportTerms {
     #[must_use]
     pub const fn interval(&self) -> Tick {
         self.interval
+    }
+
+    /// By how many µs later a state is fresh of which `units` more are used, rounded up: the time in which a bucket refills
+    /// by them. 0 of a window, whose end stays where it is.
+    #[must_use]
+    pub fn puts_off(&self, units: u64) -> Tick {
+        let Some((rate, period)) = self.refill else {
+            return 0;
+        };
+        if let Some(product) = units.checked_mul(period) {
+            return product.div_ceil(rate);
+        }
+        let micros = (u128::from(units) * u128::from(period)).div_ceil(u128::from(rate));
+        Tick::try_from(micros).unwrap_or(Tick::MAX)
     }
 
     /// The most units that a process has admitted and not reported.
@@ -72,3 +96,28 @@ impl fmt::Display for NoReports {
 }
 
 impl Error for NoReports {}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{MAX_PERIOD, SECOND};
+
+    use super::*;
+
+    fn puts_off(quota: &Quota, units: u64) -> Tick {
+        let terms = ReportTerms::new(quota, SECOND, 1).expect("it reports");
+        terms.puts_off(units)
+    }
+
+    #[test]
+    fn units_of_a_bucket_put_off_when_it_is_full_and_those_of_a_window_do_not() {
+        assert_eq!(puts_off(&Quota::gcra(3, SECOND), 2), 666_667);
+        assert_eq!(
+            puts_off(&Quota::token_bucket(9).refill(4, SECOND), 1),
+            250_000
+        );
+        assert_eq!(puts_off(&Quota::fixed_window(3, SECOND), 2), 0);
+        assert_eq!(puts_off(&Quota::sliding_window(3, SECOND), 2), 0);
+        let most = puts_off(&Quota::gcra(1, MAX_PERIOD), u64::MAX);
+        assert_eq!(most, Tick::MAX);
+    }
+}

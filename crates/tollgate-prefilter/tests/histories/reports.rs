@@ -30,9 +30,10 @@ struct Reporters {
 enum Event {
     /// Carried out at the store: units, sent at, whether it is a report, and whether the answer comes.
     Execute(usize, u64, Tick, bool, bool),
-    Answer(usize, Tick, u64, bool),
-    /// No answer came to a report.
-    Lost(usize),
+    /// The units of the report, if it was one, sent at, and what is left.
+    Answer(usize, Option<u64>, Tick, u64),
+    /// No answer came to a report of so many units.
+    Lost(usize, u64),
 }
 
 impl Reporters {
@@ -46,9 +47,9 @@ impl Reporters {
         *out = now.max(*out) + self.rng.u64(0..50_000);
         let at = *out;
         match self.rng.u8(0..100) {
-            0 if is_report => self.tallies[of].kept(now),
+            0 if is_report => self.tallies[of].kept(units, now),
             0 => {}
-            1 if is_report => self.after(now + 200_000, Event::Lost(of)),
+            1 if is_report => self.after(now + 200_000, Event::Lost(of, units)),
             1 => {}
             chance => self.after(at, Event::Execute(of, units, now, is_report, chance > 2)),
         }
@@ -87,14 +88,19 @@ impl Reporters {
                     let (_, back) = &mut self.busy[of];
                     *back = now.max(*back) + self.rng.u64(0..50_000);
                     let at = *back;
-                    self.after(at, Event::Answer(of, sent, left, is_report));
+                    self.after(
+                        at,
+                        Event::Answer(of, is_report.then_some(units), sent, left),
+                    );
                 } else if is_report {
-                    self.after(now + 200_000, Event::Lost(of));
+                    self.after(now + 200_000, Event::Lost(of, units));
                 }
             }
-            Event::Answer(of, sent, left, true) => self.tallies[of].reported((sent, now), left),
-            Event::Answer(of, sent, left, false) => self.tallies[of].learned(sent, left),
-            Event::Lost(of) => self.given_up += self.tallies[of].given_up(),
+            Event::Answer(of, Some(units), sent, left) => {
+                self.tallies[of].reported(units, (sent, now), left);
+            }
+            Event::Answer(of, None, sent, left) => self.tallies[of].learned(sent, left),
+            Event::Lost(of, units) => self.given_up += self.tallies[of].given_up(units),
         }
     }
 }

@@ -16,8 +16,11 @@
 //! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
-//! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here |
+//! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
 //! | memory in a process | 2 MiB a store for what denials teach | and of up to 262 144 keys what is held, 40 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
+//!
+//! A request under an eventual rule that has to ask takes along, in the same call and before itself, what its process has not
+//! reported of its key. So Redis never decides without knowing what the process that asks has let through alone.
 //!
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
@@ -85,7 +88,7 @@
 //! | event | exact | leased | eventual |
 //! | --- | --- | --- | --- |
 //! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve | what it had not reported is never counted: `U` above, once for each crash |
-//! | a process ends in order | nothing | its lots go back | it reports at once |
+//! | a process ends in order | nothing | its lots go back | it reports. Both need a [flush](#ending-in-order): without it, what is still on its way when the runtime ends is lost as in a crash |
 //! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
 //! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
 //! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
@@ -95,6 +98,36 @@
 //! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve above | the old version reports at its end |
 //! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, but lots of other processes are still spent beside it: at most the reserve | so it is, less what others report afterwards |
 //! | units are refunded | they are back; other processes may refuse for a second more | units of a lot go back to it; those of a lot that has run out are lost | those that are not reported are taken off; the others are refunded in Redis |
+//!
+//! # Ending in order
+//!
+//! Dropping a limiter or a layer sends what it has not reported, and hands its lots back, but nobody can wait for a drop. So end
+//! with [`RedisStore::flush`](crate::RedisStore::flush), once no more requests come and before the runtime ends:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use tollgate_core::{Consistency, Key, Limiter, Quota, Rule, SECOND};
+//! use tollgate_redis::{Keys, RedisStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+//! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
+//! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);
+//! let limiter = Limiter::new(store.clone(), [rule])?;
+//! let check = limiter.check("everybody", &Key::of(["all"]))?;
+//! let decision = limiter.acquire(&[check]).await;
+//! // The service ends: with axum, `serve(..).with_graceful_shutdown(..)` has returned.
+//! let unreported = store.flush(Duration::from_millis(50)).await;
+//! // Redis was never there, and nothing was counted in front of it: the rule's answer to that let the request through.
+//! assert!(decision.is_allowed() && unreported == 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It sends again what Redis refuses, until it is told or the time is over, and says how many units Redis does not know of, or
+//! may not. Give it less than what the orchestrator gives the process between the polite and the other kill.
 //!
 //! # Reading the meter
 //!

@@ -14,7 +14,7 @@ use crate::prefilter::{
     leases::Leases,
     part::{Answer, Asking, Part},
     plans::{Plan, Plans},
-    reports::Reports,
+    reports::{Reports, Sent},
     store_time::StoreTime,
 };
 
@@ -61,6 +61,17 @@ impl Prefilter {
     #[inline]
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
+    }
+
+    /// The time at which something is sent.
+    #[inline]
+    pub(crate) fn sent(&self) -> Sent {
+        let at = self.now();
+        let place = |reports: &Reports| reports.place(at);
+        Sent {
+            at,
+            place: self.reports.as_ref().map_or(at, place),
+        }
     }
 
     /// The time by the store's clock, as far as this process knows it.
@@ -134,7 +145,7 @@ impl Prefilter {
             held: SmallVec::new(),
         };
         for (place, check) in (0..).zip(checks) {
-            match self.hold(check, now) {
+            match self.hold_beside(rules, checks, check, now) {
                 Some(verdict) => part.held.push((place, *check, verdict)),
                 None => {
                     part.places.push(place);
@@ -205,11 +216,28 @@ impl Prefilter {
             InForce::Eventual(terms) => {
                 let reports = self.reports.as_ref()?;
                 let answer = reports.spend(slot, now, check.cost(), terms)?;
+                // What a denial told is not left any more.
+                self.unlearn(check.key());
                 (answer, Source::Eventual)
             }
             _ => return None,
         };
         Some(Verdict::new(check.rule(), check.plan(), answer, source))
+    }
+
+    /// The same for one of several checks. What a mark of the request reads is left to the store, which is asked anyway.
+    fn hold_beside(
+        &self,
+        rules: &RuleSet,
+        checks: &[Check],
+        check: &Check,
+        now: Tick,
+    ) -> Option<Verdict> {
+        let is_counted = matches!(self.plan(check)?.in_force, InForce::Eventual(_));
+        if is_counted && rules.has_marks() && has_mark(rules, checks, check) {
+            return None;
+        }
+        self.hold(check, now)
     }
 
     /// What goes to the store with these checks.
@@ -241,6 +269,12 @@ impl Prefilter {
             rules.enforces(verdict.rule())
         })
     }
+}
+
+/// Whether a mark of a request reads the state of one of its checks.
+fn has_mark(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
+    let mut marks = rules.marks_of(usize::from(check.rule()));
+    marks.any(|mark| checks.iter().any(|other| usize::from(other.rule()) == mark))
 }
 
 /// Whether two checks are on one state.

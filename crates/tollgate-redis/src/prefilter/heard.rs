@@ -8,20 +8,22 @@ use tollgate_prefilter::{InForce, Lot};
 use crate::prefilter::{
     filter::{Prefilter, has_twins},
     keyed::slot_of,
+    reports::Sent,
 };
 
 impl Prefilter {
-    /// The store has decided about checks that were sent at `sent`.
+    /// The store has decided about checks that were sent at `sent`. What was reported with them is heard first.
     ///
     /// `of_others` says of a rule's place that its answer was about a state that the client shares with others.
     pub(crate) fn learn(
         &self,
         checks: &[Check],
         decision: &Decision,
-        sent: Tick,
+        sent: Sent,
         of_others: impl Fn(u16) -> bool,
     ) {
-        self.store_time.told((sent, self.now()), decision.at());
+        let at = sent.at;
+        self.store_time.told((at, self.now()), decision.at());
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             let Some(plan) = self.plan(check) else {
                 continue;
@@ -36,22 +38,24 @@ impl Prefilter {
             }
             if verdict.outcome() == Outcome::Deny && !has_twins(checks) && !of_others(check.rule())
             {
-                let times = (sent, self.now());
+                let times = (at, self.now());
                 if let Some(deny) = &self.deny {
                     deny.learn(&plan.denials, slot, times, check.cost(), verdict);
                 }
             }
             if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
-                leases.told(slot, sent, verdict);
+                leases.told(slot, at, verdict);
             }
-            if let (InForce::Eventual(_), Some(reports)) = (&plan.in_force, &self.reports) {
+            if let (InForce::Eventual(terms), Some(reports)) = (&plan.in_force, &self.reports) {
                 let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
-                reports.learned(slot, (sent, self.now()), verdict.remaining(), lasts);
+                let said = (verdict.remaining(), lasts);
+                reports.learned(slot, (sent, self.now()), said, terms);
             }
         }
     }
 
-    /// What the store said about checks that take nothing, with what this process holds and has not reported.
+    /// What the store said about checks that take nothing, with what this process holds, and what it has counted since it
+    /// asked: what it had counted before was reported with them, or before them.
     pub(crate) fn looked(&self, rules: &RuleSet, checks: &[Check], decision: Decision) -> Decision {
         if self.leases.is_none() && self.reports.is_none() {
             return decision;
@@ -74,7 +78,7 @@ impl Prefilter {
         let owed = self
             .reports
             .as_ref()
-            .map_or(0, |reports| reports.owed(slot));
+            .map_or(0, |reports| reports.unsent(slot));
         if !decided || held + owed == 0 {
             return verdict;
         }

@@ -9,7 +9,7 @@ pub(crate) mod keyed;
 mod leases;
 pub(crate) mod part;
 mod plans;
-mod reports;
+pub(crate) mod reports;
 #[cfg(test)]
 mod seams;
 mod settling;

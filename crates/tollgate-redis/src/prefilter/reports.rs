@@ -1,6 +1,9 @@
 //! Units that this process has admitted alone and reports.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use tollgate_core::{
     Tick,
@@ -19,6 +22,8 @@ pub(crate) struct Reports {
     keys: Keyed<Counted>,
     /// Keys of which something is not reported.
     due: Mutex<Vec<Slot>>,
+    /// The last time that was given to something sent or heard.
+    last: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -28,12 +33,38 @@ struct Counted {
     is_due: bool,
 }
 
+/// A report of so many units.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) slot: Slot,
+    pub(crate) units: u64,
+}
+
+/// When something was sent: by the clock, and by a time that nothing else has, which says what was sent or heard first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: Tick,
+    pub(super) place: Tick,
+}
+
 impl Reports {
     pub(crate) fn new() -> Self {
         Self {
             keys: Keyed::new(KEYS),
             due: Mutex::new(Vec::new()),
+            last: AtomicU64::new(0),
         }
+    }
+
+    /// A time for something that is sent or heard now.
+    pub(super) fn place(&self, now: Tick) -> Tick {
+        let next = |last: u64| Some(now.max(last.saturating_add(1)));
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        // It always gives one, and the one before is what is handed out.
+        let (Ok(last) | Err(last)) = last;
+        now.max(last.saturating_add(1))
     }
 
     /// Counts units alone, if the store said that they are left.
@@ -50,6 +81,7 @@ impl Reports {
                 return None;
             }
             let is_first = !std::mem::replace(&mut counted.is_due, true);
+            counted.uses(now, cost, terms);
             let answer = Assessment {
                 fits: true,
                 remaining: counted.tally.left(),
@@ -64,11 +96,10 @@ impl Reports {
         Some(answer)
     }
 
-    /// What is to be reported of a key at once: its request has to ask the store.
-    pub(crate) fn report(&self, slot: Slot) -> u64 {
-        self.keys
-            .with(slot, |counted| counted.tally.report())
-            .unwrap_or(0)
+    /// What is to be reported of a key at once: its request has to ask the store, which is told of this first.
+    pub(crate) fn report(&self, slot: Slot) -> Option<Report> {
+        let units = self.keys.with(slot, |counted| counted.tally.report())?;
+        (units > 0).then_some(Report { slot, units })
     }
 
     /// What is to be reported by `now`, of at most so many keys.
@@ -77,7 +108,7 @@ impl Reports {
         now: Tick,
         terms: impl Fn(Slot) -> Option<ReportTerms>,
         most: usize,
-    ) -> Vec<(Slot, u64)> {
+    ) -> Vec<Report> {
         let mut waiting = std::mem::take(&mut *self.due()).into_iter();
         let mut due = Vec::new();
         let mut later = Vec::new();
@@ -89,7 +120,7 @@ impl Reports {
                 if counted.tally.is_due(now, &terms) {
                     let units = counted.tally.report();
                     if units > 0 {
-                        due.push((slot, units));
+                        due.push(Report { slot, units });
                     }
                 }
                 counted.is_due = counted.tally.unreported() > 0;
@@ -104,55 +135,69 @@ impl Reports {
         due
     }
 
-    /// The store has answered a request that was sent at `sent`: so much is left, and until when something is used.
-    pub(crate) fn learned(&self, slot: Slot, (sent, now): (Tick, Tick), left: u64, lasts: Tick) {
+    /// The store has answered a request: so much is left, and until when something is used.
+    pub(crate) fn learned(
+        &self,
+        slot: Slot,
+        (sent, now): (Sent, Tick),
+        (left, lasts): (u64, Tick),
+        terms: &ReportTerms,
+    ) {
         let is_idle = |counted: &Counted| counted.tally.is_idle();
         self.keys.with_new(slot, now, is_idle, |counted| {
-            counted.tally.learned(sent, left);
-            counted.fresh_at = sent.saturating_add(lasts);
+            counted.tally.learned(sent.place, left);
+            counted.fresh_at = sent.at.saturating_add(lasts);
+            // The store does not know of these.
+            counted.uses(now, counted.tally.unreported(), terms);
         });
     }
 
-    /// The store knows what was reported at `sent`; its answer came at `now`.
-    pub(crate) fn reported(&self, slot: Slot, times: (Tick, Tick), left: u64) {
-        self.keys
-            .with(slot, |counted| counted.tally.reported(times, left));
+    /// The store has answered a report: so much is left. The answer was heard at `now`.
+    pub(crate) fn reported(&self, report: Report, (sent, now): (Sent, Tick), left: u64) {
+        let heard = self.place(now);
+        self.keys.with(report.slot, |counted| {
+            let times = (sent.place, heard);
+            counted.tally.reported(report.units, times, left);
+        });
     }
 
     /// What was reported was certainly not carried out.
-    pub(crate) fn kept(&self, slot: Slot, now: Tick) {
-        let is_first = self.keys.with(slot, |counted| {
-            counted.tally.kept(now);
+    pub(crate) fn kept(&self, report: Report, now: Tick) {
+        let is_first = self.keys.with(report.slot, |counted| {
+            counted.tally.kept(report.units, now);
             counted.tally.unreported() > 0 && !std::mem::replace(&mut counted.is_due, true)
         });
         if is_first == Some(true) {
-            self.due().push(slot);
+            self.due().push(report.slot);
         }
     }
 
     /// Nobody knows whether what was reported was carried out. Gives the units.
-    pub(crate) fn given_up(&self, slot: Slot) -> u64 {
-        self.keys
-            .with(slot, |counted| counted.tally.given_up())
-            .unwrap_or(0)
+    pub(crate) fn given_up(&self, report: Report) -> u64 {
+        let given_up = |counted: &mut Counted| counted.tally.given_up(report.units);
+        self.keys.with(report.slot, given_up).unwrap_or(0)
     }
 
     /// Units that were counted come back. Gives those that were not reported yet.
-    pub(crate) fn give_back(&self, slot: Slot, units: u64) -> u64 {
-        self.keys
-            .with(slot, |counted| counted.tally.give_back(units))
-            .unwrap_or(0)
+    pub(crate) fn give_back(&self, slot: Slot, units: u64, terms: &ReportTerms) -> u64 {
+        let give_back = |counted: &mut Counted| {
+            let back = counted.tally.give_back(units);
+            counted.fresh_at = counted.fresh_at.saturating_sub(terms.puts_off(back));
+            back
+        };
+        self.keys.with(slot, give_back).unwrap_or(0)
     }
 
     /// Forgets what was counted of a key: what it has used was forgotten.
-    pub(crate) fn forget(&self, slot: Slot) {
-        self.keys.with(slot, |counted| counted.tally.forget());
+    pub(crate) fn forget(&self, slot: Slot, now: Tick) {
+        let now = self.place(now);
+        self.keys.with(slot, |counted| counted.tally.forget(now));
     }
 
-    /// The units of a key that the store does not know of.
-    pub(crate) fn owed(&self, slot: Slot) -> u64 {
-        let owed = self.keys.with(slot, |counted| counted.tally.unreported());
-        owed.unwrap_or(0)
+    /// The units of a key that are in no report.
+    pub(crate) fn unsent(&self, slot: Slot) -> u64 {
+        let unsent = self.keys.with(slot, |counted| counted.tally.unsent());
+        unsent.unwrap_or(0)
     }
 
     /// The units that the store does not know of.
@@ -162,5 +207,16 @@ impl Reports {
 
     fn due(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    /// Units are used that the store did not know of when it said until when something is.
+    #[inline]
+    fn uses(&mut self, now: Tick, units: u64, terms: &ReportTerms) {
+        let later = terms.puts_off(units);
+        if later > 0 {
+            self.fresh_at = self.fresh_at.max(now).saturating_add(later);
+        }
     }
 }

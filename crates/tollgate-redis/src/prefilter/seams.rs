@@ -36,10 +36,10 @@ impl Subject {
     /// The store answers a request of one unit.
     fn told(&self, answer: Assessment) {
         let check = [Check::new(0, KEY, 1)];
-        let sent = self.clock.now();
+        let sent = self.filter.sent();
         self.clock.advance(Duration::from_micros(300));
         let verdict = Verdict::new(0, 0, answer, Source::Store);
-        let decision = Decision::new(sent + AHEAD + 150, [verdict], |_| true);
+        let decision = Decision::new(sent.at + AHEAD + 150, [verdict], |_| true);
         // Of a key that is seen once nothing is kept.
         for _ in 0..2 {
             self.filter.learn(&check, &decision, sent, |_| false);
@@ -100,7 +100,7 @@ fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
         },
         source: decision.verdicts()[0].source(),
     };
-    assert_eq!(subject.filter.all_due().len(), 1);
+    assert_eq!(subject.filter.all_due(9).len(), 1);
     let (holding, how) = (subject.filter.settle(&holding, Settlement::Cancel)).expect("reported");
     assert_eq!(how, Settlement::Refund(1));
     assert_eq!(holding.taken.fresh_at, ends(at));
@@ -131,7 +131,7 @@ fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() 
     let Answer::Part(part) = subject.filter.answer(&subject.rules, &checks) else {
         panic!("one of two is counted here");
     };
-    assert_eq!(subject.filter.all_due().len(), 1);
+    assert_eq!(subject.filter.all_due(9).len(), 1);
     let denied = Assessment {
         fits: false,
         remaining: 0,
@@ -148,4 +148,36 @@ fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() 
         .map(|(held, units)| (held.check, *units))
         .collect();
     assert_eq!(back, [(checks[0], 1)]);
+}
+
+#[test]
+fn units_that_were_counted_alone_put_off_when_a_bucket_is_full_and_not_when_a_window_ends() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    // A unit of the bucket takes 3 ⅓ ms.
+    for (quota, unit) in [
+        (Quota::gcra(300, SECOND), 3_334),
+        (Quota::fixed_window(300, SECOND), 0),
+    ] {
+        let subject = Subject::new(quota, eventual);
+        subject.told(Assessment {
+            fits: true,
+            remaining: 200,
+            reset_after: 500_000,
+            retry: Retry::Now,
+        });
+        let reset_after = || match subject.answer() {
+            Answer::Here(decision) => decision.verdicts()[0].reset_after().as_micros(),
+            answer => panic!("there is room: {answer:?}"),
+        };
+        // The answer was told 300 µs after it was asked for, twice.
+        let told = 500_000 - 300;
+        let after = [reset_after(), reset_after(), reset_after()];
+        assert_eq!(after, [1, 2, 3].map(|units| told + units * unit));
+        // It was full meanwhile.
+        subject.clock.advance(Duration::from_millis(700));
+        assert_eq!(reset_after(), unit);
+    }
 }

@@ -64,7 +64,11 @@ impl Prefilter {
                 leases.give_back(slot, now, spent, units);
                 0
             }
-            (Source::Eventual, _, Some(reports)) => units - reports.give_back(slot, units),
+            (Source::Eventual, _, Some(reports)) => {
+                let terms = self.report_terms(slot);
+                let back = terms.map_or(0, |terms| reports.give_back(slot, units, terms));
+                units - back
+            }
             _ => units,
         }
     }
@@ -121,7 +125,7 @@ impl Prefilter {
                 leases.forget(slot);
             }
             if let Some(reports) = &self.reports {
-                reports.forget(slot);
+                reports.forget(slot, self.now());
             }
         }
     }

@@ -3,7 +3,11 @@
 use tollgate_core::Tick;
 use tollgate_prefilter::Closed;
 
-use crate::prefilter::{filter::Prefilter, keyed::Slot, reports::Reports};
+use crate::prefilter::{
+    filter::Prefilter,
+    keyed::Slot,
+    reports::{Report, Reports},
+};
 
 impl Prefilter {
     /// Lots that are not needed, taken out to be handed back. About once a second.
@@ -27,19 +31,19 @@ impl Prefilter {
     }
 
     /// What is to be reported by now, of at most so many keys.
-    pub(crate) fn due(&self, most: usize) -> Vec<(Slot, u64)> {
-        let terms = |slot| self.report_terms(slot).copied();
-        let reports = self.reports.as_ref();
-        reports.map_or_else(Vec::new, |reports| reports.due_by(self.now(), terms, most))
+    pub(crate) fn due(&self, most: usize) -> Vec<Report> {
+        self.due_by(self.now(), most)
     }
 
-    /// All that is not reported yet.
-    pub(crate) fn all_due(&self) -> Vec<(Slot, u64)> {
+    /// What is not reported yet, due or not, of at most so many keys.
+    pub(crate) fn all_due(&self, most: usize) -> Vec<Report> {
+        self.due_by(Tick::MAX, most)
+    }
+
+    fn due_by(&self, by: Tick, most: usize) -> Vec<Report> {
         let terms = |slot| self.report_terms(slot).copied();
         let reports = self.reports.as_ref();
-        reports.map_or_else(Vec::new, |reports| {
-            reports.due_by(Tick::MAX, terms, usize::MAX)
-        })
+        reports.map_or_else(Vec::new, |reports| reports.due_by(by, terms, most))
     }
 
     /// How often it is to be looked after; `None`: there is nothing to look after.

@@ -1,6 +1,9 @@
 //! A rule set on the store.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, RwLock},
+};
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -14,7 +17,6 @@ use crate::{
     prefilter::{
         deny::DenyCache,
         filter::Prefilter,
-        keyed::Slot,
         part::{Answer, Asking, Part},
     },
     store::{
@@ -87,6 +89,7 @@ impl Bound {
             prefilter,
             counts,
             meter,
+            sending: RwLock::new(()),
             shared,
             rules,
             encoder,
@@ -97,6 +100,10 @@ impl Bound {
             _keeper: Keeper::start(&inner).map(Arc::new),
             inner,
         })
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// Asks about what is left of a request of which a part is held here.
@@ -115,6 +122,9 @@ impl Bound {
     fn conclude(&self, part: &Part, decision: &Decision) -> Decision {
         let inner = &self.inner;
         let (decision, back) = inner.prefilter.conclude(&inner.rules, part, decision);
+        if !back.is_empty() {
+            inner.are_sent();
+        }
         for (holding, units) in back {
             self.settle_in_store(&[holding], Settlement::Refund(units));
         }
@@ -147,20 +157,6 @@ impl Bound {
             inner.follow(&checks, &decision);
             decision
         }))
-    }
-
-    /// Reports what was counted of the keys of a request that has to ask the store: so that the answer is not older.
-    fn report_at_once(&self, checks: &[Check]) {
-        let Some(reports) = self.inner.prefilter.reports() else {
-            return;
-        };
-        for check in checks {
-            let slot = Slot::new(check.rule(), check.plan(), check.key());
-            let units = reports.report(slot);
-            if units > 0 {
-                self.inner.report(&[(slot, units)]);
-            }
-        }
     }
 
     fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
@@ -197,12 +193,8 @@ impl BoundStore for Bound {
                 self.inner.follow(checks, &decision);
                 return Step::Ready(decision);
             }
-            Answer::Ask(asking) => {
-                self.report_at_once(checks);
-                self.ask(checks, &asking, true)
-            }
+            Answer::Ask(asking) => self.ask(checks, &asking, true),
             Answer::Part(part) => {
-                self.report_at_once(&part.checks);
                 self.inner.count_decided(part.held());
                 self.ask_part(part)
             }
@@ -228,7 +220,10 @@ impl BoundStore for Bound {
             match self.inner.prefilter.settle(holding, how) {
                 None => {}
                 Some((holding, with)) if with == how => rest.push(holding),
-                Some((holding, with)) => self.settle_in_store(&[holding], with),
+                Some((holding, with)) => {
+                    self.inner.are_sent();
+                    self.settle_in_store(&[holding], with);
+                }
             }
         }
         if !rest.is_empty() {

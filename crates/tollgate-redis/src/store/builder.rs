@@ -1,6 +1,10 @@
 //! Setting up a store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use tokio::runtime::Handle;
 #[cfg(feature = "tls")]
@@ -18,7 +22,10 @@ use crate::{
     new_keys::NewKeys,
     observe::Observer,
     prefilter::deny::DenyCache,
-    store::{backend::Backend, instances::Instances, redis_store::RedisStore, shared::Shared},
+    store::{
+        backend::Backend, instances::Instances, redis_store::RedisStore, shared::Shared,
+        under_way::UnderWay,
+    },
 };
 
 impl RedisStore {
@@ -249,6 +256,8 @@ impl RedisStoreBuilder {
             meter: self.meter,
             runtime,
             denied: self.learns.then(DenyCache::new),
+            under_way: UnderWay::new(),
+            given_up: AtomicU64::new(0),
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }

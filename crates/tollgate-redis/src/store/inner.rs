@@ -1,11 +1,11 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tollgate_core::{
-    Check, Checks, Clock, Decision, Holding, Outcome, Pending, RuleSet, Settlement, Step, Tick,
-    Verdict,
+    Check, Checks, Decision, Holding, Outcome, RuleSet, Settlement, Tick, Verdict,
 };
 use tollgate_prefilter::Lot;
 
@@ -13,7 +13,7 @@ use crate::{
     call::{Asked, Call},
     encode::Encoder,
     new_keys::NewKeys,
-    observe::{CallFor, LotDid, RuleCounts, Timer},
+    observe::{LotDid, RuleCounts},
     prefilter::{filter::Prefilter, part::Asking},
     reply::{NewKey, Reply},
     store::{heartbeat::Heartbeat, meter::Meter, shared::Shared},
@@ -31,6 +31,8 @@ pub(super) struct Inner {
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
     pub(super) meter: Option<Meter>,
+    /// Read by who has taken reports and not sent them yet.
+    pub(super) sending: RwLock<()>,
     /// Ends with the last store, limiter and layer.
     pub(super) _heartbeat: Option<Arc<Heartbeat>>,
 }
@@ -39,79 +41,15 @@ pub(super) struct Inner {
 type Wanted = SmallVec<[(u16, Option<u16>); 1]>;
 
 /// Says that nothing came of lots that were asked for, unless an answer did.
-struct Waiting {
+pub(super) struct Waiting {
     inner: Arc<Inner>,
     checks: Checks,
     wanted: Wanted,
 }
 
 impl Inner {
-    /// Asks about checks that are decided in one step.
-    pub(super) fn ask(
-        self: &Arc<Self>,
-        checks: &[Check],
-        asking: &Asking,
-        takes: bool,
-    ) -> Step<Decision> {
-        let sent = self.prefilter.now();
-        let mut call = self.shared.begin();
-        for (place, ask) in asking {
-            if let (Some(check), Some(closed)) = (checks.get(usize::from(*place)), ask.closed) {
-                // One that does not go back runs out.
-                if call.close(&self.encoder, check, closed).is_some() {
-                    self.shared.observer.lots(LotDid::HandedBack, 1);
-                }
-            }
-        }
-        let asked = if !takes {
-            call.peek(&self.encoder, checks)
-        } else if self.shared.caps.is_empty() {
-            call.acquire(&self.encoder, checks)
-        } else {
-            let now = Clock::system().now();
-            call.acquire_capped(&self.encoder, checks, |rule| {
-                self.cap(rule).is_none_or(|cap| cap.take(now))
-            })
-        };
-        let waiting = self.want(&mut call, checks, asking);
-        let Some(asked) = asked else {
-            // More checks than a call carries.
-            return Step::Ready(self.without_answer(checks, Outcome::Failed));
-        };
-        if asked.is_nothing() {
-            return Step::Ready(self.without_answer(checks, Outcome::NotAsked));
-        }
-        let timer = Timer::start();
-        let answer = self.shared.send(&call, CallFor::Requests);
-        let (inner, checks) = (Arc::clone(self), Checks::from_slice(checks));
-        let size = call.checks();
-        Step::Wait(Pending::new(async move {
-            match inner.shared.reply(timer, answer.await, size) {
-                Ok(reply) => {
-                    inner.note_new_keys(&reply, &asked);
-                    let decision = reply.decision(&asked, &checks, &inner.rules);
-                    if !takes {
-                        return inner.prefilter.looked(&inner.rules, &checks, decision);
-                    }
-                    inner.count_decided(decision.verdicts());
-                    inner.prefilter.learn(&checks, &decision, sent, |rule| {
-                        let mut told = reply.new_keys(&asked);
-                        // The same client has a state with each client of the rule that says where states lie.
-                        !inner.encoder.is_found_alone(rule)
-                            || told.any(|told| told.rule == rule && told.new_key == NewKey::Refused)
-                    });
-                    if let Some(waiting) = waiting {
-                        waiting.answered(&reply, sent);
-                    }
-                    decision
-                }
-                Err(_) => inner.without_answer(&checks, Outcome::Failed),
-            }
-        }))
-    }
-
     /// Asks for lots, with the request that was just added.
-    fn want(
+    pub(super) fn want(
         self: &Arc<Self>,
         call: &mut Call,
         checks: &[Check],
@@ -140,6 +78,20 @@ impl Inner {
         Some(waiting)
     }
 
+    /// To be held from before reports are taken until they are sent.
+    pub(super) fn sending(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.prefilter.reports()?;
+        Some(self.sending.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until the reports are sent that were taken by now. Units that were in one of them can be given back only behind
+    /// it: before it there is nothing to give back.
+    pub(super) fn are_sent(&self) {
+        if self.prefilter.reports().is_some() {
+            drop(self.sending.write());
+        }
+    }
+
     /// Counts checks that were decided, by who has.
     #[inline]
     pub(super) fn count_decided<'a>(&self, verdicts: impl IntoIterator<Item = &'a Verdict>) {
@@ -155,11 +107,11 @@ impl Inner {
         }
     }
 
-    fn cap(&self, rule: u16) -> Option<&NewKeys> {
+    pub(super) fn cap(&self, rule: u16) -> Option<&NewKeys> {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
-    fn note_new_keys(&self, reply: &Reply, asked: &Asked) {
+    pub(super) fn note_new_keys(&self, reply: &Reply, asked: &Asked) {
         for told in reply.new_keys(asked) {
             match told.new_key {
                 NewKey::Made => self.shared.observer.key_made(),
@@ -176,7 +128,7 @@ impl Inner {
     }
 
     /// A decision that Redis has not made: it has failed, or there was nothing to ask.
-    fn without_answer(&self, checks: &[Check], outcome: Outcome) -> Decision {
+    pub(super) fn without_answer(&self, checks: &[Check], outcome: Outcome) -> Decision {
         let verdicts = checks
             .iter()
             .map(|check| Verdict::unanswered(check.rule(), check.plan(), outcome));
@@ -192,10 +144,18 @@ impl Inner {
             self.shared.settle(&call);
         }
     }
+
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // Within a runtime that is another one, of a test for example, the task goes there.
+        match Handle::try_current() {
+            Ok(here) => here.spawn(task),
+            Err(_) => self.shared.runtime.spawn(task),
+        };
+    }
 }
 
 impl Waiting {
-    fn answered(mut self, reply: &Reply, sent: Tick) {
+    pub(super) fn answered(mut self, reply: &Reply, sent: Tick) {
         for (place, answer) in std::mem::take(&mut self.wanted) {
             let lot = answer.map_or(Some(None), |answer| reply.lot(answer));
             let observer = &self.inner.shared.observer;

@@ -1,4 +1,4 @@
-//! What is sent without a request: reports that are due, and lots that nobody asks for.
+//! Who sends what is sent without a request.
 
 use std::{
     fmt,
@@ -6,25 +6,18 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
-use tollgate_core::{StoreError, StoreErrorKind, Tick};
-use tollgate_prefilter::Closed;
-
-use crate::{
-    observe::{CallFor, LotDid, ReportDid, Timer},
-    prefilter::keyed::{Slot, check_of},
-    store::inner::Inner,
+use tokio::{
+    task::AbortHandle,
+    time::{sleep, timeout},
 };
 
-/// The most reports, or lots, of one call.
-const TOGETHER: usize = 32;
+use crate::store::inner::Inner;
 
 /// How often lots are looked through, and the metrics are told what is held.
 const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
-/// So many reports are sent at once, and then others have a turn: some 60 000 a second.
-const AT_ONCE: usize = 4 * TOGETHER;
-const BETWEEN: Duration = Duration::from_millis(2);
+/// For so long reports are sent again that Redis did not take when a rule set ended.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The task that reports. Dropping this ends it.
 pub(super) struct Keeper {
@@ -57,8 +50,13 @@ impl Drop for Keeper {
     /// the window is over.
     fn drop(&mut self) {
         self.task.abort();
-        self.inner.hand_back(&self.inner.prefilter.hand_back());
-        self.inner.report(&self.inner.prefilter.all_due());
+        self.inner.send_first();
+        if self.inner.prefilter.units_unreported() > 0 {
+            let inner = Arc::clone(&self.inner);
+            self.inner.spawn(async move {
+                let _ = timeout(FAREWELL, inner.send_all()).await;
+            });
+        }
     }
 }
 
@@ -73,7 +71,7 @@ async fn keep(inner: Weak<Inner>, pause: Duration) {
         since += pause;
         if since >= SWEPT_EVERY {
             since = Duration::ZERO;
-            inner.hand_back(&inner.prefilter.sweep());
+            inner.hand_back(inner.prefilter.sweep());
             inner.tell_held();
             let instances = inner.shared.instances.known();
             inner.shared.observer.tell_bounds(instances);
@@ -90,116 +88,4 @@ impl Inner {
             self.shared.observer.held(held.0, held.1);
         }
     }
-
-    /// Sends what is due, a little at a time: requests that wait for Redis are not to wait for all of it.
-    async fn send_due(self: &Arc<Self>) {
-        loop {
-            let due = self.prefilter.due(AT_ONCE);
-            self.report(&due);
-            if due.len() < AT_ONCE {
-                return;
-            }
-            sleep(BETWEEN).await;
-        }
-    }
-
-    /// Sends reports; in a cluster, those of one slot at a time.
-    pub(super) fn report(self: &Arc<Self>, reports: &[(Slot, u64)]) {
-        let each = if self.shared.backend.is_cluster() {
-            1
-        } else {
-            TOGETHER
-        };
-        for reports in reports.chunks(each) {
-            let inner = Arc::clone(self);
-            let sent = self.prefilter.now();
-            let mut call = self.shared.begin();
-            let placed: Vec<_> = reports
-                .iter()
-                .map(|(slot, units)| {
-                    let check = check_of(*slot).with_cost(*units);
-                    (*slot, call.debit(&self.encoder, &check))
-                })
-                .collect();
-            let observer = &self.shared.observer;
-            observer.reports(ReportDid::Sent, placed.len() as u64);
-            let timer = Timer::start();
-            let (answer, size) = (self.shared.send(&call, CallFor::Reports), call.checks());
-            self.spawn(async move {
-                let reply = inner.shared.reply(timer, answer.await, size);
-                for (slot, place) in placed {
-                    let left = match (&reply, place) {
-                        (Ok(reply), Some(place)) => Ok(reply.left(place)),
-                        (Ok(_), None) => Ok(None),
-                        (Err(error), _) => Err(error),
-                    };
-                    inner.reported(slot, sent, left);
-                }
-            });
-        }
-    }
-
-    fn reported(&self, slot: Slot, sent: Tick, left: Result<Option<u64>, &StoreError>) {
-        let Some(reports) = self.prefilter.reports() else {
-            return;
-        };
-        match left {
-            Ok(Some(left)) => reports.reported(slot, (sent, self.prefilter.now()), left),
-            // A value that is not ours: as little is known of it.
-            Ok(None) => self.given_up(reports.given_up(slot)),
-            Err(error) if did_not_run(error) => {
-                self.shared.observer.reports(ReportDid::Kept, 1);
-                reports.kept(slot, self.prefilter.now());
-            }
-            Err(_) => self.given_up(reports.given_up(slot)),
-        }
-    }
-
-    fn given_up(&self, units: u64) {
-        self.shared.observer.reports(ReportDid::GivenUp, 1);
-        self.shared.observer.units_given_up(units);
-    }
-
-    fn hand_back(self: &Arc<Self>, lots: &[(Slot, Closed)]) {
-        let each = if self.shared.backend.is_cluster() {
-            1
-        } else {
-            TOGETHER
-        };
-        for lots in lots.chunks(each) {
-            let mut call = self.shared.begin();
-            for (slot, closed) in lots {
-                // One that does not go back runs out.
-                let back = call.close(&self.encoder, &check_of(*slot), *closed);
-                if back.is_some() {
-                    self.shared.observer.lots(LotDid::HandedBack, 1);
-                }
-            }
-            let slots: Vec<_> = lots.iter().map(|(slot, _)| *slot).collect();
-            let inner = Arc::clone(self);
-            let answer = self.shared.send(&call, CallFor::Lots);
-            self.spawn(async move {
-                let _ = answer.await;
-                for slot in slots {
-                    inner.prefilter.handed_back(slot);
-                }
-            });
-        }
-    }
-
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Within a runtime that is another one, of a test for example, the task goes there.
-        match Handle::try_current() {
-            Ok(here) => here.spawn(task),
-            Err(_) => self.shared.runtime.spawn(task),
-        };
-    }
-}
-
-/// Whether a call certainly changed nothing.
-fn did_not_run(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
-    )
 }

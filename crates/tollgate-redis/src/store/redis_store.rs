@@ -8,7 +8,7 @@ use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
     connection::breaker::BreakerState,
-    store::{accuracy::Accuracy, bound::Bound, heartbeat::Heartbeat, shared::Shared},
+    store::{accuracy::Accuracy, bound::Bound, flush::InUse, heartbeat::Heartbeat, shared::Shared},
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -21,6 +21,7 @@ use crate::{
 pub struct RedisStore {
     shared: Arc<Shared>,
     heartbeat: Option<Arc<Heartbeat>>,
+    in_use: Arc<InUse>,
 }
 
 impl RedisStore {
@@ -29,6 +30,7 @@ impl RedisStore {
         let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));
         Self {
             heartbeat: heartbeat.map(Arc::new),
+            in_use: Arc::default(),
             shared,
         }
     }
@@ -94,6 +96,39 @@ impl RedisStore {
         }
     }
 
+    /// Tells Redis all that this process knows and Redis does not, for an orderly end: units that were counted alone are
+    /// reported, lots go back, and what tickets give back arrives. It ends when all of it is answered, and `within` at the
+    /// latest; what Redis refuses meanwhile is sent again.
+    ///
+    /// Gives the units that Redis may not know of: those that were not reported in time, and those of which it never said
+    /// whether it has counted them. They were let through above what Redis counts, by this store and all its clones.
+    ///
+    /// Call it when the service has stopped taking requests, before the runtime ends. Limiters and layers may still be there,
+    /// or not: what they leave behind when they are dropped is waited for as well. While requests go on it takes all of
+    /// `within`, and then gives what they have counted just now.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate_redis::{Keys, RedisStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+    /// // axum::serve(listener, app).with_graceful_shutdown(signal).await?;
+    /// let unreported = store.flush(Duration::from_secs(1)).await;
+    /// assert_eq!(unreported, 0, "nothing was let through");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// What was sent is sent, and its answers are still heard. Nothing more is sent but what falls due.
+    pub async fn flush(&self, within: Duration) -> u64 {
+        self.in_use.flush(&self.shared, within).await
+    }
+
     /// Whether requests are kept from Redis at present, because it is in trouble: of several servers, the state of the one
     /// that is in the worst.
     #[must_use]
@@ -116,7 +151,9 @@ impl RedisStore {
 impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
         let (shared, heartbeat) = (Arc::clone(&self.shared), self.heartbeat.clone());
-        Ok(Arc::new(Bound::new(shared, heartbeat, rules)?))
+        let bound = Bound::new(shared, heartbeat, rules)?;
+        self.in_use.add(bound.inner());
+        Ok(Arc::new(bound))
     }
 }
 

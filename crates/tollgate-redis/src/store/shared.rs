@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,7 @@ use crate::{
     store::{
         backend::{Answer, Backend},
         instances::Instances,
+        under_way::UnderWay,
     },
 };
 
@@ -43,6 +47,10 @@ pub(super) struct Shared {
     pub(super) runtime: Handle,
     /// What denials have taught, if they are remembered.
     pub(super) denied: Option<DenyCache>,
+    /// Calls whose answers no request waits for.
+    pub(super) under_way: UnderWay,
+    /// Units that were reported, and nobody knows whether Redis has counted them.
+    pub(super) given_up: AtomicU64,
 }
 
 impl Shared {
@@ -88,11 +96,21 @@ impl Shared {
         let answer = self.send(call, CallFor::Settlements);
         match Handle::try_current() {
             Ok(runtime) if !answer.is_refused() => {
+                let on_its_way = self.under_way.begin();
                 // A call that is dropped before it is sent is not sent.
-                runtime.spawn(answer);
+                runtime.spawn(async move {
+                    let _ = answer.await;
+                    drop(on_its_way);
+                });
             }
             _ => self.observer.settlement_lost(),
         }
+    }
+
+    /// Nobody knows whether Redis has counted units that were reported.
+    pub(super) fn gave_up(&self, units: u64) {
+        self.given_up.fetch_add(units, Ordering::Relaxed);
+        self.observer.units_given_up(units);
     }
 
     /// The reply to a call of so many checks, once it is there.

@@ -1,0 +1,137 @@
+//! Reports on their way.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, StoreError, StoreErrorKind};
+
+use crate::{
+    call::Call,
+    observe::ReportDid,
+    prefilter::{
+        keyed::{check_of, slot_of},
+        reports::{Report, Sent},
+    },
+    reply::Reply,
+    store::{inner::Inner, under_way::OnItsWay},
+};
+
+/// Reports that go with a call. Each is settled once, whatever becomes of the call: also if this is dropped.
+pub(super) struct Debits {
+    inner: Arc<Inner>,
+    sent: Sent,
+    /// With the places of their answers.
+    placed: SmallVec<[(Report, u16); 1]>,
+    _on_its_way: OnItsWay,
+}
+
+impl Debits {
+    pub(super) fn new(inner: &Arc<Inner>, sent: Sent) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            sent,
+            placed: SmallVec::new(),
+            _on_its_way: inner.shared.under_way.begin(),
+        }
+    }
+
+    /// Puts what was counted of the keys of checks into a call, before the checks themselves: the answer to these is to be no
+    /// older. `None`: there is nothing to say.
+    pub(super) fn of(
+        inner: &Arc<Inner>,
+        call: &mut Call,
+        checks: &[Check],
+        sent: Sent,
+    ) -> Option<Self> {
+        let reports = inner.prefilter.reports()?;
+        let mut debits = None;
+        for check in checks {
+            if let Some(report) = reports.report(slot_of(check)) {
+                let debits = debits.get_or_insert_with(|| Self::new(inner, sent));
+                debits.add(call, report);
+            }
+        }
+        debits
+    }
+
+    /// Puts a report into a call.
+    pub(super) fn add(&mut self, call: &mut Call, report: Report) {
+        let check = check_of(report.slot).with_cost(report.units);
+        match call.debit(&self.inner.encoder, &check) {
+            Some(place) => self.placed.push((report, place)),
+            // The call is full.
+            None => self.inner.keep(report),
+        }
+    }
+
+    /// The call is sent.
+    pub(super) fn are_sent(&self) {
+        let observer = &self.inner.shared.observer;
+        observer.reports(ReportDid::Sent, self.placed.len() as u64);
+    }
+
+    /// The call is not sent.
+    pub(super) fn are_not_sent(mut self) {
+        for (report, _) in std::mem::take(&mut self.placed) {
+            self.inner.keep(report);
+        }
+    }
+
+    /// The answer to the call is there, or why there is none.
+    pub(super) fn answered(mut self, reply: Result<&Reply, &StoreError>) {
+        for (report, place) in std::mem::take(&mut self.placed) {
+            let left = match reply {
+                // Of a value that is not ours as little is known.
+                Ok(reply) => reply.left(place),
+                Err(error) if did_not_run(error) => {
+                    self.inner.shared.observer.reports(ReportDid::Kept, 1);
+                    self.inner.keep(report);
+                    continue;
+                }
+                Err(_) => None,
+            };
+            match left {
+                Some(left) => self.inner.reported(report, self.sent, left),
+                None => self.inner.give_up(report),
+            }
+        }
+    }
+}
+
+impl Drop for Debits {
+    /// Nobody hears the answer any more.
+    fn drop(&mut self) {
+        for (report, _) in &self.placed {
+            self.inner.give_up(*report);
+        }
+    }
+}
+
+impl Inner {
+    fn reported(&self, report: Report, sent: Sent, left: u64) {
+        if let Some(reports) = self.prefilter.reports() {
+            reports.reported(report, (sent, self.prefilter.now()), left);
+        }
+    }
+
+    fn keep(&self, report: Report) {
+        if let Some(reports) = self.prefilter.reports() {
+            reports.kept(report, self.prefilter.now());
+        }
+    }
+
+    fn give_up(&self, report: Report) {
+        let reports = self.prefilter.reports();
+        let units = reports.map_or(0, |reports| reports.given_up(report));
+        self.shared.observer.reports(ReportDid::GivenUp, 1);
+        self.shared.gave_up(units);
+    }
+}
+
+/// Whether a call certainly changed nothing.
+fn did_not_run(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
+    )
+}

@@ -1,0 +1,44 @@
+//! The rule sets of a store, and what becomes of them in the end.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::timeout;
+
+use crate::store::{inner::Inner, shared::Shared};
+
+/// The rule sets that are in use, or still report.
+#[derive(Default)]
+pub(super) struct InUse(Mutex<Vec<Weak<Inner>>>);
+
+impl InUse {
+    pub(super) fn add(&self, inner: &Arc<Inner>) {
+        let mut all = self.all();
+        all.retain(|inner| inner.strong_count() > 0);
+        all.push(Arc::downgrade(inner));
+    }
+
+    /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
+    pub(super) async fn flush(&self, shared: &Shared, within: Duration) -> u64 {
+        let before = shared.given_up.load(Ordering::Relaxed);
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        // All at once: those of a set that ended may be under way.
+        all.iter().for_each(Inner::send_first);
+        let sent = async {
+            for inner in &all {
+                inner.send_all().await;
+            }
+            shared.under_way.idle().await;
+        };
+        let _ = timeout(within, sent).await;
+        let unreported = all.iter().map(|inner| inner.prefilter.units_unreported());
+        let given_up = shared.given_up.load(Ordering::Relaxed) - before;
+        unreported.sum::<u64>() + given_up
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Inner>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

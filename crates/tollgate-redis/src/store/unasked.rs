@@ -1,0 +1,127 @@
+//! What is sent without a request: reports that are due, and lots that nobody asks for.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+use tollgate_prefilter::Closed;
+
+use crate::{
+    observe::{CallFor, LotDid, Timer},
+    prefilter::{
+        filter::Prefilter,
+        keyed::{Slot, check_of},
+        reports::Report,
+    },
+    store::{debits::Debits, inner::Inner},
+};
+
+/// The most reports, or lots, of one call.
+const TOGETHER: usize = 32;
+
+/// So many reports are sent at once, and then others have a turn: some 60 000 a second.
+const AT_ONCE: usize = 4 * TOGETHER;
+const BETWEEN: Duration = Duration::from_millis(2);
+
+/// Reports that Redis did not take are sent again after this, when there is nothing else to wait for.
+const AGAIN: Duration = Duration::from_millis(50);
+
+impl Inner {
+    /// Sends what is due, a little at a time: requests that wait for Redis are not to wait for all of it.
+    pub(super) async fn send_due(self: &Arc<Self>) {
+        while !self.report(Prefilter::due) {
+            sleep(BETWEEN).await;
+        }
+    }
+
+    /// Sends the first reports, due or not, and hands all lots back.
+    pub(super) fn send_first(self: &Arc<Self>) {
+        self.hand_back(self.prefilter.hand_back());
+        self.report(Prefilter::all_due);
+    }
+
+    /// Reports until Redis knows all there is, or nobody can know whether it does.
+    pub(super) async fn send_all(self: &Arc<Self>) {
+        loop {
+            let is_all = self.report(Prefilter::all_due);
+            self.shared.under_way.idle().await;
+            if is_all && self.prefilter.units_unreported() == 0 {
+                return;
+            }
+            let is_connected = self.shared.backend.is_connected();
+            sleep(if is_connected { BETWEEN } else { AGAIN }).await;
+        }
+    }
+
+    /// Sends some of the reports that there are. Gives whether these were all.
+    fn report(self: &Arc<Self>, some: impl FnOnce(&Prefilter, usize) -> Vec<Report>) -> bool {
+        let _sending = self.sending();
+        let reports = some(&self.prefilter, AT_ONCE);
+        let are_all = reports.len() < AT_ONCE;
+        for reports in self.in_calls(reports, |report| report.slot) {
+            let sent = self.prefilter.sent();
+            let mut call = self.shared.begin();
+            let mut debits = Debits::new(self, sent);
+            for report in reports {
+                debits.add(&mut call, report);
+            }
+            debits.are_sent();
+            let timer = Timer::start();
+            let (answer, size) = (self.shared.send(&call, CallFor::Reports), call.checks());
+            let inner = Arc::clone(self);
+            self.spawn(async move {
+                let reply = inner.shared.reply(timer, answer.await, size);
+                debits.answered(reply.as_ref());
+            });
+        }
+        are_all
+    }
+
+    /// Hands lots back.
+    pub(super) fn hand_back(self: &Arc<Self>, lots: Vec<(Slot, Closed)>) {
+        for lots in self.in_calls(lots, |(slot, _)| *slot) {
+            let mut call = self.shared.begin();
+            for (slot, closed) in &lots {
+                // One that does not go back runs out.
+                let back = call.close(&self.encoder, &check_of(*slot), *closed);
+                if back.is_some() {
+                    self.shared.observer.lots(LotDid::HandedBack, 1);
+                }
+            }
+            let on_its_way = self.shared.under_way.begin();
+            let inner = Arc::clone(self);
+            let answer = self.shared.send(&call, CallFor::Lots);
+            self.spawn(async move {
+                let _ = answer.await;
+                for (slot, _) in lots {
+                    inner.prefilter.handed_back(slot);
+                }
+                drop(on_its_way);
+            });
+        }
+    }
+
+    /// What goes in one call each: in a cluster, what is known to be in one slot.
+    fn in_calls<T>(&self, mut all: Vec<T>, slot: impl Fn(&T) -> Slot) -> Vec<Vec<T>> {
+        let place = |one: &T| {
+            let check = check_of(slot(one));
+            let place = self.encoder.slot_of(&[check], &check);
+            place.map(|place| place.bits())
+        };
+        let is_cluster = self.shared.backend.is_cluster();
+        if is_cluster {
+            all.sort_by_key(&place);
+        }
+        let mut calls: Vec<Vec<T>> = Vec::new();
+        for one in all {
+            let goes_with = |call: &&mut Vec<T>| {
+                let same = |first: &T| !is_cluster || place(first) == place(&one);
+                call.len() < TOGETHER && call.first().is_some_and(same)
+            };
+            match calls.last_mut().filter(goes_with) {
+                Some(call) => call.push(one),
+                None => calls.push(vec![one]),
+            }
+        }
+        calls
+    }
+}

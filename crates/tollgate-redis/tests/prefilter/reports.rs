@@ -1,0 +1,227 @@
+//! When and how the store hears of what was counted alone.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tollgate_core::{Clock, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
+use tollgate_redis::{Keys, Partition, RedisStore, RedisStoreBuilder};
+
+use crate::{
+    job::{LEASED, eventual},
+    service::{NOW, Service, check},
+    site::PATIENT,
+    support::{
+        eventually::eventually,
+        redis_cluster::RedisCluster,
+        redis_server::{PATIENCE, RedisServer},
+    },
+};
+
+const LIMIT: u64 = 1_000;
+
+/// What a flush is given that is not to end by it.
+const LONG: Duration = PATIENCE;
+
+/// What a flush is given that has nobody to tell.
+const SHORT: Duration = Duration::from_millis(200);
+
+fn rule() -> Rule {
+    Rule::new("rule", Quota::gcra(LIMIT, MAX_PERIOD)).consistency(eventual(20))
+}
+
+/// The units that the store says are left.
+async fn left(service: &Service, rule: Rule) -> u64 {
+    let name = rule.name().to_owned();
+    let exact = service.limiter([rule.consistency(tollgate_core::Consistency::Exact)]);
+    let look = check(&exact, &name).with_cost(0);
+    exact.peek(&[look]).await.verdicts()[0].remaining()
+}
+
+/// How often the server ran the script.
+async fn calls(server: &RedisServer) -> u64 {
+    let stats = server.ask(&["INFO", "commandstats"]).await;
+    let line = |line: &'static str| stats.lines().find_map(move |text| text.strip_prefix(line));
+    let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn what_was_counted_alone_goes_in_the_call_of_the_request_that_asks_and_is_decided_before_it()
+{
+    let server = RedisServer::start(&[]).await;
+    // No two calls by this clock are at one time, so none travels with another.
+    let ticks = AtomicU64::new(NOW);
+    let clock = Clock::custom(move || ticks.fetch_add(1, Ordering::Relaxed));
+    let store = RedisStore::builder(&server.url(), "reports", Keys::plain())
+        .and_then(|store| store.deadline(PATIENT))
+        .and_then(|store| {
+            let store = store.caller_clock(clock, MAX_PERIOD);
+            // These are calls of a script too.
+            store.without_heartbeats().connect()
+        })
+        .expect("a valid address, a deadline and a runtime");
+    store.connected().await;
+    let limiter = Limiter::new(store, [rule()]).expect("a valid rule");
+    let check = check(&limiter, "rule");
+    let mut net = 0;
+    for round in 0..30 {
+        let before = calls(&server).await;
+        // Counted here, but for the first of all; then more than may be counted here.
+        for units in [1, 2, 3, 20 + round] {
+            let decision = limiter.acquire(&[check.with_cost(units)]).await;
+            assert!(decision.is_allowed());
+            net += units;
+            let verdict = decision.verdicts()[0];
+            assert_eq!(verdict.remaining(), LIMIT - net, "round {round}");
+        }
+        let calls = calls(&server).await - before;
+        assert!(round < 2 || calls == 1, "{calls} calls in round {round}");
+        if net > LIMIT - 100 {
+            return;
+        }
+    }
+    panic!("{net} units were taken");
+}
+
+#[tokio::test]
+async fn a_look_is_told_of_what_was_counted_alone() {
+    let server = RedisServer::start(&[]).await;
+    let mut service = Service::start(&server.url()).await;
+    let limiter = service.limiter([rule()]);
+    let check = check(&limiter, "rule");
+    service.take_until(&limiter, check, Source::Eventual).await;
+    for _ in 0..30 {
+        service.take(&limiter, check, 1).await;
+        let looked = limiter.peek(&[check.with_cost(0)]).await;
+        assert_eq!(looked.verdicts()[0].remaining(), LIMIT - service.net);
+    }
+}
+
+#[tokio::test]
+async fn what_goes_with_a_request_that_nobody_waits_for_is_heard() {
+    let server = RedisServer::start(&[]).await;
+    let mut service = Service::start(&server.url()).await;
+    let limiter = service.limiter([rule()]);
+    let check = check(&limiter, "rule");
+    service.take_until(&limiter, check, Source::Eventual).await;
+    for round in 1..5 {
+        drop(limiter.acquire(&[check.with_cost(150)]));
+        assert_eq!(service.store.flush(LONG).await, 0);
+        // All of it was counted, and this process knows it without asking.
+        let decision = service.take(&limiter, check, 1).await;
+        let verdict = decision.verdicts()[0];
+        assert_eq!(verdict.source(), Source::Eventual, "round {round}");
+        let remaining = LIMIT - service.net - round * 150;
+        assert_eq!(verdict.remaining(), remaining, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_flushes_leaves_nothing_unreported_and_nothing_lent() {
+    let server = RedisServer::start(&[]).await;
+    for quota in [
+        Quota::gcra(LIMIT, MAX_PERIOD),
+        Quota::fixed_window(LIMIT, MAX_PERIOD),
+        Quota::sliding_window(LIMIT, MAX_PERIOD),
+    ] {
+        for (consistency, source) in [(LEASED, Source::Lease), (eventual(20), Source::Eventual)] {
+            for is_dropped in [false, true] {
+                let name = format!("{}-{source:?}-{is_dropped}", quota.algorithm().name());
+                let rule = Rule::new(name.to_lowercase(), quota).consistency(consistency);
+                let mut service = Service::start(&server.url()).await;
+                let limiter = service.limiter([rule.clone()]);
+                let check = check(&limiter, rule.name());
+                service.take_until(&limiter, check, source).await;
+                service.take(&limiter, check, 1).await;
+                let limiter = (!is_dropped).then_some(limiter);
+                assert_eq!(service.store.flush(LONG).await, 0);
+                assert_eq!(left(&service, rule).await, LIMIT - service.net, "{name}");
+                drop(limiter);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_flush_ends_in_time_when_redis_does_not_answer_and_says_what_is_missing() {
+    let server = RedisServer::start(&[]).await;
+    let mut service = Service::start(&server.url()).await;
+    let limiter = service.limiter([rule()]);
+    let check = check(&limiter, "rule");
+    service.take_until(&limiter, check, Source::Eventual).await;
+    service.take(&limiter, check, 4).await;
+    server.stop();
+    assert_eq!(service.store.flush(SHORT).await, 5);
+    server.resume();
+    // What was sent is not sent again.
+    assert_eq!(service.store.flush(LONG).await, 0);
+    assert_eq!(left(&service, rule()).await, LIMIT - service.net);
+}
+
+#[tokio::test]
+async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_is_gone() {
+    for is_dropped in [false, true] {
+        let mut server = RedisServer::start(&[]).await;
+        let mut service = Service::start(&server.url()).await;
+        let limiter = service.limiter([rule()]);
+        let client = check(&limiter, "rule");
+        service.take_until(&limiter, client, Source::Eventual).await;
+        service.take(&limiter, client, 4).await;
+        server.kill();
+        let other = limiter.check("rule", &Key::of(["other"]));
+        let other = [other.expect("the rule is there").with_cost(0)];
+        eventually("the connection is known to be gone", || async {
+            let decision = limiter.acquire(&other).await;
+            (decision.verdicts()[0].source() == Source::Fallback).then_some(())
+        })
+        .await;
+        let limiter = (!is_dropped).then_some(limiter);
+        if !is_dropped {
+            assert_eq!(service.store.flush(SHORT).await, 5);
+        }
+        server.restart().await;
+        assert_eq!(service.store.flush(LONG).await, 0);
+        // What was counted before the end of the server is gone with it.
+        assert_eq!(left(&service, rule()).await, LIMIT - 5);
+        drop(limiter);
+    }
+}
+
+#[tokio::test]
+async fn in_a_cluster_reports_of_one_slot_go_in_calls_of_many() {
+    const CLIENTS: u64 = 64;
+    let cluster = RedisCluster::start().await;
+    let url = cluster.url();
+    let one = |store: RedisStoreBuilder| store.partition(Partition::One).without_heartbeats();
+    let service = Service::start_with(&url, Keys::plain(), one).await;
+    let limiter = service.limiter([rule()]);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| limiter.check("rule", &Key::of([client.to_string()])))
+        .map(|check| [check.expect("the rule is there")])
+        .collect();
+    for round in 0..3 {
+        for client in &clients {
+            let decision = limiter.acquire(client).await;
+            let source = decision.verdicts()[0].source();
+            let expected = if round < 2 {
+                Source::Store
+            } else {
+                Source::Eventual
+            };
+            assert_eq!(source, expected, "round {round}");
+        }
+    }
+    let all = async || {
+        let mut all = 0;
+        for server in 0..3 {
+            all += calls(cluster.server(server)).await;
+        }
+        all
+    };
+    let before = all().await;
+    assert_eq!(service.store.flush(LONG).await, 0);
+    let calls = all().await - before;
+    assert!(calls <= CLIENTS / 32, "{calls} calls");
+}
