@@ -130,7 +130,13 @@ return function(raw, n, burst, d, now, cost, doing, check)
   if doing then
     cost = 0
     local back = 0
-    if doing == 6 then
+    if doing == 4 then
+      -- What was used is forgotten; what is parked may still be spent.
+      back = current + previous
+      if back == 0 then return -1, 0, 0, '', 0 end
+      if back > burst then back = burst end
+      ahead, rest, debt = 0, 0, 0
+    elseif doing == 6 then
       local left, lent_in = unpack('<dd', check, 39)
       local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
       -- One that is not known any more has been spent, as far as the bucket can tell.

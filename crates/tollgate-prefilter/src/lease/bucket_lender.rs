@@ -46,7 +46,7 @@ use crate::lease::{
 /// the reserve and what is in transit comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
-    quota: Arrival,
+    pub(super) quota: Arrival,
     terms: LeaseTerms,
 }
 

@@ -93,7 +93,7 @@
 //! | it steps back | nobody gains | nobody gains; what is parked is held back for longer | as exact |
 //! | the clock of a process steps | nothing | nothing: it counts time since it asked | nothing |
 //! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve above | the old version reports at its end |
-//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, but lots of other processes are still spent beside it: at most the reserve | so it is, less what others report afterwards |
+//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it | so it is, less what others report afterwards |
 //! | units are refunded | they are back; other processes may refuse for a second more | units of a lot go back to it; those of a lot that has run out are lost | those that are not reported are taken off; the others are refunded in Redis |
 //!
 //! # Reading the meter

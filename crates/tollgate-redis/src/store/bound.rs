@@ -238,7 +238,7 @@ impl BoundStore for Bound {
 
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
         let inner = &self.inner;
-        inner.prefilter.forget(rule, key);
+        let lots = inner.prefilter.forget(rule, key);
         inner.follow_reset(Check::new(rule, key, 0));
         if !inner.encoder.is_found_alone(rule) {
             return Step::Ready(Err(StoreError::new(
@@ -247,6 +247,7 @@ impl BoundStore for Bound {
             )));
         }
         let mut call = inner.shared.begin();
+        inner.close(&mut call, &lots);
         let _ = call.reset(&inner.encoder, rule, key);
         if call.is_empty() {
             return Step::Ready(Ok(()));

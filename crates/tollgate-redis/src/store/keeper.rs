@@ -11,6 +11,7 @@ use tollgate_core::{StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::Closed;
 
 use crate::{
+    call::Call,
     observe::{CallFor, LotDid, ReportDid, Timer},
     prefilter::keyed::{Slot, check_of},
     store::inner::Inner,
@@ -168,13 +169,7 @@ impl Inner {
         };
         for lots in lots.chunks(each) {
             let mut call = self.shared.begin();
-            for (slot, closed) in lots {
-                // One that does not go back runs out.
-                let back = call.close(&self.encoder, &check_of(*slot), *closed);
-                if back.is_some() {
-                    self.shared.observer.lots(LotDid::HandedBack, 1);
-                }
-            }
+            self.close(&mut call, lots);
             let slots: Vec<_> = lots.iter().map(|(slot, _)| *slot).collect();
             let inner = Arc::clone(self);
             let answer = self.shared.send(&call, CallFor::Lots);
@@ -184,6 +179,16 @@ impl Inner {
                     inner.prefilter.handed_back(slot);
                 }
             });
+        }
+    }
+
+    /// Adds that lots go back. One that does not runs out.
+    pub(super) fn close(&self, call: &mut Call, lots: &[(Slot, Closed)]) {
+        for (slot, closed) in lots {
+            let back = call.close(&self.encoder, &check_of(*slot), *closed);
+            if back.is_some() {
+                self.shared.observer.lots(LotDid::HandedBack, 1);
+            }
         }
     }
 

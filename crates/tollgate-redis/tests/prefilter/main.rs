@@ -31,6 +31,7 @@ mod job;
 mod meter;
 mod partitions;
 mod process;
+mod resets;
 mod seams;
 mod service;
 mod several;
