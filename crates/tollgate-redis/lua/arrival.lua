@@ -173,6 +173,21 @@ return function(raw, n, burst, d, now, cost, doing, check)
     else
       retry = whole - most
       if over > most_rest then retry = retry + 1 end
+      if generation and current + previous > 0 then
+        -- What is parked is held back until its generation is over, and only then comes back by itself.
+        local till, out = (generation + 1) * LIFE - now, current + previous
+        for _ = 1, 2 do
+          if out > burst then out = burst end
+          local more = out + cost - burst
+          if more <= 0 and retry < till then break end
+          if more > 0 then
+            local part = more * unit_rest
+            local later = till + more * unit + (part + (-part) % d) / d
+            if later > retry then retry = later end
+          end
+          till, out = till + LIFE, current
+        end
+      end
     end
   end
   if n0 and retry ~= -1 then

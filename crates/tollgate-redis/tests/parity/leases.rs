@@ -106,7 +106,11 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
             parking: numbers.below(3) * numbers.below(quota.limit()),
             transit: numbers.below(2) * numbers.below(quota.limit()),
         };
-        let cost = 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10);
+        let cost = match numbers.below(16) {
+            // Near the limit, where what is out is in the way.
+            0 => quota.limit() - numbers.below(1 + quota.limit() / 4),
+            _ => 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10),
+        };
         let mut call = Call::at(now, MARGIN);
         if resets {
             assert!(call.reset(&encoder, 0, check.key()));
