@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BoundStore, Check, Checks, Clock, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError,
-    RuleSet, Settlement, Step, StoreError, StoreErrorKind,
+    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError, RuleSet,
+    Settlement, Step, StoreError, StoreErrorKind,
 };
 
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
         filter::Prefilter,
         keyed::Slot,
         part::{Answer, Asking, Part},
+        process_clock::process_clock,
     },
     store::{
         heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter, shared::Shared, turns,
@@ -59,7 +60,7 @@ impl Bound {
         }
         let clock = match &shared.clock {
             Some((clock, _)) => clock.clone(),
-            None => Clock::system(),
+            None => process_clock(),
         };
         let exact = |rule: usize| shared.exact(&rules.rules()[rule]);
         let prefilter = Prefilter::new(
