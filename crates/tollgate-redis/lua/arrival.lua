@@ -6,7 +6,7 @@
 --
 -- Where units are parked in lots, or more is used than fits, 16 bytes more, as in `BucketLender` of the prefilter: the
 -- number of a generation of lots, the units lent in it, those lent in the one before, and the units used beyond the
--- burst. What is parked is held back from the burst.
+-- burst: a floating-point number of 32 bits, rounded up. What is parked is held back from the burst.
 
 if refunding then
   return function(raw, n, burst, d, now, cost, at, fresh_at)
@@ -67,7 +67,7 @@ return function(raw, n, burst, d, now, cost, doing, check)
   if raw then
     if #raw ~= 33 then
       if #raw ~= 49 then return -3, 0, 0 end
-      generation, current, previous, debt = unpack('<I4I4I4I4', raw, 34)
+      generation, current, previous, debt = unpack('<I4I4I4f', raw, 34)
     end
     local alg, number, burst0, third, tat, part = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
@@ -154,6 +154,8 @@ return function(raw, n, burst, d, now, cost, doing, check)
     if doing == 5 and (ahead > most or (ahead == most and rest > most_rest)) then
       generation, current, previous = generation or 0, current or 0, previous or 0
       debt = 1
+      -- In a century and a half nobody will remember.
+      if ahead > 2^52 then ahead, rest = 2^52, 0 end
     end
   end
 
@@ -251,14 +253,15 @@ return function(raw, n, burst, d, now, cost, doing, check)
         local whole, part = muldiv(more, d, n)
         part = part + more_rest
         debt = whole + (part + (-part) % n) / n
-        if debt >= 2^32 then debt = 2^32 - 1 end
+        -- Of 24 bits, and never less than it is.
+        if debt >= 2^24 then debt = debt + debt / 2^23 end
       end
     else
       debt = 0
     end
     local state, ttl = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
     if current + previous > 0 or debt > 0 then
-      state = state .. pack('<I4I4I4I4', generation, current, previous, debt)
+      state = state .. pack('<I4I4I4f', generation, current, previous, debt)
     end
     local parked = current + previous
     if parked > 0 and not doing and retry == -1 then

@@ -6,6 +6,7 @@ mod support;
 mod calls;
 mod foreign;
 mod lots;
+mod reports;
 #[path = "../keys/server.rs"]
 #[allow(dead_code, reason = "it is a part of another program too")]
 mod server;
