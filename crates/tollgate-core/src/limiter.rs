@@ -349,6 +349,11 @@ impl Limiter {
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
     /// request in a layer holds its kind as well, and is made by the layer's `key_of`.
     ///
+    /// # Accuracy
+    ///
+    /// Units that other processes hold in [lots](crate::Consistency::Leased) may still be spent, and count until they have come
+    /// back or run out: so long, the client has less than the whole limit. The lots of this process go back with the reset.
+    ///
     /// # Errors
     ///
     /// There is no rule of this name. The answer may be an error of the store.

@@ -274,7 +274,7 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
     /// up and counted.
     fn settle(&self, holdings: &[Holding], how: Settlement);
 
-    /// Forgets what `key` has used of the rule at place `rule`.
+    /// Forgets what `key` has used of the rule at place `rule`. What other processes hold of it in advance stays counted.
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>>;
 
     /// Told how checks that this store could not decide were decided in its place, by the rules' answers to a store

@@ -26,8 +26,8 @@
 //! All times that a process is told are durations, and it counts them from when it **sent** its question: counted from the
 //! answer, a lot would live on in the process after the store has forgotten it.
 //!
-//! A monotonic clock stands still while its machine sleeps, on most systems. What was held by then is spent after it wakes,
-//! above the limit by at most that, once.
+//! A process's clock has to go on while its machine sleeps. By one that stands still meanwhile, as most monotonic clocks do,
+//! what was held is spent after it wakes, above the limit by at most that, once.
 //!
 //! ```
 //! use tollgate_core::{MINUTE, Quota};

@@ -6,7 +6,7 @@
 --
 -- Where units are parked in lots, or more is used than fits, 16 bytes more, as in `BucketLender` of the prefilter: the
 -- number of a generation of lots, the units lent in it, those lent in the one before, and the units used beyond the
--- burst. What is parked is held back from the burst.
+-- burst: a floating-point number of 32 bits, rounded up. What is parked is held back from the burst.
 
 if refunding then
   return function(raw, n, burst, d, now, cost, at, fresh_at)
@@ -67,7 +67,7 @@ return function(raw, n, burst, d, now, cost, doing, check)
   if raw then
     if #raw ~= 33 then
       if #raw ~= 49 then return -3, 0, 0 end
-      generation, current, previous, debt = unpack('<I4I4I4I4', raw, 34)
+      generation, current, previous, debt = unpack('<I4I4I4f', raw, 34)
     end
     local alg, number, burst0, third, tat, part = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3, 0, 0 end
@@ -130,7 +130,13 @@ return function(raw, n, burst, d, now, cost, doing, check)
   if doing then
     cost = 0
     local back = 0
-    if doing == 6 then
+    if doing == 4 then
+      -- What was used is forgotten; what is parked may still be spent.
+      back = current + previous
+      if back == 0 then return -1, 0, 0, '', 0 end
+      if back > burst then back = burst end
+      ahead, rest, debt = 0, 0, 0
+    elseif doing == 6 then
       local left, lent_in = unpack('<dd', check, 39)
       local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
       -- One that is not known any more has been spent, as far as the bucket can tell.
@@ -148,6 +154,8 @@ return function(raw, n, burst, d, now, cost, doing, check)
     if doing == 5 and (ahead > most or (ahead == most and rest > most_rest)) then
       generation, current, previous = generation or 0, current or 0, previous or 0
       debt = 1
+      -- In a century and a half nobody will remember.
+      if ahead > 2^52 then ahead, rest = 2^52, 0 end
     end
   end
 
@@ -167,6 +175,21 @@ return function(raw, n, burst, d, now, cost, doing, check)
     else
       retry = whole - most
       if over > most_rest then retry = retry + 1 end
+      if generation and current + previous > 0 then
+        -- What is parked is held back until its generation is over, and only then comes back by itself.
+        local till, out = (generation + 1) * LIFE - now, current + previous
+        for _ = 1, 2 do
+          if out > burst then out = burst end
+          local more = out + cost - burst
+          if more <= 0 and retry < till then break end
+          if more > 0 then
+            local part = more * unit_rest
+            local later = till + more * unit + (part + (-part) % d) / d
+            if later > retry then retry = later end
+          end
+          till, out = till + LIFE, current
+        end
+      end
     end
   end
   if n0 and retry ~= -1 then
@@ -230,14 +253,15 @@ return function(raw, n, burst, d, now, cost, doing, check)
         local whole, part = muldiv(more, d, n)
         part = part + more_rest
         debt = whole + (part + (-part) % n) / n
-        if debt >= 2^32 then debt = 2^32 - 1 end
+        -- Of 24 bits, and never less than it is.
+        if debt >= 2^24 then debt = debt + debt / 2^23 end
       end
     else
       debt = 0
     end
     local state, ttl = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
     if current + previous > 0 or debt > 0 then
-      state = state .. pack('<I4I4I4I4', generation, current, previous, debt)
+      state = state .. pack('<I4I4I4f', generation, current, previous, debt)
     end
     local parked = current + previous
     if parked > 0 and not doing and retry == -1 then

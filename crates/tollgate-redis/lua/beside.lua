@@ -1,5 +1,5 @@
--- What stands beside requests, for windows that count: reports, and lots that come back or are lent. As in `WindowLender`
--- of the prefilter.
+-- What stands beside requests, for windows that count: reports, lots that come back or are lent, and what a reset leaves of
+-- them. As in `WindowLender` of the prefilter.
 --
 -- A lot of a window ends with it, and is counted in it when it is lent. Behind the state stand the number of the window
 -- and the units that are out (16 bytes), for as long as any are.
@@ -8,6 +8,16 @@
 -- is fresh, as an algorithm does.
 
 return function(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+  if what == 4 then
+    local wrote, period = unpack('<Bd', raw)
+    local number, out = unpack('<dd', lent)
+    -- A sliding window weighs for another one.
+    local ends = (number + 1) * period
+    local ttl = ends + (alg - 18) * period - now
+    if wrote ~= alg or not (period >= 1 and ends > now and ttl < 2^53 and out >= 1 and out < 2^32) then return -1, 0, 0 end
+    local counts = alg == 18 and pack('<dd', number, out) or pack('<dI4I4', number, 0, out)
+    return -1, 0, 0, sub(raw, 1, 21) .. counts .. lent, ttl
+  end
   if what == 5 then
     if alg == 20 then return -3, 0, 0 end
     -- Under a limit that holds everything; then it is a state of this quota again.

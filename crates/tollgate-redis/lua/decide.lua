@@ -23,7 +23,7 @@ while i <= checks do
   end
 
   local retry, left, reset, state, ttl, leaves, keeps = -1, 0, 0
-  if what == 4 then
+  if what == 4 and alg > 19 then
     call('DEL', KEYS[key])
   else
     -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
@@ -61,8 +61,18 @@ while i <= checks do
     -- Of a window, what is out of it stands behind its state.
     local lent
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
+    if what == 4 then
+      -- What is out in lots stays out, and whatever else lies there goes.
+      local _
+      if alg == 17 and raw and #raw == 49 then
+        _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what, check)
+      elseif lent then
+        beside = beside or step_of(0)
+        _, _, _, state, ttl = beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+      end
+      state, ttl, lent = state or '', ttl or 0, nil
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
-    if raw and raw.err then
+    elseif raw and raw.err then
       -- Not the value: this user may not read, and nothing was written yet.
       if n == 1 and size == 0 and not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
       retry = -3

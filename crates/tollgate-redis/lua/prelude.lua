@@ -10,7 +10,8 @@
 -- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
 --          to add to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
---          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget; 5 take whether there is
+--          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget what
+--              is not out in lots; 5 take whether there is
 --              enough or not, 6 a lot comes back, 7 lend a lot if the request before was granted; for all but 4, with
 --              what stands at the end of the check: 8 there are further keys, 16 what is found under the other name is
 --              moved when it is written; for 0 to 3: 32 tell of new keys

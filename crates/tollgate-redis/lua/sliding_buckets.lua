@@ -74,6 +74,8 @@ return function(raw, width, limit, buckets, now, cost)
     local keeps = newest == number and newest_units > 0 and not foreign
     local entries
     if ring ~= '' and newest == number then
+      -- Only a report takes more than the limit, which is below that.
+      if newest_units + cost >= 2^32 then cost = 2^32 - 1 - newest_units end
       entries = sub(ring, counting, -13) .. pack('<dI4', number, newest_units + cost)
     else
       entries = sub(ring, counting) .. pack('<dI4', number, cost)

@@ -79,6 +79,8 @@ return function(raw, period, limit, grain, now, cost)
   if cost <= left then
     local keeps = used > 0 and not foreign
     used = used + cost
+    -- Only a report takes more than the limit, which is below that.
+    if used >= 2^32 then used = 2^32 - 1 end
     local reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
     if cost == 0 then return -1, left, reset end
     local state = pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used)

@@ -107,7 +107,11 @@ impl Arrival {
         let mut earliest = within(fresh_at);
         if let Some((retry_at, cost)) = retry_at.filter(|(_, cost)| *cost <= self.burst) {
             let then = self.sum(within(retry_at), self.tolerance);
-            earliest = earliest.max(self.difference(then, self.span_of(cost)));
+            let by_retry = self.difference(then, self.span_of(cost));
+            // A later one says nothing of the state: the cost waits for units that are held back.
+            if by_retry.whole < fresh_at {
+                earliest = earliest.max(by_retry);
+            }
         }
         Self::state(
             earliest.whole,
@@ -533,6 +537,25 @@ mod tests {
         quota.take(&mut state, start, 5);
         quota.refund(&mut state, start, taken, 5);
         assert_eq!(quota.assess(&state, start, 0).remaining, 10);
+    }
+
+    #[test]
+    fn what_an_answer_tells_of_a_state_is_never_later_than_the_state() {
+        let quota = ready(Quota::gcra(7, SECOND).burst(10));
+        let mut state = ArrivalState::default();
+        quota.take(&mut state, 1_000, 3);
+        let fresh_at = quota.fresh_at(&state);
+        let Retry::After(wait) = quota.assess(&state, 1_000, 8).retry else {
+            panic!("eight do not fit");
+        };
+        let told = |wait: u64| quota.earliest(fresh_at, Some((1_000 + wait, 8)));
+        let exact = told(wait.as_micros() as u64);
+        assert!(
+            exact.tat <= state.tat && exact.tat + 1 >= state.tat,
+            "{exact:?}"
+        );
+        // Eight wait for something else, until long after the state is fresh.
+        assert!(told(10_000_000).tat <= state.tat);
     }
 
     #[test]

@@ -46,7 +46,7 @@ use crate::lease::{
 /// the reserve and what is in transit comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
-    quota: Arrival,
+    pub(super) quota: Arrival,
     terms: LeaseTerms,
 }
 
@@ -112,7 +112,8 @@ impl BucketLender {
         let answer = self.quota.acquire(&mut state.arrival, now, cost);
         if !answer.fits {
             self.quota.repair(&mut state.arrival, now);
-            return (answer, None);
+            let retry = self.retry(state, now, cost);
+            return (Assessment { retry, ..answer }, None);
         }
         let lot = self.lend(state, now, answer.remaining, ask);
         let lent = lot.map_or(0, |lot| lot.units());
@@ -172,7 +173,7 @@ impl BucketLender {
         self.quota.fresh_at(&last.arrival)
     }
 
-    fn starts(&self, generation: u64) -> Tick {
+    pub(super) fn starts(&self, generation: u64) -> Tick {
         generation.saturating_mul(self.terms.parking_life())
     }
 

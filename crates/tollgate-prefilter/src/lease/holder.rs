@@ -81,7 +81,8 @@ impl Holder {
     /// nothing.
     pub fn ask(&mut self, now: Tick, cost: u64, terms: &LeaseTerms) -> Ask {
         self.demand.count(cost);
-        if self.asking {
+        // What costs nothing needs no lot, and leaves the one that is there.
+        if self.asking || cost == 0 {
             return Ask::default();
         }
         self.demand.average(now);
@@ -367,6 +368,13 @@ mod tests {
         assert_eq!(holder.left(over), 0);
         assert_eq!(holder.sweep(over), None);
         assert_eq!(holder.hand_back(over), None);
+    }
+
+    #[test]
+    fn a_request_that_costs_nothing_leaves_the_lot_where_it_is() {
+        let (mut holder, terms) = holding(40);
+        assert!(holder.ask(START + 1, 0, &terms).is_nothing());
+        assert_eq!(holder.left(START + 1), 40);
     }
 
     #[test]

@@ -43,9 +43,9 @@ use crate::lease::{
 /// are out are spent in a window that does not count them, at most the reserve.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLender<A> {
-    quota: A,
+    pub(super) quota: A,
     terms: LeaseTerms,
-    window: Tick,
+    pub(super) window: Tick,
 }
 
 /// What the store keeps of a key. The default is fresh.

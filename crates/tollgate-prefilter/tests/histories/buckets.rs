@@ -39,6 +39,11 @@ impl Shared for Bucket {
         (answer.fits, lot)
     }
 
+    fn reset(&mut self, now: Tick) {
+        self.lender.reset(&mut self.state, now);
+        self.exact.fill();
+    }
+
     fn admit(&mut self, now: Tick, cost: u64) {
         self.exact.admit(now, cost);
         assert!(self.exact.is_within(self.above), "{:?}", self.exact);
@@ -61,17 +66,24 @@ pub(crate) fn quotas() -> impl Strategy<Value = (Quota, Weather)> {
 
 pub(crate) fn weather() -> impl Strategy<Value = Weather> {
     let delays = prop::sample::select(vec![0_u64, 1_000, 50_000]);
-    (delays, 1_u64..=9, 0..=30_u64, 0..=5_u64, 0..=5_u64).prop_map(
-        |(delay, heaviest, lost, crash, silence)| Weather {
+    (
+        delays,
+        1_u64..=9,
+        0..=30_u64,
+        0..=5_u64,
+        0..=5_u64,
+        0..=9_u64,
+    )
+        .prop_map(|(delay, heaviest, lost, crash, silence, reset)| Weather {
             gap: 1_000,
             heaviest,
             delay,
             lost,
             crash,
             silence,
+            reset,
             silent: 30_000_000,
-        },
-    )
+        })
 }
 
 proptest! {
@@ -98,6 +110,7 @@ fn most_requests_of_a_busy_key_are_answered_alone() {
         lost: 0,
         crash: 0,
         silence: 0,
+        reset: 0,
         silent: 0,
     };
     let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, 7);

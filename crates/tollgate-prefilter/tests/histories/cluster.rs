@@ -11,6 +11,9 @@ pub(crate) trait Shared {
     /// The store carries out a question at `now` by its clock. Whether the request was granted, and what is lent.
     fn acquire(&mut self, now: Tick, cost: u64, ask: &Ask) -> (bool, Option<Lot>);
 
+    /// The key is reset at `now` by the store's clock, and what was admitted is forgotten.
+    fn reset(&mut self, now: Tick);
+
     /// A request was let through. Has to fail if it is one too many.
     fn admit(&mut self, now: Tick, cost: u64);
 }
@@ -28,6 +31,8 @@ pub(crate) struct Weather {
     pub(crate) lost: u64,
     pub(crate) crash: u64,
     pub(crate) silence: u64,
+    /// In ten thousandths: requests after which the key is reset.
+    pub(crate) reset: u64,
     /// For how many µs at most.
     pub(crate) silent: Tick,
 }
@@ -269,6 +274,10 @@ impl<S: Shared> Cluster<S> {
             self.sums.burnt += process.hand;
             (process.holder, process.hand) = (Holder::default(), 0);
             process.life += 1;
+        }
+        if self.rng.u64(0..10_000) < self.weather.reset {
+            let clock = self.now.saturating_add_signed(self.ahead);
+            self.shared.reset(clock);
         }
         let mut gap = self.rng.u64(0..=2 * self.weather.gap);
         if self.in_thousand(self.weather.silence) {

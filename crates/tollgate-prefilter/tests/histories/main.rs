@@ -6,4 +6,5 @@ mod cluster;
 mod freshness;
 mod oracle;
 mod reports;
+mod retries;
 mod windows;

@@ -32,7 +32,7 @@ impl ExactBucket {
         self.at = now;
     }
 
-    /// As a clock that goes forward by far leaves it.
+    /// As a reset leaves it, and a clock that goes forward by far.
     pub(crate) fn fill(&mut self) {
         self.level = self.full;
     }
@@ -65,6 +65,11 @@ impl ExactWindow {
             current: 0,
             previous: 0,
         }
+    }
+
+    /// As a reset leaves it.
+    pub(crate) fn forget(&mut self) {
+        (self.current, self.previous) = (0, 0);
     }
 
     /// Counts units, and says whether they are within the limit.

@@ -27,6 +27,11 @@ impl<A: Algorithm> Shared for Window<A> {
         (answer.fits, lot)
     }
 
+    fn reset(&mut self, now: Tick) {
+        self.lender.reset(&mut self.state, now);
+        self.exact.forget();
+    }
+
     fn admit(&mut self, now: Tick, cost: u64) {
         assert!(self.exact.admit(now, cost), "{:?}", self.exact);
     }

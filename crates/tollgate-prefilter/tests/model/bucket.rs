@@ -62,6 +62,14 @@ impl Ledger for Bucket {
         lot
     }
 
+    fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
+        match fault {
+            Some(Fault::ResetForgets) => self.state = BucketState::default(),
+            _ => self.lender.reset(&mut self.state, clock),
+        }
+        self.level = self.burst;
+    }
+
     fn admit(&mut self, units: u64) {
         self.level -= units as i64;
     }

@@ -26,6 +26,7 @@ fn parking(burst: u64, reserve: u64) -> World<Bucket> {
         patience: None,
         steps_back: (0, &[]),
         giving_back: false,
+        resets: false,
         fault: None,
     }
 }
@@ -214,4 +215,28 @@ fn units_that_are_given_back_are_not_there_twice() {
 #[test]
 fn units_that_go_into_another_lot_let_too_much_pass() {
     is_caught(with(Fault::GivenToAnother, giving_back()));
+}
+
+/// The key is reset while lots are out.
+fn resetting() -> World<Bucket> {
+    World {
+        asks: &[0, 1],
+        wants: &[(0, 0), (9, 0)],
+        resets: true,
+        ..parking(3, 2)
+    }
+}
+
+#[test]
+fn a_reset_while_lots_are_out_lets_no_more_pass() {
+    holds(World {
+        resets: true,
+        ..straying()
+    });
+    holds(resetting());
+}
+
+#[test]
+fn lots_that_a_reset_forgets_let_too_much_pass() {
+    is_caught(with(Fault::ResetForgets, resetting()));
 }

@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     StepBackRenumbers,
     /// Units go back into whatever lot there is.
     GivenToAnother,
+    /// A reset forgets what is out.
+    ResetForgets,
     /// A lot of a window lives for the length of a window.
     WindowOutlived,
 }

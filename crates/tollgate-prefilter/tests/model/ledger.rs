@@ -22,6 +22,9 @@ pub(crate) trait Ledger: Clone + Debug + PartialEq + Send + Sync + 'static {
         untracked: u64,
     ) -> Option<Lot>;
 
+    /// The store forgets what was used, and so does the exact limit.
+    fn reset(&mut self, fault: Option<Fault>, clock: Tick);
+
     /// A process has let through so many units.
     fn admit(&mut self, units: u64);
 

@@ -71,6 +71,7 @@ impl<L: Ledger> World<L> {
                 system.clock -= by;
                 system.steps_back -= 1;
             }
+            Action::Reset => system.ledger.reset(self.fault, system.clock),
             Action::Plain(cost) => {
                 let question = Question {
                     sent: now,

@@ -51,6 +51,8 @@ pub(crate) enum Action {
     Tick,
     /// The store's clock goes back.
     StepBack(Tick),
+    /// What was used is forgotten.
+    Reset,
     /// A request that says nothing beside its cost reaches the store.
     Plain(u64),
     /// A process answers from its lot.

@@ -95,6 +95,14 @@ impl<A: Windowed> Ledger for Window<A> {
         lot
     }
 
+    fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
+        match fault {
+            Some(Fault::ResetForgets) => self.state = WindowState::default(),
+            _ => self.lender.reset(&mut self.state, clock),
+        }
+        (self.current, self.previous) = (0, 0);
+    }
+
     fn admit(&mut self, units: u64) {
         self.current += units;
         let before = self.previous * A::overlap(self.now % self.length, self.length);

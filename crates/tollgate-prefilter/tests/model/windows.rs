@@ -27,6 +27,7 @@ fn windows<A: Windowed>() -> World<Window<A>> {
         patience: None,
         steps_back: (0, &[]),
         giving_back: false,
+        resets: false,
         fault: None,
     }
 }
@@ -73,6 +74,34 @@ fn lots_of_a_window_that_are_spent_too_late_let_too_much_pass() {
 #[test]
 fn lots_of_a_window_that_are_handed_back_again_let_too_much_pass() {
     for_both(Fault::HandedBackAgain);
+}
+
+#[test]
+fn a_reset_of_a_window_while_lots_are_out_lets_no_more_pass() {
+    holds(World {
+        resets: true,
+        ..windows::<FixedWindow>()
+    });
+    holds(World {
+        resets: true,
+        ..windows::<SlidingWindow>()
+    });
+}
+
+#[test]
+fn lots_of_a_window_that_a_reset_forgets_let_too_much_pass() {
+    let resets = true;
+    let fault = Some(Fault::ResetForgets);
+    is_caught(World {
+        resets,
+        fault,
+        ..windows::<FixedWindow>()
+    });
+    is_caught(World {
+        resets,
+        fault,
+        ..windows::<SlidingWindow>()
+    });
 }
 
 fn for_both(fault: Fault) {

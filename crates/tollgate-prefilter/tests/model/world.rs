@@ -34,6 +34,8 @@ pub(crate) struct World<L> {
     pub(crate) steps_back: (u8, &'static [Tick]),
     /// Whether requests are turned away after their units were spent, and give them back.
     pub(crate) giving_back: bool,
+    /// Whether the key is reset now and then.
+    pub(crate) resets: bool,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -62,6 +64,9 @@ impl<L: Ledger> Model for World<L> {
         }
         actions.push(Action::Tick);
         actions.extend(self.costs.iter().map(|cost| Action::Plain(*cost)));
+        if self.resets {
+            actions.push(Action::Reset);
+        }
         if system.steps_back > 0 {
             actions.extend(self.steps_back.1.iter().map(|by| Action::StepBack(*by)));
         }

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::connection::{
     command::{push_argument, push_count},
-    error::ConnectError,
+    connect_error::ConnectError,
     resp::{Decoder, Reply},
     stream::Transport,
     value::Value,

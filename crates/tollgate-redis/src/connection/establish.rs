@@ -5,8 +5,8 @@ use std::io;
 use crate::{
     address::{Login, Place},
     connection::{
+        connect_error::ConnectError,
         dialogue::Dialogue,
-        error::ConnectError,
         security::Security,
         stream::{Stream, Transport, tcp},
         value::Value,

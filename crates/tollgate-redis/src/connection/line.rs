@@ -5,11 +5,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::connection::{
-    breaker::Breaker,
-    error::{CallError, ConnectError},
-    event::EventSink,
-    options::NodeOptions,
-    queue::Queue,
+    breaker::Breaker, connect_error::ConnectError, error::CallError, event::EventSink,
+    options::NodeOptions, queue::Queue,
 };
 
 /// What requests and the supervisor both see.

@@ -13,7 +13,7 @@
 //! cluster
 //! └─ node ── supervisor ── line, prober ── wire ── queue ── call ── request ── script, command, error
 //!                       │                  └─ breaker ── event, options
-//!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp ── value
+//!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp ── value, connect_error
 //! ```
 
 mod backoff;
@@ -21,6 +21,7 @@ pub(crate) mod breaker;
 pub(crate) mod call;
 pub(crate) mod cluster;
 mod command;
+mod connect_error;
 mod dialogue;
 pub(crate) mod error;
 mod establish;

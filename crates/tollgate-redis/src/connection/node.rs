@@ -9,7 +9,8 @@ use crate::{
     connection::{
         breaker::{Breaker, BreakerState},
         call::{Call, Waiting},
-        error::{CallError, CallErrorKind, ConnectError},
+        connect_error::ConnectError,
+        error::{CallError, CallErrorKind},
         line::{Line, Shared},
         options::NodeOptions,
         request::Request,

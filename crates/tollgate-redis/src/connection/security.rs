@@ -4,7 +4,7 @@ use std::fmt;
 
 use tokio::net::TcpStream;
 
-use crate::connection::{error::ConnectError, stream::Stream};
+use crate::connection::{connect_error::ConnectError, stream::Stream};
 
 /// What an application says about encryption. Nothing by default.
 #[derive(Clone, Default)]

@@ -6,7 +6,9 @@ use tokio::time::timeout;
 
 use crate::{
     address::{Place, Sentinels},
-    connection::{error::ConnectError, establish::establish, security::Security, value::Value},
+    connection::{
+        connect_error::ConnectError, establish::establish, security::Security, value::Value,
+    },
 };
 
 /// The sentinels of a master, the one that answered last first.

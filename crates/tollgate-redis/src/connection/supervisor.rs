@@ -11,7 +11,7 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         backoff::Backoff,
-        error::ConnectError,
+        connect_error::ConnectError,
         establish::{establish, is_master},
         event::NodeEvent,
         line::Shared,

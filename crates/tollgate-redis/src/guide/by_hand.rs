@@ -27,7 +27,8 @@
 //! In Redis, the key of a state is `shop:{client}:rule:algorithm` or, under [`Partition::One`](crate::Partition::One),
 //! `{shop}:client:rule:algorithm`: the namespace, the client as 22 letters of a hash, the rule's name, and the algorithm as `a`
 //! (token bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets). Deleting one is
-//! always allowed, and lets the client start anew. Of the second form:
+//! always allowed, and lets the client start anew; lots that processes hold are spent on top, which a reset counts. Of the second
+//! form:
 //!
 //! ```text
 //! $ redis-cli --scan --pattern '{shop}:*:exports:l' | head   # never KEYS, which blocks the server
@@ -46,7 +47,7 @@
 //!
 //! | bytes | as | what |
 //! | --- | --- | --- |
-//! | 0 | u8 | 0 take, 1 look, 2 give back, 3 take more as far as there is, 4 forget |
+//! | 0 | u8 | 0 take, 1 look, 2 give back, 3 take more as far as there is, 4 forget, but for what is out in lots |
 //! | 1 | u8 | 0 the rule is enforced, 1 a shadow, 2 a mark |
 //! | 2 | u8 | 1 if the next check belongs to the same request |
 //! | 3, 4 | u16 | which of `KEYS`, from 1 |

@@ -90,13 +90,14 @@
 //! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve | what it had not reported is never counted: `U` above, once for each crash |
 //! | a process ends in order | nothing | its lots go back | it reports. Both need a [flush](#ending-in-order): without it, what is still on its way when the runtime ends is lost as in a crash |
 //! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
+//! | its machine sleeps, and wakes | nothing | the same on Linux and Android, whose clock goes on meanwhile. Elsewhere it stands still: what was held is spent after it wakes, at most that above the limit, once | the same |
 //! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
 //! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
 //! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve: the server forgets what is parked | as exact |
 //! | it steps back | nobody gains | nobody gains; what is parked is held back for longer | as exact |
 //! | the clock of a process steps | nothing | nothing: it counts time since it asked | nothing |
 //! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve above | the old version reports at its end |
-//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, but lots of other processes are still spent beside it: at most the reserve | so it is, less what others report afterwards |
+//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it | so it is, less what others report afterwards |
 //! | units are refunded | they are back; other processes may refuse for a second more | units of a lot go back to it; those of a lot that has run out are lost | those that are not reported are taken off; the others are refunded in Redis |
 //!
 //! # Ending in order

@@ -99,13 +99,13 @@ impl Leases {
             .with(slot, |lease| lease.holder.give_back(now, spent, units));
     }
 
-    /// Forgets the lot of a key: what it has used was forgotten.
-    pub(crate) fn forget(&self, slot: Slot) {
+    /// Takes out the lot of a key, to be handed back: what the key has used is about to be forgotten.
+    pub(crate) fn forget(&self, slot: Slot, now: Tick) -> Option<Closed> {
         self.keys.with(slot, |lease| {
-            // A question that is under way stays so.
-            let _ = lease.holder.hand_back(0);
             (lease.left, lease.fresh_at) = (0, 0);
-        });
+            // A question that is under way stays so.
+            lease.holder.hand_back(now)
+        })?
     }
 
     /// Lots that are not needed, taken out to be handed back. About once a second; [`lost`](Self::lost) has to follow.

@@ -9,6 +9,7 @@ pub(crate) mod keyed;
 mod leases;
 pub(crate) mod part;
 mod plans;
+pub(crate) mod process_clock;
 pub(crate) mod reports;
 #[cfg(test)]
 mod seams;

@@ -1,13 +1,22 @@
 //! Tests of what stands between what a process holds and what the store knows.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
     Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
 };
+use tollgate_prefilter::Lot;
 
-use crate::prefilter::{deny::DenyCache, filter::Prefilter, keyed::Slot, part::Answer};
+use crate::prefilter::{
+    deny::DenyCache, filter::Prefilter, keyed::Slot, part::Answer, process_clock,
+};
 
 const KEY: Fingerprint = Fingerprint::from_bits(7);
 
@@ -68,6 +77,31 @@ fn what_a_denial_taught_is_forgotten_when_a_lot_has_gone_back() {
     };
     assert_eq!(decision.outcome(), Outcome::Deny);
     subject.filter.handed_back(Slot::new(0, 0, KEY));
+    assert!(matches!(subject.answer(), Answer::Ask(_)));
+}
+
+#[test]
+fn a_lot_is_not_spent_after_the_machine_has_slept_for_longer_than_it_lives() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let mut subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
+    let since_boot = Arc::new(AtomicU64::new(5_000_000));
+    let reading = Arc::clone(&since_boot);
+    let clock = process_clock::by(move || Duration::from_micros(reading.load(Ordering::Relaxed)));
+    subject.filter = Prefilter::new(&subject.rules, clock, None, |_| None);
+    // Of a key that is seen once nothing is kept.
+    for _ in 0..2 {
+        assert!(matches!(subject.answer(), Answer::Ask(_)));
+    }
+    let (units, generation) = (10, 7);
+    let lot = Lot::Parking { units, generation };
+    let check = Check::new(0, KEY, 1);
+    let times = (subject.filter.now(), subject.filter.store_now());
+    subject.filter.answered(&check, times, Some(Some(lot)));
+    assert!(matches!(subject.answer(), Answer::Here(_)));
+    // It sleeps, and wakes.
+    since_boot.fetch_add(20_000_000, Ordering::Relaxed);
     assert!(matches!(subject.answer(), Answer::Ask(_)));
 }
 

@@ -6,6 +6,7 @@ use tollgate_core::{
     Source, Tick, Verdict,
     algorithm::{Algorithm, FixedWindow, SlidingBuckets, SlidingWindow, Taken},
 };
+use tollgate_prefilter::Closed;
 
 use crate::prefilter::{
     filter::Prefilter,
@@ -115,19 +116,23 @@ impl Prefilter {
         holding
     }
 
-    /// Forgets what is known of a key: what it has used is about to be forgotten.
-    pub(crate) fn forget(&self, rule: u16, key: Fingerprint) {
+    /// Forgets what is known of a key: what it has used is about to be forgotten. Gives the lots that are to be handed back
+    /// with that.
+    pub(crate) fn forget(&self, rule: u16, key: Fingerprint) -> SmallVec<[(Slot, Closed); 1]> {
         self.unlearn(key);
+        let mut lots = SmallVec::new();
         // A rule has fewer than 65 535 plans.
         for plan in 0..self.plans.count(rule) as u16 {
             let slot = Slot::new(rule, plan, key);
             if let Some(leases) = &self.leases {
-                leases.forget(slot);
+                let lot = leases.forget(slot, self.now());
+                lots.extend(lot.map(|closed| (slot, closed)));
             }
             if let Some(reports) = &self.reports {
                 reports.forget(slot, self.now());
             }
         }
+        lots
     }
 
     /// Forgets what denials have taught of a key: more of it may be left by now.

@@ -7,8 +7,8 @@ use std::{
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BoundStore, Check, Checks, Clock, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError,
-    RuleSet, Settlement, Step, StoreError, StoreErrorKind,
+    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError, RuleSet,
+    Settlement, Step, StoreError, StoreErrorKind,
 };
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
         deny::DenyCache,
         filter::Prefilter,
         part::{Answer, Asking, Part},
+        process_clock::process_clock,
     },
     store::{
         heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter, shared::Shared, turns,
@@ -61,7 +62,7 @@ impl Bound {
         }
         let clock = match &shared.clock {
             Some((clock, _)) => clock.clone(),
-            None => Clock::system(),
+            None => process_clock(),
         };
         let exact = |rule: usize| shared.exact(&rules.rules()[rule]);
         let prefilter = Prefilter::new(
@@ -233,7 +234,7 @@ impl BoundStore for Bound {
 
     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
         let inner = &self.inner;
-        inner.prefilter.forget(rule, key);
+        let lots = inner.prefilter.forget(rule, key);
         inner.follow_reset(Check::new(rule, key, 0));
         if !inner.encoder.is_found_alone(rule) {
             return Step::Ready(Err(StoreError::new(
@@ -242,6 +243,7 @@ impl BoundStore for Bound {
             )));
         }
         let mut call = inner.shared.begin();
+        inner.close(&mut call, &lots);
         let _ = call.reset(&inner.encoder, rule, key);
         if call.is_empty() {
             return Step::Ready(Ok(()));

@@ -6,6 +6,7 @@ use tokio::time::sleep;
 use tollgate_prefilter::Closed;
 
 use crate::{
+    call::Call,
     observe::{CallFor, LotDid, Timer},
     prefilter::{
         filter::Prefilter,
@@ -80,13 +81,7 @@ impl Inner {
     pub(super) fn hand_back(self: &Arc<Self>, lots: Vec<(Slot, Closed)>) {
         for lots in self.in_calls(lots, |(slot, _)| *slot) {
             let mut call = self.shared.begin();
-            for (slot, closed) in &lots {
-                // One that does not go back runs out.
-                let back = call.close(&self.encoder, &check_of(*slot), *closed);
-                if back.is_some() {
-                    self.shared.observer.lots(LotDid::HandedBack, 1);
-                }
-            }
+            self.close(&mut call, &lots);
             let on_its_way = self.shared.under_way.begin();
             let inner = Arc::clone(self);
             let answer = self.shared.send(&call, CallFor::Lots);
@@ -97,6 +92,16 @@ impl Inner {
                 }
                 drop(on_its_way);
             });
+        }
+    }
+
+    /// Adds that lots go back. One that does not runs out.
+    pub(super) fn close(&self, call: &mut Call, lots: &[(Slot, Closed)]) {
+        for (slot, closed) in lots {
+            let back = call.close(&self.encoder, &check_of(*slot), *closed);
+            if back.is_some() {
+                self.shared.observer.lots(LotDid::HandedBack, 1);
+            }
         }
     }
 

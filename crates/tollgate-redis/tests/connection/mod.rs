@@ -2,12 +2,15 @@
 //!
 //! A part of the crate rather than a test of its own, because connections are private to the crate.
 
+#[path = "../support/blocking_server.rs"]
+#[allow(dead_code, reason = "it is for the tests of the store too")]
+mod blocking_server;
 #[path = "../support/bus_proxy.rs"]
 mod bus_proxy;
 #[path = "../support/eventually.rs"]
 mod eventually;
 #[path = "../support/moving_slot.rs"]
-#[allow(dead_code, reason = "it is for the tests of the store too")]
+#[allow(dead_code, reason = "as above")]
 mod moving_slot;
 #[path = "../support/proxy.rs"]
 mod proxy;

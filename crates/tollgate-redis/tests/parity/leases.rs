@@ -51,6 +51,14 @@ impl Twin {
         Self::Sliding(lender, WindowState::default())
     }
 
+    fn reset(&mut self, now: u64) {
+        match self {
+            Self::Bucket(lender, state) => lender.reset(state, now),
+            Self::Fixed(lender, state) => lender.reset(state, now),
+            Self::Sliding(lender, state) => lender.reset(state, now),
+        }
+    }
+
     fn acquire(&mut self, now: u64, cost: u64, ask: &Ask) -> (Assessment, Option<Lot>) {
         match self {
             Self::Bucket(lender, state) => lender.acquire(state, now, cost, ask),
@@ -92,13 +100,22 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
             }
             _ => None,
         };
+        let resets = numbers.below(20) == 0;
         let ask = Ask {
             closed,
             parking: numbers.below(3) * numbers.below(quota.limit()),
             transit: numbers.below(2) * numbers.below(quota.limit()),
         };
-        let cost = 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10);
+        let cost = match numbers.below(16) {
+            // Near the limit, where what is out is in the way.
+            0 => quota.limit() - numbers.below(1 + quota.limit() / 4),
+            _ => 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10),
+        };
         let mut call = Call::at(now, MARGIN);
+        if resets {
+            assert!(call.reset(&encoder, 0, check.key()));
+            twin.reset(now);
+        }
         if let Some(closed) = closed {
             assert!(call.close(&encoder, &check, closed).is_some());
         }

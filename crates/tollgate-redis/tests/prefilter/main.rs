@@ -32,6 +32,7 @@ mod meter;
 mod partitions;
 mod process;
 mod reports;
+mod resets;
 mod seams;
 mod service;
 mod several;

@@ -136,6 +136,10 @@ fn a_damaged_state_never_ends_the_script() {
                 let place = place.min(damaged.len() - 8);
                 damaged[place..place + 8].copy_from_slice(&number.to_le_bytes());
             }
+            if numbers.one_in(2) {
+                // As if units were out in lots.
+                damaged.extend((0..16).map(|_| numbers.of(&[0, 0, 0, 1, 0x42, 0xff])));
+            }
             subject.connection.ask([&b"SET"[..], &key, &damaged]);
             let mut call = Call::at(NOW, MARGIN);
             for cost in [0, 1, 11] {
@@ -152,6 +156,12 @@ fn a_damaged_state_never_ends_the_script() {
                 source: tollgate_core::Source::Store,
             };
             call.settle(&subject.encoder, &holding, Settlement::Cancel);
+            let reply = subject.send(&call);
+            assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
+            subject.connection.ask([&b"SET"[..], &key, &damaged]);
+            let mut call = Call::at(NOW, MARGIN);
+            assert!(call.reset(&subject.encoder, rule, check.key()));
+            let _ = call.acquire(&subject.encoder, &[check]);
             let reply = subject.send(&call);
             assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
         }

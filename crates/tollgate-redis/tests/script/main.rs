@@ -6,6 +6,7 @@ mod support;
 mod calls;
 mod foreign;
 mod lots;
+mod owed;
 mod reports;
 #[path = "../keys/server.rs"]
 #[allow(dead_code, reason = "it is a part of another program too")]

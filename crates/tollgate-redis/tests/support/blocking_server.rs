@@ -1,36 +1,41 @@
-//! A `redis-server` of a test's own: a free port, a folder that goes with it, killed on drop. `TOLLGATE_REDIS_SERVER` names
-//! another program, such as a `valkey-server`.
+//! A `redis-server` of a test's own: on a free port of the loopback, in a folder of its own, killed on drop.
+//! `TOLLGATE_REDIS_SERVER` names another program, such as a `valkey-server`.
 
 use std::{
     env, fs,
     io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{self, Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
 
+use tempfile::TempDir;
+
 /// A server is asked this often before it is given up: half a minute, on a machine that is busy.
-const POLLS: u32 = 6_000;
-const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const POLLS: u32 = 6_000;
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
-/// Another process may take the free port before the server does: then another port is tried.
-const PORTS: u32 = 5;
-
-static STARTED: AtomicU32 = AtomicU32::new(0);
+/// Between the choice of a free port and its use another process may take it: then another port is tried.
+pub(crate) const PORTS: u32 = 8;
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     child: Child,
     port: u16,
-    dir: PathBuf,
+    dir: TempDir,
+    args: Vec<String>,
+    environment: Vec<(String, PathBuf)>,
 }
 
 impl RedisServer {
-    /// A server that writes nothing to disk. `args` go to the end of the command line, so that they win.
+    /// A server that writes nothing to disk, and answers. `args` go to the end of the command line, so that they win.
+    ///
+    /// # Panics
+    ///
+    /// There is no `redis-server`, or it does not start.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_with(args, &[])
     }
@@ -38,15 +43,50 @@ impl RedisServer {
     /// As [`start`](Self::start), with these variables in its environment.
     pub(crate) fn start_with(args: &[&str], environment: &[(&str, &Path)]) -> Self {
         for _ in 0..PORTS {
-            let port = free_port();
-            let dir = own_folder();
-            let child = spawn(port, &dir, args, environment);
-            let mut server = Self { child, port, dir };
-            if server.answers() {
-                return server;
+            let mut server = Self::launch(free_port(), args, environment);
+            for _ in 0..POLLS {
+                match server.is_up() {
+                    Some(true) => return server,
+                    Some(false) => break,
+                    None => thread::park_timeout(PAUSE),
+                }
             }
         }
-        panic!("redis-server {args:?} did not start: it ended {PORTS} times without an answer");
+        panic!("redis-server {args:?} did not start");
+    }
+
+    /// One that may not answer yet, or never.
+    pub(crate) fn launch(port: u16, args: &[&str], environment: &[(&str, &Path)]) -> Self {
+        let dir = TempDir::new().expect("a folder for the server");
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let owned = |(name, path): &(&str, &Path)| ((*name).to_owned(), path.to_path_buf());
+        let environment: Vec<_> = environment.iter().map(owned).collect();
+        Self {
+            child: spawn(port, dir.path(), &args, &environment),
+            port,
+            dir,
+            args,
+            environment,
+        }
+    }
+
+    /// The same anew, on its port and in its folder.
+    pub(crate) fn relaunch(&mut self) {
+        self.kill();
+        self.child = spawn(self.port, self.dir.path(), &self.args, &self.environment);
+    }
+
+    /// Whether it answers anything but that it is loading; `Some(false)` if it has ended.
+    pub(crate) fn is_up(&mut self) -> Option<bool> {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return Some(false);
+        }
+        let answer = info(self.address()).ok()?;
+        // Another server that was faster at this port would answer as well, and would not last as long as the test. One that
+        // wants a password first is believed to be the one.
+        let is_it = answer.contains(&format!("process_id:{}\r", self.pid()));
+        let is_closed = answer.starts_with('-') && !answer.starts_with("-LOADING");
+        (is_it || is_closed).then_some(true)
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -59,7 +99,7 @@ impl RedisServer {
 
     /// The folder that the server runs in.
     pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     /// The process, for tests that stop it.
@@ -67,37 +107,45 @@ impl RedisServer {
         self.child.id()
     }
 
-    /// Polls until the server says who it is; false when it has ended.
-    fn answers(&mut self) -> bool {
-        for _ in 0..POLLS {
-            if says_its_pid(self.address(), self.child.id()).is_ok_and(|says| says) {
-                return true;
-            }
-            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-                return false;
-            }
-            thread::park_timeout(PAUSE);
-        }
-        panic!("redis-server on port {} does not answer", self.port);
+    /// What it has written about itself.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir().join("log")).unwrap_or_default()
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.dir);
+        self.kill();
     }
 }
 
-fn spawn(port: u16, dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Child {
+/// A port of the loopback that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on loopback");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn spawn(port: u16, dir: &Path, args: &[String], environment: &[(String, PathBuf)]) -> Child {
     let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    // A first argument without dashes is a file of settings.
+    let (file, args) = match args.first() {
+        Some(first) if !first.starts_with("--") => args.split_at(1),
+        _ => args.split_at(0),
+    };
     Command::new(&program)
         .current_dir(dir)
-        .envs(environment.iter().copied())
+        .envs(environment.iter().map(|(name, path)| (name, path)))
+        .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-        .args(["--loglevel", "warning", "--logfile", "redis.log"])
+        .args(["--save", "", "--appendonly", "no", "--logfile", "log"])
+        .arg("--dir")
+        .arg(dir)
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -113,24 +161,14 @@ fn spawn(port: u16, dir: &Path, args: &[&str], environment: &[(&str, &Path)]) ->
         })
 }
 
-/// Another server that was faster at this port would answer as well, and would not last as long as the test.
-fn says_its_pid(address: SocketAddr, pid: u32) -> io::Result<bool> {
+/// What the server there says of itself.
+fn info(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    stream.write_all(b"INFO server\r\nQUIT\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer.contains(&format!("process_id:{pid}\r")))
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on loopback");
-    listener.local_addr().expect("it is bound").port()
-}
-
-fn own_folder() -> PathBuf {
-    let n = STARTED.fetch_add(1, Ordering::Relaxed);
-    let dir = env::temp_dir().join(format!("tollgate-redis-{}-{n}", process::id()));
-    fs::create_dir_all(&dir).expect("a folder in the temporary folder");
-    dir
+    stream.write_all(b"INFO server\r\n")?;
+    // A server that has answered closes a connection on which no more can come.
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

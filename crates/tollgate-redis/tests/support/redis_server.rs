@@ -1,31 +1,22 @@
-//! A `redis-server` of the test's own: on a free port of the loopback, in a folder of its own, killed on drop.
-//! `TOLLGATE_REDIS_SERVER` names another program, such as a `valkey-server`.
+//! A server of the test's own, for tests that wait for it without keeping others from running.
 
-use std::{
-    env, io,
-    net::TcpListener,
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{io, path::Path, process::Command, time::Duration};
 
-use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
+
+use super::blocking_server::{self, PAUSE, POLLS, PORTS};
+
+pub(crate) use super::blocking_server::free_port;
 
 /// How long anything may take before a test gives up. It says nothing about how long it does take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(crate) struct RedisServer {
-    port: u16,
-    dir: TempDir,
-    args: Vec<String>,
-    child: Child,
-}
+pub(crate) struct RedisServer(blocking_server::RedisServer);
 
 impl RedisServer {
     /// Starts a server with these arguments of `redis-server`, and waits until it answers.
@@ -34,22 +25,14 @@ impl RedisServer {
     ///
     /// There is no `redis-server`, or it does not start.
     pub(crate) async fn start(args: &[&str]) -> Self {
-        let dir = TempDir::new().expect("a folder for the server");
-        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        // Between the choice of a free port and its use another process may take it.
-        for _ in 0..8 {
-            let port = free_port();
-            let mut child = spawn(port, dir.path(), &args);
-            if is_ready(port, &mut child).await {
-                return Self {
-                    port,
-                    dir,
-                    args,
-                    child,
-                };
+        let mut log = String::new();
+        for _ in 0..PORTS {
+            let mut server = Self(blocking_server::RedisServer::launch(free_port(), args, &[]));
+            if server.is_ready().await {
+                return server;
             }
+            log = server.0.log();
         }
-        let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
         panic!("redis-server {args:?} did not start:\n{log}");
     }
 
@@ -59,36 +42,25 @@ impl RedisServer {
     ///
     /// As there.
     pub(crate) async fn start_on(port: u16, args: &[&str]) -> Self {
-        let dir = TempDir::new().expect("a folder for the server");
-        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let child = spawn(port, dir.path(), &args);
-        let mut server = Self {
-            port,
-            dir,
-            args,
-            child,
-        };
-        assert!(
-            is_ready(port, &mut server.child).await,
-            "port {port} is taken"
-        );
+        let mut server = Self(blocking_server::RedisServer::launch(port, args, &[]));
+        assert!(server.is_ready().await, "port {port} is taken");
         server
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.0.port()
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
+        self.0.dir()
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.pid()
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.0.address())
     }
 
     /// The raw answers to a command, as the protocol (version 2) writes them.
@@ -98,7 +70,7 @@ impl RedisServer {
 
     /// The raw answers to commands on one connection.
     pub(crate) async fn ask_all(&self, commands: &[&[&str]]) -> String {
-        ask(self.port, commands)
+        ask(self.port(), commands)
             .await
             .unwrap_or_else(|error| panic!("{commands:?}: {error}"))
     }
@@ -106,27 +78,37 @@ impl RedisServer {
     /// Whether it says that it is in this role: `master` or `slave`. A server that changes its role sends everybody away,
     /// and says nothing then.
     pub(crate) async fn is_in_role(&self, role: &str) -> bool {
-        let answer = ask(self.port, &[&["ROLE"]]).await;
+        let answer = ask(self.port(), &[&["ROLE"]]).await;
         answer.is_ok_and(|answer| answer.contains(role))
     }
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.kill();
     }
 
     /// Starts it anew on the same port, after [`kill`](Self::kill).
     pub(crate) async fn restart(&mut self) {
-        self.kill();
-        let until = Instant::now() + PATIENCE;
-        loop {
-            self.child = spawn(self.port, self.dir.path(), &self.args);
-            if is_ready(self.port, &mut self.child).await {
+        // Its port may be taken for a moment.
+        for _ in 0..POLLS {
+            self.0.relaunch();
+            if self.is_ready().await {
                 return;
             }
-            assert!(Instant::now() < until, "redis-server did not start again");
+            sleep(PAUSE).await;
         }
+        panic!("redis-server did not start again:\n{}", self.0.log());
+    }
+
+    /// Waits until it answers; false if it has ended.
+    async fn is_ready(&mut self) -> bool {
+        for _ in 0..POLLS {
+            match self.0.is_up() {
+                Some(is_up) => return is_up,
+                None => sleep(PAUSE).await,
+            }
+        }
+        panic!("redis-server does not answer:\n{}", self.0.log());
     }
 
     /// Lets it stand still: sockets stay open, and nothing is answered.
@@ -136,68 +118,6 @@ impl RedisServer {
 
     pub(crate) fn resume(&self) {
         signal("-CONT", self.pid());
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// A port of the loopback that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
-}
-
-fn spawn(port: u16, dir: &Path, args: &[String]) -> Child {
-    let program = env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-    let mut command = Command::new(&program);
-    // A first argument without dashes is a file of settings.
-    let (file, args) = match args.first() {
-        Some(first) if !first.starts_with("--") => args.split_at(1),
-        _ => args.split_at(0),
-    };
-    command
-        .args(file)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-        .args(["--save", "", "--appendonly", "no", "--logfile", "log"])
-        .arg("--dir")
-        .arg(dir)
-        .args(args)
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.spawn().unwrap_or_else(|error| {
-        panic!(
-            "this test starts its own {}, which is not there ({error}): \
-             install one with `apt-get install -y redis-server`, or name another in TOLLGATE_REDIS_SERVER",
-            program.display()
-        )
-    })
-}
-
-/// Waits until the server answers anything but that it is loading; `false` if it ended. One that wants a password first is
-/// believed to be the one.
-async fn is_ready(port: u16, child: &mut Child) -> bool {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Ok(Some(_)) = child.try_wait() {
-            return false;
-        }
-        // Another server that was faster at this port would answer as well, and would not last as long as the test.
-        let pid = format!("process_id:{}\r", child.id());
-        match ask(port, &[&["INFO", "server"]]).await {
-            Ok(answer) if answer.starts_with("-LOADING") => {}
-            Ok(answer) if answer.starts_with('-') || answer.contains(&pid) => return true,
-            _ => {}
-        }
-        assert!(Instant::now() < until, "redis-server does not answer");
-        sleep(Duration::from_millis(5)).await;
     }
 }
 

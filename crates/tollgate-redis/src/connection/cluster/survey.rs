@@ -11,8 +11,8 @@ use tokio::{
 use crate::{
     address::{Address, Place},
     connection::{
-        cluster::table::Table, dialogue::Dialogue, error::ConnectError, establish::establish,
-        security::Security, stream::Stream, value::Value,
+        cluster::table::Table, connect_error::ConnectError, dialogue::Dialogue,
+        establish::establish, security::Security, stream::Stream, value::Value,
     },
 };
 

@@ -1,0 +1,37 @@
+//! When a request that was denied fits, where units are parked.
+
+use tollgate_core::{
+    Tick,
+    algorithm::{Algorithm, Retry},
+};
+
+use crate::lease::bucket_lender::{BucketLender, BucketState};
+
+impl BucketLender {
+    /// When `cost` units fit that do not fit `now`, to the tick, if nobody else takes, lends or hands back.
+    ///
+    /// What is parked is held back until its generation is over, and only then does time bring it back: no cost fits before
+    /// that does not fit beside it.
+    pub(super) fn retry(&self, state: &BucketState, now: Tick, cost: u64) -> Retry {
+        let generation = state.loans.generation;
+        let turns = [1, 2].map(|next| self.starts(generation.saturating_add(next)));
+        let mut retry = Retry::Now;
+        for at in [now].into_iter().chain(turns) {
+            let mut then = *state;
+            self.settle(&mut then, at);
+            let wait = match self.quota.assess(&then.arrival, at, cost).retry {
+                Retry::Now => 0,
+                Retry::After(wait) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
+                never => return never,
+            };
+            // No sooner, as long as time alone passes. Later if what is parked has kept it from that.
+            let fits_at = at.saturating_add(wait);
+            retry = Retry::after_micros(fits_at.saturating_sub(now));
+            self.settle(&mut then, fits_at);
+            if self.quota.assess(&then.arrival, fits_at, cost).fits {
+                break;
+            }
+        }
+        retry
+    }
+}

@@ -1,0 +1,137 @@
+//! Tests of what users write.
+
+use super::*;
+
+fn tcp(host: &str, port: u16) -> Place {
+    Place::Tcp(host.into(), port)
+}
+
+fn refused(url: &str) -> String {
+    Address::parse(url).unwrap_err().to_string()
+}
+
+#[test]
+fn a_server_is_a_host_with_what_is_usual() {
+    let address = Address::parse("redis://limits.example").unwrap();
+    assert_eq!(
+        address.target(),
+        &Target::Server(tcp("limits.example", 6379))
+    );
+    assert_eq!(address.database(), 0);
+    assert_eq!(address.login().parts(), None);
+}
+
+#[test]
+fn everything_of_a_server_can_be_said() {
+    let address = Address::parse("redis://rl:p%40ss%2Fword@[::1]:6380/3").unwrap();
+    assert_eq!(address.target(), &Target::Server(tcp("::1", 6380)));
+    assert_eq!(address.database(), 3);
+    assert_eq!(address.login().parts(), Some(("rl", "p@ss/word")));
+}
+
+#[test]
+fn a_password_without_a_user_is_the_default_users() {
+    let address = Address::parse("redis://:secret@host").unwrap();
+    assert_eq!(address.login().parts(), Some(("default", "secret")));
+    assert!(!address.login().names_a_user());
+}
+
+#[test]
+fn a_socket_has_its_database_in_the_query() {
+    let address = Address::parse("unix:///run/redis/redis.sock?db=2").unwrap();
+    let socket = Place::Unix("/run/redis/redis.sock".into());
+    assert_eq!(address.target(), &Target::Server(socket));
+    assert_eq!(address.database(), 2);
+}
+
+#[test]
+fn sentinels_are_a_list_with_the_name_of_a_master() {
+    let url = "redis-sentinel://rl:secret@one:26380,two/mymaster/4?sentinel_password=other";
+    let address = Address::parse(url).unwrap();
+    let Target::Sentinel(sentinels) = address.target() else {
+        panic!("{address:?}");
+    };
+    assert_eq!(sentinels.places(), [tcp("one", 26380), tcp("two", 26379)]);
+    assert_eq!(sentinels.master(), "mymaster");
+    assert_eq!(sentinels.login().parts(), Some(("default", "other")));
+    assert_eq!(address.login().parts(), Some(("rl", "secret")));
+    assert_eq!(address.database(), 4);
+    assert_eq!(
+        Address::parse(&url.replace("redis-", "redis+")).unwrap(),
+        address
+    );
+}
+
+#[test]
+fn a_cluster_is_a_list_of_servers_with_one_login() {
+    let address = Address::parse("redis-cluster://rl:secret@one:7000,[::1],two/0").unwrap();
+    let servers = vec![tcp("one", 7000), tcp("::1", 6379), tcp("two", 6379)];
+    assert_eq!(address.target(), &Target::Cluster(servers));
+    assert_eq!(address.database(), 0);
+    let node = address.of_node(tcp("three", 7001));
+    assert_eq!(node.target(), &Target::Server(tcp("three", 7001)));
+    assert_eq!(node.login().parts(), Some(("rl", "secret")));
+}
+
+#[test]
+fn an_error_names_the_part_and_what_would_be_right() {
+    assert!(refused("localhost:6379").contains("redis://host:6379"));
+    assert!(refused("http://localhost").contains("\"http\""));
+    assert!(refused("redis://").contains("host"));
+    assert!(refused("redis://host:0").contains("1 to 65535"));
+    assert!(refused("redis://host/first").contains("\"first\""));
+    assert!(refused("redis://host/1/2").contains("database"));
+    assert!(refused("redis://host?retries=3").contains("\"retries\""));
+    assert!(refused("redis://one,two").contains("redis-sentinel://"));
+    assert!(refused("redis://[::1").contains(']'));
+    assert!(refused("unix://run/redis.sock").contains("unix:///"));
+    assert!(refused("redis-sentinel://one,two").contains("name of the master"));
+    assert!(refused("redis-sentinel://one,,two/m").contains("host"));
+    assert!(refused("redis-cluster://host/1").contains("database 0"));
+    assert!(refused("redis-cluster://one,,two").contains("host"));
+    assert!(refused("redis-cluster://one?retries=3").contains("\"retries\""));
+}
+
+#[test]
+fn a_second_s_stands_for_encryption() {
+    let encrypted = |url: &str| Address::parse(url).map(|address| address.is_encrypted());
+    assert_eq!(encrypted("redis://host"), Ok(false));
+    if cfg!(feature = "tls") {
+        assert_eq!(encrypted("rediss://host"), Ok(true));
+        assert_eq!(encrypted("rediss-sentinel://host/master"), Ok(true));
+        assert_eq!(encrypted("rediss-cluster://host"), Ok(true));
+    } else {
+        assert!(refused("rediss://host").contains("feature `tls`"));
+    }
+}
+
+#[test]
+fn no_error_and_no_debug_output_shows_a_password() {
+    for url in [
+        "redis://:sesame",
+        "redis://user:sesame",
+        "redis://:sesame@host:port",
+        "redis://:sesame/x@host",
+        "redis://:x/sesame@host",
+        "redis://:x?sesame@host",
+        "redis://:x#sesame@host",
+        "redis://:sesame%zz@host",
+        "redis://:sesame%ff@host",
+        "redis://:sesame@host/db",
+        "redis://user:sesame@",
+        "redis-sentinel://user:sesame@one,two",
+        "redis-sentinel://one/m?sentinel_password=sesame%zz",
+        "redis-cluster://:sesame@host/1",
+        "redis-cluster://:sesame",
+        "rediss://:sesame@host:x",
+        "unix://:sesame@run/x",
+        "htt://:sesame@host",
+        ":sesame@host",
+    ] {
+        let error = Address::parse(url).unwrap_err();
+        assert!(!error.to_string().contains("sesame"), "{url}: {error}");
+        assert!(!format!("{error:?}").contains("sesame"), "{url}");
+    }
+    let address = Address::parse("redis-sentinel://u:sesame@h/m?sentinel_password=sesame");
+    assert!(!format!("{address:?}").contains("sesame"));
+}
