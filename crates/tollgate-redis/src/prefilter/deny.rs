@@ -26,7 +26,7 @@ const TRUST: Tick = 1_000_000;
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
 
-/// Cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, two of a hundred share a line of two with two others.
+/// Cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two others.
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
 
