@@ -59,6 +59,8 @@ pub const ALL: &[Scenario] = &[
     scenario("lease-hot", || local(Knows::Lease)),
     scenario("eventual-hot", || local(Knows::Eventual)),
     scenario("learned-hot", || local(Knows::Bound)),
+    scenario("lease-uniform", || local_of_many(Knows::Lease)),
+    scenario("eventual-uniform", || local_of_many(Knows::Eventual)),
     scenario("exact-cold", || cold(Knows::Nothing)),
     scenario("lease-cold", || cold(Knows::Lease)),
     scenario("eventual-cold", || cold(Knows::Eventual)),
@@ -111,6 +113,24 @@ fn local(knows: Knows) -> Made {
     Ok(Box::new(move || {
         let _alive = &server;
         black_box(local.acquire(black_box(check)));
+    }))
+}
+
+/// The same of 100 000 clients, whose checks come one behind the other in memory: what is waited for is what is kept of them.
+fn local_of_many(knows: Knows) -> Made {
+    let server = Server::start()?;
+    let local = Local::connect(&server, knows)?;
+    let mut namer = Namer::new();
+    let clients = uniform(100_000).into_iter().take(1 << 19);
+    let checks: Vec<_> = clients
+        .map(|client| local.check(namer.name(client)))
+        .collect();
+    local.learn(100_000);
+    let mut next = 0;
+    Ok(Box::new(move || {
+        let _alive = &server;
+        black_box(local.acquire(checks[next]));
+        next = (next + 1) % checks.len();
     }))
 }
 

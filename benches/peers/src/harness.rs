@@ -1,6 +1,8 @@
 //! How time is taken: short rounds of one and the other by turns, so that a slow phase of the machine hits both.
 
 use std::{
+    iter::{Cycle, Skip},
+    slice,
     sync::Barrier,
     thread,
     time::{Duration, Instant},
@@ -10,6 +12,9 @@ use tollgate_benches::workload::Namer;
 
 /// How long one side runs in one round.
 const SPAN: Duration = Duration::from_millis(60);
+
+/// Operations that are prepared together.
+const BATCH: usize = 256;
 
 /// What was measured of one side against the other, in nanoseconds for each operation.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,9 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+/// A thread's way through a sequence.
+type Clients<'a> = Skip<Cycle<slice::Iter<'a, u32>>>;
 
 /// Many threads that go through a sequence, each from a place of its own.
 #[derive(Clone, Copy, Debug)]
@@ -73,22 +81,60 @@ impl Course<'_> {
         own: impl Fn() -> T + Sync,
         operation: impl Fn(&mut T, u32) + Sync,
     ) -> f64 {
+        self.each_thread(round, own, |own, clients| {
+            repeat(&mut || {
+                if let Some(client) = clients.next() {
+                    operation(own, *client);
+                }
+            })
+        })
+    }
+
+    /// The same of an operation on what is prepared of a client's number just before, so that nobody waits for memory before
+    /// the operation begins. That is not in the time.
+    pub(crate) fn run_prepared<T, P>(
+        self,
+        round: usize,
+        own: impl Fn() -> T + Sync,
+        prepare: impl Fn(&mut T, u32) -> P + Sync,
+        operation: impl Fn(&mut T, &P) + Sync,
+    ) -> f64 {
+        self.each_thread(round, own, |own, clients| {
+            let (mut spent, mut operations) = (Duration::ZERO, 0);
+            let mut batch = Vec::with_capacity(BATCH);
+            while spent < SPAN {
+                batch.clear();
+                batch.extend(clients.take(BATCH).map(|client| prepare(own, *client)));
+                let start = Instant::now();
+                for prepared in &batch {
+                    operation(own, prepared);
+                }
+                spent += start.elapsed();
+                operations += batch.len();
+            }
+            spent.as_nanos() as f64 / operations as f64
+        })
+    }
+
+    /// What the threads measured, on average.
+    fn each_thread<T>(
+        self,
+        round: usize,
+        own: impl Fn() -> T + Sync,
+        measured: impl Fn(&mut T, &mut Clients<'_>) -> f64 + Sync,
+    ) -> f64 {
         let barrier = Barrier::new(self.threads);
         let places = self.clients.len();
         let sum: f64 = thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads)
                 .map(|thread| {
-                    let (barrier, own, operation) = (&barrier, &own, &operation);
+                    let (barrier, own, measured) = (&barrier, &own, &measured);
                     let start = thread * places / self.threads + round * 700_001;
                     scope.spawn(move || {
                         let mut clients = self.clients.iter().cycle().skip(start % places);
                         let mut own = own();
                         barrier.wait();
-                        repeat(&mut || {
-                            if let Some(client) = clients.next() {
-                                operation(&mut own, *client);
-                            }
-                        })
+                        measured(&mut own, &mut clients)
                     })
                 })
                 .collect();

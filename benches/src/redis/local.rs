@@ -147,7 +147,7 @@ impl Local {
             .block_on(async { tokio::time::sleep(span).await });
     }
 
-    /// A check of one unit of this client. Its key is hashed twice, as for the names in Redis.
+    /// A check of one unit of this client. Its key is hashed once; for its name in Redis it would be once more.
     #[inline]
     #[must_use]
     pub fn check(&self, name: &str) -> Check {

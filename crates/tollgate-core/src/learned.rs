@@ -11,7 +11,8 @@ use crate::{
 ///
 /// A cell is written without a lock on the reader's side: the words of what was learned, and one more that is the key's tag
 /// mixed with them. Words of two writes that met in a reader do not mix to the tag, so a torn read is a miss (but for one
-/// in 2^64), and readers never wait. Their number is fixed, and a newer key takes the place of an older one.
+/// in 2^64), and readers never wait. Their number is fixed: two cells lie on one line of memory, and of three keys that
+/// meet there the one that was learned first goes.
 ///
 /// Each cell must have one writer at a time: whoever calls [`learn`](Self::learn) or [`forget`](Self::forget) holds a lock
 /// that belongs to the shard.
@@ -36,9 +37,17 @@ use crate::{
 /// assert_eq!(cells.find(0, key, 2), None);
 /// ```
 pub struct LearnedCells<const WORDS: usize> {
-    cells: Box<[Cell<WORDS>]>,
+    lines: Box<[Line<WORDS>]>,
+    /// Lines of a shard.
     per_shard: usize,
 }
+
+/// The cell that was filled last is the first, so that one look is enough for most.
+#[repr(align(64))]
+struct Line<const WORDS: usize>([Cell<WORDS>; WAYS]);
+
+/// Cells on a line.
+const WAYS: usize = 2;
 
 #[repr(align(32))]
 struct Cell<const WORDS: usize> {
@@ -47,70 +56,117 @@ struct Cell<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> LearnedCells<WORDS> {
-    /// `per_shard` cells for each of `shards`. Both are rounded up to powers of two; a cell of two or three words has 32
-    /// bytes. One word does not compile: it would not show that it is whole.
+    /// `per_shard` cells for each of `shards`. Both are rounded up to powers of two, the first to two at least; a cell of
+    /// two or three words has 32 bytes. One word does not compile: it would not show that it is whole.
     #[must_use]
     pub fn new(shards: usize, per_shard: usize) -> Self {
         const { assert!(WORDS >= 2) };
         let (shards, per_shard) = (shards.next_power_of_two(), per_shard.next_power_of_two());
-        let empty = || Cell {
-            words: std::array::from_fn(|_| AtomicU64::new(0)),
-            tag: AtomicU64::new(0),
-        };
+        let per_shard = (per_shard / WAYS).max(1);
         Self {
-            cells: (0..shards * per_shard).map(|_| empty()).collect(),
+            lines: (0..shards * per_shard).map(|_| Line::empty()).collect(),
             per_shard,
         }
     }
 
     #[inline(always)]
-    fn cell(&self, shard: usize, key: Fingerprint) -> Option<&Cell<WORDS>> {
+    fn line(&self, shard: usize, key: Fingerprint) -> Option<&Line<WORDS>> {
         let place = (key.bits() >> 24) as usize & (self.per_shard - 1);
-        self.cells.get(shard * self.per_shard + place)
+        self.lines.get(shard * self.per_shard + place)
     }
 
     /// What was learned of `key` under this salt.
     #[inline(always)]
     #[must_use]
     pub fn find(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
-        let cell = self.cell(shard, key)?;
-        let tag = cell.tag.load(Ordering::Relaxed);
-        if tag == 0 {
-            return None;
-        }
-        let words = std::array::from_fn(|word| cell.words[word].load(Ordering::Relaxed));
-        (tag == mixed_tag(key, salt, words)).then_some(words)
+        let cells = &self.line(shard, key)?.0;
+        cells.iter().find_map(|cell| cell.read(key, salt))
     }
 
     /// Whether nothing is known of `key` under any salt.
     #[inline(always)]
     #[must_use]
     pub fn is_empty(&self, shard: usize, key: Fingerprint) -> bool {
-        let cell = self.cell(shard, key);
-        cell.is_none_or(|cell| cell.tag.load(Ordering::Relaxed) == 0)
+        let line = self.line(shard, key);
+        line.is_none_or(|line| line.0.iter().all(Cell::is_empty))
     }
 
     /// Learns. The shard's lock is held.
     pub fn learn(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
-        if let Some(cell) = self.cell(shard, key) {
-            for (to, word) in cell.words.iter().zip(words) {
-                to.store(word, Ordering::Relaxed);
-            }
-            cell.tag
-                .store(mixed_tag(key, salt, words), Ordering::Relaxed);
+        let Some(Line([first, second])) = self.line(shard, key) else {
+            return;
+        };
+        if first.is_empty() || first.read(key, salt).is_some() {
+            first.write(mixed_tag(key, salt, words), words);
+        } else if second.read(key, salt).is_some() {
+            second.write(mixed_tag(key, salt, words), words);
+        } else {
+            second.write(first.tag.load(Ordering::Relaxed), first.words());
+            first.write(mixed_tag(key, salt, words), words);
         }
     }
 
     /// Forgets what was learned of `key`: its state is about to change. The shard's lock is held.
     ///
-    /// A cell that holds another key may be emptied as well, which costs that key one look at its state.
+    /// Cells that hold other keys may be emptied as well, which costs each of those one look at its state.
     #[inline(always)]
     pub fn forget(&self, shard: usize, key: Fingerprint) {
-        if let Some(cell) = self.cell(shard, key)
-            && cell.tag.load(Ordering::Relaxed) != 0
-        {
-            cell.tag.store(0, Ordering::Relaxed);
+        self.forget_if(shard, key, |_| true);
+    }
+
+    /// The same of those cells only whose words may be of the key.
+    #[inline(always)]
+    pub fn forget_if(
+        &self,
+        shard: usize,
+        key: Fingerprint,
+        may_be: impl Fn(&[u64; WORDS]) -> bool,
+    ) {
+        let line = self.line(shard, key);
+        for cell in line.iter().flat_map(|line| &line.0) {
+            if !cell.is_empty() && may_be(&cell.words()) {
+                cell.tag.store(0, Ordering::Relaxed);
+            }
         }
+    }
+}
+
+impl<const WORDS: usize> Line<WORDS> {
+    fn empty() -> Self {
+        Self(std::array::from_fn(|_| Cell {
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+            tag: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl<const WORDS: usize> Cell<WORDS> {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.tag.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline(always)]
+    fn words(&self) -> [u64; WORDS] {
+        std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed))
+    }
+
+    /// What was learned of a key under a salt, if this is it, and whole.
+    #[inline(always)]
+    fn read(&self, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
+        let tag = self.tag.load(Ordering::Relaxed);
+        if tag == 0 {
+            return None;
+        }
+        let words = self.words();
+        (tag == mixed_tag(key, salt, words)).then_some(words)
+    }
+
+    fn write(&self, tag: u64, words: [u64; WORDS]) {
+        for (to, word) in self.words.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        self.tag.store(tag, Ordering::Relaxed);
     }
 }
 
@@ -136,7 +192,7 @@ fn mixed_tag<const WORDS: usize>(key: Fingerprint, salt: u64, words: [u64; WORDS
 impl<const WORDS: usize> fmt::Debug for LearnedCells<WORDS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LearnedCells")
-            .field("cells", &self.cells.len())
+            .field("cells", &(WAYS * self.lines.len()))
             .finish_non_exhaustive()
     }
 }
@@ -161,6 +217,27 @@ mod tests {
     }
 
     #[test]
+    fn of_three_keys_on_one_line_the_one_that_was_learned_first_goes() {
+        let cells = LearnedCells::new(1, 2);
+        for bits in [2, 4, 2, 6] {
+            cells.learn(0, key(bits << 64), 1, [bits as u64, 20]);
+        }
+        assert_eq!(cells.find(0, key(2 << 64), 1), None);
+        assert_eq!(cells.find(0, key(4 << 64), 1), Some([4, 20]));
+        assert_eq!(cells.find(0, key(6 << 64), 1), Some([6, 20]));
+    }
+
+    #[test]
+    fn a_key_is_forgotten_without_its_neighbour_where_the_words_tell_them_apart() {
+        let cells = LearnedCells::new(1, 2);
+        cells.learn(0, key(7 << 64), 1, [7, 20]);
+        cells.learn(0, key(8 << 64), 1, [8, 20]);
+        cells.forget_if(0, key(7 << 64), |words| words[0] == 7);
+        assert_eq!(cells.find(0, key(7 << 64), 1), None);
+        assert_eq!(cells.find(0, key(8 << 64), 1), Some([8, 20]));
+    }
+
+    #[test]
     fn words_in_another_order_are_not_those_that_were_learned() {
         let words = [1, 2, 3];
         for other in [[2, 1, 3], [1, 3, 2], [3, 2, 1]] {
@@ -175,7 +252,7 @@ mod schedules {
     use crate::sync::Mutex;
     use shuttle::sync::Arc;
 
-    /// Two keys fight for one cell while a reader looks: it sees what was learned of its key as it was written, or nothing.
+    /// Three keys fight for two cells while a reader looks: it sees what was learned of its key as it was written, or nothing.
     fn a_reader_never_sees_half<const WORDS: usize>() {
         let learned = |writer: u64, round| {
             std::array::from_fn(|word| (writer * (word as u64 + 1)) << 8 | round)
@@ -183,12 +260,12 @@ mod schedules {
         shuttle::check_random(
             move || {
                 let cells = Arc::new((LearnedCells::<WORDS>::new(1, 1), Mutex::new(())));
-                let writers: Vec<_> = (1..=2_u64)
+                let writers: Vec<_> = (1..=3_u64)
                     .map(|writer| {
                         let cells = Arc::clone(&cells);
                         shuttle::thread::spawn(move || {
                             let key = Fingerprint::from_bits(u128::from(writer) << 64);
-                            for round in 0..3 {
+                            for round in 0..2 {
                                 let _writer = crate::sync::lock(&cells.1);
                                 cells.0.learn(0, key, 0, learned(writer, round));
                             }

@@ -1,7 +1,8 @@
 //! Keys of clients: how a key becomes a fingerprint, and how a fingerprint is written in Redis.
 //!
-//! A key is hashed twice: once without a secret, and what comes out once more with it. So a process that knows two
-//! secrets finds both names of a state from what it kept of the key, and one that knows one pays for nothing else.
+//! A key is hashed twice: once without a secret, and where its name is written, what came out once more with it. So a
+//! process that knows two secrets finds both names of a state from what it kept of the key, and what a process answers
+//! alone is hashed once.
 //!
 //! ```
 //! use tollgate_redis::{Keys, Secret};
@@ -34,10 +35,10 @@
 
 use std::{fmt, sync::Arc};
 
-use smallvec::SmallVec;
 use tollgate_core::{Fingerprint, KeyBuf};
 
 use crate::{
+    mask::Mask,
     plain::Plain,
     rotation::Rotation,
     secret::{Secret, SecretError},
@@ -51,7 +52,7 @@ pub struct Keys(Kind);
 enum Kind {
     /// As they were given, for tests.
     Given,
-    Hashed(Secret),
+    Hashed(Secret, Mask),
     Rotating(Arc<Rotation>),
     Plain(Arc<Plain>),
 }
@@ -67,7 +68,8 @@ impl Keys {
     /// As fingerprints, by this secret: who reads the server's keys learns nothing of who the clients are.
     #[must_use]
     pub fn hashed(secret: Secret) -> Self {
-        Self(Kind::Hashed(secret))
+        let mask = Mask::of(&secret);
+        Self(Kind::Hashed(secret, mask))
     }
 
     /// Readably, to look for a mistake: `address=192.0.2.1/32`, or the beginning and a hash of what is long.
@@ -113,7 +115,7 @@ impl Keys {
 
     fn rotate(self, other: Secret, moves: bool) -> Result<Self, SecretError> {
         let current = match self.0 {
-            Kind::Hashed(current) => current,
+            Kind::Hashed(current, _) => current,
             Kind::Rotating(_) => {
                 return Err(SecretError::new(
                     "two secrets are known already; end one change of secrets before the next",
@@ -134,12 +136,12 @@ impl Keys {
         Ok(Self(Kind::Rotating(Arc::new(rotation))))
     }
 
-    /// What stands for a key in this process. Without a change of secrets it is what stands for it in Redis.
+    /// What stands for a key in this process: not what stands for it in Redis, which is [made of it](Self::names).
     pub(crate) fn fingerprint(&self, domain: &[u8], key: &KeyBuf) -> Fingerprint {
         let digest = digest(domain, key);
         match &self.0 {
             Kind::Given => Fingerprint::from_bits(u128::from_le_bytes(digest)),
-            Kind::Hashed(secret) => secret.sign(digest),
+            Kind::Hashed(_, mask) => mask.put_on(digest),
             Kind::Rotating(rotation) => rotation.mask(digest),
             Kind::Plain(plain) => {
                 let fingerprint = Fingerprint::from_bits(u128::from_le_bytes(digest));
@@ -152,7 +154,8 @@ impl Keys {
     /// How it is written; of two secrets by the newer, then by the older.
     pub(crate) fn names(&self, key: Fingerprint) -> (Name, Option<Name>) {
         match &self.0 {
-            Kind::Given | Kind::Hashed(_) => (Name::Hash(key), None),
+            Kind::Given => (Name::Hash(key), None),
+            Kind::Hashed(secret, mask) => (Name::Hash(secret.sign(mask.take_off(key))), None),
             Kind::Rotating(rotation) => {
                 let (newer, older) = rotation.both(key);
                 (Name::Hash(newer), Some(Name::Hash(older)))
@@ -172,13 +175,38 @@ impl Keys {
 
 /// A key and the domain in front of it, whose length is part of it.
 fn digest(domain: &[u8], key: &KeyBuf) -> [u8; 16] {
-    let mut bytes: SmallVec<[u8; 192]> = SmallVec::new();
-    bytes.extend_from_slice(&(domain.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(domain);
-    bytes.extend_from_slice(key.as_bytes());
+    let parts = [
+        &(domain.len() as u64).to_le_bytes()[..],
+        domain,
+        key.as_bytes(),
+    ];
     let mut half = [0; 16];
-    half.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
+    half.copy_from_slice(&hash(parts).as_bytes()[..16]);
     half
+}
+
+/// The hash of the parts, one behind the other. In one piece it takes half as long.
+fn hash(parts: [&[u8]; 3]) -> blake3::Hash {
+    let mut bytes = [0; 192];
+    let mut rest = &mut bytes[..];
+    for part in parts {
+        let Some((to, behind)) = rest.split_at_mut_checked(part.len()) else {
+            return hash_long(parts);
+        };
+        to.copy_from_slice(part);
+        rest = behind;
+    }
+    let left = rest.len();
+    blake3::hash(&bytes[..bytes.len() - left])
+}
+
+#[cold]
+fn hash_long(parts: [&[u8]; 3]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize()
 }
 
 /// Shows how keys are written, and no secret.
@@ -186,7 +214,7 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Kind::Given => "Keys(as given)",
-            Kind::Hashed(_) => "Keys(hashed)",
+            Kind::Hashed(..) => "Keys(hashed)",
             Kind::Rotating(rotation) if rotation.moves() => {
                 "Keys(hashed, with the previous secret)"
             }
@@ -236,6 +264,25 @@ mod tests {
                 );
             }
             assert_ne!(by(&old), by(&new));
+        }
+    }
+
+    #[test]
+    fn a_name_is_the_same_in_all_versions() {
+        let name = |text| {
+            let keys = Keys::hashed(secret(1));
+            bits(&keys.names(keys.fingerprint(b"api", &key(text))).0)
+        };
+        assert_eq!(name("a"), 0x40ded707c34a57862859382ea710045d);
+        assert_eq!(name(&"x".repeat(1_000)), 0x1680689455f407007d0ebc1c5af71ab9);
+    }
+
+    #[test]
+    fn a_key_is_hashed_alike_in_one_piece_and_in_several() {
+        for len in [0, 1, 170, 173, 174, 175, 176, 1_000] {
+            let bytes = vec![7; len];
+            let parts = [&[1; 8][..], b"api", &bytes];
+            assert_eq!(hash(parts), hash_long(parts), "{len}");
         }
     }
 

@@ -104,6 +104,7 @@ pub mod guide;
 mod keys;
 #[doc(hidden)]
 pub mod keyspace;
+mod mask;
 #[doc(hidden)]
 pub mod new_keys;
 mod observe;

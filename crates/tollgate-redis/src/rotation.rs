@@ -1,8 +1,8 @@
-//! Two secrets: the fingerprint of a process that finds both names of a state.
+//! Two secrets: both names of a state.
 
 use tollgate_core::Fingerprint;
 
-use crate::secret::Secret;
+use crate::{mask::Mask, secret::Secret};
 
 /// Two secrets, of which one is in force.
 pub(crate) struct Rotation {
@@ -10,8 +10,7 @@ pub(crate) struct Rotation {
     older: Secret,
     /// Whether the newer secret is in force.
     moves: bool,
-    /// Ties fingerprints in this process to nothing that a client could compute.
-    mask: [u8; 32],
+    mask: Mask,
 }
 
 impl Rotation {
@@ -22,12 +21,11 @@ impl Rotation {
         } else {
             (other, current)
         };
-        let mask = blake3::derive_key("tollgate-redis, mask of digests", newer.key());
         Self {
+            mask: Mask::of(&newer),
             newer,
             older,
             moves,
-            mask,
         }
     }
 
@@ -36,53 +34,14 @@ impl Rotation {
         self.moves
     }
 
+    /// What stands for a key in this process, from its digest.
+    pub(crate) fn mask(&self, digest: [u8; 16]) -> Fingerprint {
+        self.mask.put_on(digest)
+    }
+
     /// The fingerprints by the newer secret and by the older.
     pub(crate) fn both(&self, key: Fingerprint) -> (Fingerprint, Fingerprint) {
-        let digest = self.unmask(key);
+        let digest = self.mask.take_off(key);
         (self.newer.sign(digest), self.older.sign(digest))
-    }
-
-    /// What stands for a key in this process, from its digest. A permutation, so that it can be undone where names are
-    /// written: four rounds of a Feistel network over halves.
-    pub(crate) fn mask(&self, digest: [u8; 16]) -> Fingerprint {
-        let bits = u128::from_le_bytes(digest);
-        let (mut left, mut right) = ((bits >> 64) as u64, bits as u64);
-        for round in 0..4 {
-            (left, right) = (right, left ^ self.round(round, right));
-        }
-        Fingerprint::from_bits(u128::from(left) << 64 | u128::from(right))
-    }
-
-    fn unmask(&self, key: Fingerprint) -> [u8; 16] {
-        let (mut left, mut right) = ((key.bits() >> 64) as u64, key.bits() as u64);
-        for round in (0..4).rev() {
-            (left, right) = (right ^ self.round(round, left), left);
-        }
-        (u128::from(left) << 64 | u128::from(right)).to_le_bytes()
-    }
-
-    fn round(&self, round: u8, half: u64) -> u64 {
-        let mut input = [round; 9];
-        input[1..].copy_from_slice(&half.to_le_bytes());
-        let hash = blake3::keyed_hash(&self.mask, &input);
-        hash.as_bytes()[..8]
-            .iter()
-            .fold(0, |half, byte| half << 8 | u64::from(*byte))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mask_is_undone() {
-        let [one, other] = [1, 2].map(|byte| Secret::from_bytes([byte; 32]).expect("32 bytes"));
-        let rotation = Rotation::new(one, other, true);
-        for bit in 0..128 {
-            let digest = (1_u128 << bit).to_le_bytes();
-            assert_ne!(rotation.mask(digest).bits(), 1 << bit);
-            assert_eq!(rotation.unmask(rotation.mask(digest)), digest);
-        }
     }
 }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::Check;
 use tollgate_benches::{
     redis::{
         local::{Knows, Local},
@@ -16,7 +15,7 @@ use tollgate_benches::{
     },
     workload::{Namer, hot, uniform},
 };
-use trypema::redis::{RedisKey, RedisKeyRef};
+use trypema::redis::RedisKeyRef;
 
 use crate::{
     harness::{Compared, Course},
@@ -38,9 +37,6 @@ const MANY_DENIED: u32 = 10_000;
 struct Duel {
     ours: Local,
     theirs: Hybrid,
-    /// By number.
-    checks: Vec<Check>,
-    keys: Vec<RedisKey>,
     clients: u32,
     /// A denial is believed for a second only, and a lot lives for ten.
     learns_anew: bool,
@@ -92,14 +88,7 @@ impl Duel {
         // More than anybody takes, or one a minute.
         let rate = if knows == Knows::Bound { 0.02 } else { 1e9 };
         let theirs = runtime.block_on(Hybrid::connect(&servers[1], rate))?;
-        let mut namer = Namer::new();
         Ok(Self {
-            checks: (0..clients)
-                .map(|client| ours.check(namer.name(client)))
-                .collect(),
-            keys: (0..clients)
-                .map(|client| Hybrid::key(namer.name(client)))
-                .collect(),
             ours,
             theirs,
             clients,
@@ -149,13 +138,15 @@ impl Duel {
         let made = AtomicU64::new(0);
         let own = || Own::new(&made);
         let before = (self.ours.asked(), self.theirs.asked());
-        let of_limiter = course.run_with(round, own, |own, client| {
+        let check = |own: &mut Own<'_>, client| {
             own.made += 1;
-            black_box(self.ours.acquire(self.checks[client as usize]));
+            self.ours.check(own.namer.name(client))
+        };
+        let of_limiter = course.run_prepared(round, own, check, |_, check| {
+            black_box(self.ours.acquire(*check));
         });
-        let of_store = course.run_with(round, own, |own, client| {
-            own.made += 1;
-            black_box(self.ours.acquire_of_store(self.checks[client as usize]));
+        let of_store = course.run_prepared(round, own, check, |_, check| {
+            black_box(self.ours.acquire_of_store(*check));
         });
         let by_name = course.run_with(round, own, |own, client| {
             own.made += 1;
@@ -164,10 +155,12 @@ impl Duel {
         });
         let asked = percent(self.ours.asked() - before.0, &made);
         self.ours.background(BACKGROUND);
-        let their_keys = course.run_with(round, own, |own, client| {
+        let key = |own: &mut Own<'_>, client| {
             own.made += 1;
-            let key = self.keys[client as usize].as_key_ref();
-            black_box(self.theirs.take(&self.runtime, key));
+            Hybrid::key(own.namer.name(client))
+        };
+        let their_keys = course.run_prepared(round, own, key, |_, key| {
+            black_box(self.theirs.take(&self.runtime, key.as_key_ref()));
         });
         let their_names = course.run_with(round, own, |own, client| {
             own.made += 1;

@@ -26,7 +26,7 @@ const TRUST: Tick = 1_000_000;
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
 
-/// Cells of 32 bytes: 2 MiB.
+/// Cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two others.
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
 
@@ -43,6 +43,9 @@ struct Cells {
     writers: Box<[Mutex<()>]>,
 }
 
+/// In the second word of a cell, above what is left: by this much of a key its cell is known where the quota is not.
+const REST_BITS: u32 = 52;
+
 /// How the denials of a quota are remembered.
 #[derive(Clone, Debug)]
 pub(crate) enum Denials {
@@ -55,15 +58,21 @@ pub(crate) enum Denials {
 }
 
 impl Denials {
-    pub(crate) fn of(quota: &Quota) -> Self {
-        match quota.algorithm() {
-            AlgorithmKind::FixedWindow => Self::Window {
+    /// Those of a quota of a rule that has so many.
+    pub(crate) fn of(quota: &Quota, quotas: usize) -> Self {
+        if quota.algorithm() == AlgorithmKind::FixedWindow {
+            return Self::Window {
                 limit: quota.limit(),
-            },
-            _ => Arrival::new(quota).map_or(Self::Cost, |bucket| Self::Bucket {
+            };
+        }
+        match Arrival::new(quota) {
+            // Of several, the one that wrote the state says when the units fit, by its own rate. From that nothing follows
+            // for other costs, nor for the arrival time under this one.
+            Some(bucket) if quotas == 1 => Self::Bucket {
                 quota: bucket,
                 fill: fill(quota),
-            }),
+            },
+            _ => Self::Cost,
         }
     }
 
@@ -72,7 +81,8 @@ impl Denials {
         let quota = u64::from(slot.rule()) << 16 | u64::from(slot.plan());
         match self {
             Self::Bucket { .. } | Self::Window { .. } => quota,
-            Self::Cost => quota | cost << 32,
+            // All bits of a cost count, and small costs stay away from the numbers of quotas.
+            Self::Cost => quota ^ cost.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32),
         }
     }
 }
@@ -112,6 +122,7 @@ impl DenyCache {
         let [until, rest, told] = self.shared.cells.find(shard, slot.key(), salt)?;
         // When it was learned in ms, and by how much later than the question was sent the answer came.
         let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
+        let rest = rest & ((1 << REST_BITS) - 1);
         if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
             return None;
         }
@@ -165,15 +176,22 @@ impl DenyCache {
         let Some(late) = now.checked_sub(sent).filter(|late| *late <= LATEST) else {
             return;
         };
-        let words = [until, rest, (now / 1_000) << 16 | late];
-        let shard = Self::shard(slot.key());
+        if rest >> REST_BITS > 0 {
+            return;
+        }
+        let key = slot.key();
+        let words = [
+            until,
+            rest | mark(key) << REST_BITS,
+            (now / 1_000) << 16 | late,
+        ];
+        let (shard, salt) = (Self::shard(key), denials.salt(slot, cost) ^ self.view);
         let _writer = self.writer(shard);
-        self.shared.cells.learn(
-            shard,
-            slot.key(),
-            denials.salt(slot, cost) ^ self.view,
-            words,
-        );
+        // Of a key the last denial counts: what was learned under another of its quotas may have been overtaken.
+        if self.shared.cells.find(shard, key, salt).is_none() {
+            self.shared.cells.forget_if(shard, key, is_of(key));
+        }
+        self.shared.cells.learn(shard, key, salt, words);
     }
 
     /// Forgets what was learned of a key: something of it is given back or was taken.
@@ -181,7 +199,7 @@ impl DenyCache {
         let shard = Self::shard(key);
         if !self.shared.cells.is_empty(shard, key) {
             let _writer = self.writer(shard);
-            self.shared.cells.forget(shard, key);
+            self.shared.cells.forget_if(shard, key, is_of(key));
         }
     }
 
@@ -190,6 +208,16 @@ impl DenyCache {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Twelve bits that choose no cell.
+fn mark(key: Fingerprint) -> u64 {
+    (key.bits() >> 52) as u64 & 0xfff
+}
+
+/// Whether the words of a cell may be of a key; of another, they are now and then.
+fn is_of(key: Fingerprint) -> impl Fn(&[u64; 3]) -> bool {
+    move |words| words[1] >> REST_BITS == mark(key)
 }
 
 /// The same denial by a bound that is so much later, where nothing is left anyway.
@@ -266,7 +294,7 @@ mod tests {
     #[test]
     fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when_it_is_not() {
         let quota = Quota::token_bucket(10).refill(7, SECOND);
-        let (denials, cache) = (Denials::of(&quota), DenyCache::new());
+        let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
         let slot = Slot::new(0, 0, Fingerprint::from_bits(7));
         let now = 1_700_000_000_000_000;
         // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
@@ -287,5 +315,84 @@ mod tests {
         assert_eq!((denied.fits, denied.remaining), (false, 0));
         let never = cache.deny(&denials, slot, now, 11).expect("it is known");
         assert_eq!(never.retry, Retry::Never);
+    }
+
+    const NOW: Tick = 1_700_000_000_000_000;
+
+    fn slot(key: u128) -> Slot {
+        Slot::new(0, 0, Fingerprint::from_bits(key))
+    }
+
+    /// A denial by the store.
+    fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
+        let denied = Assessment {
+            fits: false,
+            remaining,
+            reset_after,
+            retry: Retry::after_micros(retry),
+        };
+        Verdict::new(0, 0, denied, Source::Store)
+    }
+
+    #[test]
+    fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
+        let quota = Quota::sliding_window(1 << 40, SECOND);
+        let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
+        let cost = 1 << 32 | 1;
+        cache.learn(
+            &denials,
+            slot(7),
+            (NOW, NOW),
+            cost,
+            &verdict(5, 900_000, 900_000),
+        );
+        assert!(cache.deny(&denials, slot(7), NOW, cost).is_some());
+        for other in [1, 1 << 33 | 1, 1 << 39 | 1] {
+            assert_eq!(cache.deny(&denials, slot(7), NOW, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn where_a_rule_has_plans_nobody_is_denied_for_longer_than_the_store_said() {
+        // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
+        let small = Quota::token_bucket(10).refill(10, SECOND);
+        let (denials, cache) = (Denials::of(&small, 2), DenyCache::new());
+        let told = verdict(0, 600_000_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told);
+        assert!(cache.deny(&denials, slot(7), NOW + 299_999, 1).is_some());
+        assert_eq!(cache.deny(&denials, slot(7), NOW + 300_000, 1), None);
+    }
+
+    #[test]
+    fn of_what_two_plans_taught_the_later_counts() {
+        let quota = Quota::token_bucket(10).refill(10, SECOND);
+        let (denials, cache) = (Denials::of(&quota, 2), DenyCache::new());
+        let other = Slot::new(0, 1, slot(7).key());
+        let told = verdict(0, 600_000, 600_000);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told);
+        cache.learn(&denials, other, (NOW, NOW), 1, &told);
+        assert_eq!(cache.deny(&denials, slot(7), NOW, 1), None);
+        assert!(cache.deny(&denials, other, NOW, 1).is_some());
+    }
+
+    #[test]
+    fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
+        let quota = Quota::token_bucket(10).refill(10, SECOND);
+        let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
+        let mut random = fastrand::Rng::with_seed(7);
+        let slots: Vec<_> = (0..10_000).map(|_| slot(random.u128(..))).collect();
+        let mut asked = 0;
+        for round in 0..10 {
+            for _ in 0..slots.len() {
+                let slot = slots[random.usize(..slots.len())];
+                if cache.deny(&denials, slot, NOW, 1).is_none() {
+                    let times = (NOW, NOW);
+                    cache.learn(&denials, slot, times, 1, &verdict(0, 1_100_000, 200_000));
+                    asked += u32::from(round > 4);
+                }
+            }
+        }
+        // Of 50 000 requests.
+        assert!(asked < 1_000, "{asked}");
     }
 }

@@ -1,6 +1,7 @@
 //! A table of what a process keeps of keys, in bounded memory.
 
 use std::{
+    cmp::Reverse,
     fmt,
     sync::{
         Mutex, MutexGuard, PoisonError, TryLockError,
@@ -13,7 +14,8 @@ use tollgate_core::{Check, Fingerprint, Tick};
 /// A key under one quota of one rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
-    key: Fingerprint,
+    /// The halves of its fingerprint: as one number they would take 16 bytes at a time.
+    key: [u64; 2],
     rule: u16,
     plan: u16,
 }
@@ -41,18 +43,35 @@ struct Set<T> {
     entries: Vec<Entry<T>>,
 }
 
+/// What a look compares, in front of what it is for: as few lines of memory as they fit on.
+#[repr(C)]
 struct Entry<T> {
-    slot: Slot,
-    touched: Tick,
+    key: [u64; 2],
+    rule: u16,
+    plan: u16,
+    /// In [`AGE`]s. They begin anew after eight years.
+    touched: u32,
     value: T,
 }
 
-/// Entries in a set.
-const WAYS: usize = 16;
+/// Entries in a set: with as many tags, the lock and the place of its entries a set fills a line, and those of 262 144 keys
+/// stay in the second cache of a core.
+const WAYS: usize = 32;
+
+/// Entries for which a set takes memory at a time.
+const ROOM: usize = 4;
+
+/// How finely it is known how long an entry has been idle: 65 ms, in binary digits of µs.
+const AGE: u32 = 16;
 
 impl Slot {
     pub(crate) fn new(rule: u16, plan: u16, key: Fingerprint) -> Self {
-        Self { key, rule, plan }
+        let bits = key.bits();
+        Self {
+            key: [(bits >> 64) as u64, bits as u64],
+            rule,
+            plan,
+        }
     }
 
     pub(crate) fn rule(&self) -> u16 {
@@ -64,11 +83,19 @@ impl Slot {
     }
 
     pub(crate) fn key(&self) -> Fingerprint {
-        self.key
+        let [high, low] = self.key;
+        Fingerprint::from_bits(u128::from(high) << 64 | u128::from(low))
     }
 
     fn tag(&self) -> u8 {
-        (self.key.bits() >> 56) as u8
+        (self.key[1] >> 56) as u8
+    }
+}
+
+impl<T> Entry<T> {
+    #[inline]
+    fn is_of(&self, slot: Slot) -> bool {
+        (self.key, self.rule, self.plan) == (slot.key, slot.rule, slot.plan)
     }
 }
 
@@ -88,9 +115,9 @@ impl<T: Default> Keyed<T> {
 
     /// Whether a key was seen before, and not many others since.
     fn was_seen(&self, slot: Slot) -> bool {
-        let bits = slot.key.bits();
-        let tag = ((bits >> 80) as u16 ^ slot.rule ^ slot.plan.rotate_left(8)) | 1;
-        let seen = &self.seen[bits as usize & (SEEN - 1)];
+        let [high, low] = slot.key;
+        let tag = ((high >> 16) as u16 ^ slot.rule ^ slot.plan.rotate_left(8)) | 1;
+        let seen = &self.seen[low as usize & (SEEN - 1)];
         let tags = seen.load(Ordering::Relaxed);
         if (0..4).any(|place| (tags >> (16 * place)) as u16 == tag) {
             return true;
@@ -103,7 +130,7 @@ impl<T: Default> Keyed<T> {
     #[inline]
     fn set(&self, slot: Slot) -> MutexGuard<'_, Set<T>> {
         // Fingerprints are evenly spread. The rule is mixed in for keys that several rules share.
-        let bits = (slot.key.bits() >> 32) as usize ^ usize::from(slot.rule).wrapping_mul(0x9e37);
+        let bits = (slot.key[1] >> 32) as usize ^ usize::from(slot.rule).wrapping_mul(0x9e37);
         lock(&self.sets[bits & (self.sets.len() - 1)].0)
     }
 
@@ -127,11 +154,11 @@ impl<T: Default> Keyed<T> {
         let mut set = self.set(slot);
         let place = match set.find(slot) {
             Some(place) => place,
-            None if self.was_seen(slot) => set.make_room(slot, is_idle)?,
+            None if self.was_seen(slot) => set.make_room(slot, now, is_idle)?,
             None => return None,
         };
         let entry = set.entries.get_mut(place)?;
-        entry.touched = now;
+        entry.touched = (now >> AGE) as u32;
         Some(act(&mut entry.value))
     }
 
@@ -149,35 +176,42 @@ impl<T: Default> Set<T> {
     /// The place of a key's entry.
     #[inline]
     fn find(&self, slot: Slot) -> Option<usize> {
-        let mut alike = alike(self.tags, slot.tag());
-        while alike != 0 {
-            let place = alike.trailing_zeros() as usize / 8;
-            if self
-                .entries
-                .get(place)
-                .is_some_and(|entry| entry.slot == slot)
-            {
-                return Some(place);
+        let (halves, _) = self.tags.as_chunks();
+        for (half, tags) in halves.iter().enumerate() {
+            let mut alike = alike(*tags, slot.tag());
+            while alike != 0 {
+                let place = half * HALF + alike.trailing_zeros() as usize / 8;
+                let entry = self.entries.get(place);
+                if entry.is_some_and(|entry| entry.is_of(slot)) {
+                    return Some(place);
+                }
+                alike &= alike - 1;
             }
-            alike &= alike - 1;
         }
         None
     }
 
     /// A place for a new key: one behind the others, or that of the entry that has been idle for longest.
-    fn make_room(&mut self, slot: Slot, is_idle: impl Fn(&T) -> bool) -> Option<usize> {
+    fn make_room(&mut self, slot: Slot, now: Tick, is_idle: impl Fn(&T) -> bool) -> Option<usize> {
+        let now = (now >> AGE) as u32;
         let entry = Entry {
-            slot,
-            touched: 0,
+            key: slot.key,
+            rule: slot.rule,
+            plan: slot.plan,
+            touched: now,
             value: T::default(),
         };
         let place = if self.entries.len() < WAYS {
+            if self.entries.len() == self.entries.capacity() {
+                self.entries.reserve_exact(ROOM);
+            }
             self.entries.push(entry);
             self.entries.len() - 1
         } else {
             let entries = self.entries.iter().enumerate();
             let idle = entries.filter(|(_, entry)| is_idle(&entry.value));
-            let (place, _) = idle.min_by_key(|(_, entry)| entry.touched)?;
+            let (place, _) =
+                idle.min_by_key(|(_, entry)| Reverse(now.wrapping_sub(entry.touched)))?;
             self.entries[place] = entry;
             place
         };
@@ -186,9 +220,12 @@ impl<T: Default> Set<T> {
     }
 }
 
+/// Tags that are compared at once.
+const HALF: usize = 16;
+
 /// The highest bit of each byte that equals `tag`, and now and then of one that is above such a byte and does not.
 #[inline]
-fn alike(tags: [u8; WAYS], tag: u8) -> u128 {
+fn alike(tags: [u8; HALF], tag: u8) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differ = u128::from_le_bytes(tags) ^ (ONES * u128::from(tag));
     differ.wrapping_sub(ONES) & !differ & (ONES << 7)
@@ -274,21 +311,30 @@ mod tests {
         let table = Keyed::<u64>::new(1);
         for key in 0..WAYS as u128 {
             assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
-            table.with_new(slot(key), key as u64, |_| true, |value| *value = 1);
+            table.with_new(slot(key), (key as u64) << AGE, |_| true, |value| *value = 1);
         }
         let in_use = |value: &u64| *value == 0;
         assert!(!table.was_seen(slot(99)));
-        assert_eq!(table.with_new(slot(99), 100, in_use, |value| *value), None);
+        assert_eq!(
+            table.with_new(slot(99), 100 << AGE, in_use, |value| *value),
+            None
+        );
         table.with(slot(5), |value| *value = 0);
         table.with(slot(3), |value| *value = 0);
         assert_eq!(
-            table.with_new(slot(99), 100, in_use, |value| *value),
+            table.with_new(slot(99), 100 << AGE, in_use, |value| *value),
             Some(0)
         );
         // The older of the two idle ones has gone.
         assert_eq!(table.with(slot(3), |value| *value), None);
         assert_eq!(table.with(slot(5), |value| *value), Some(0));
         assert_eq!(table.sum(|value| *value), WAYS as u64 - 2);
+    }
+
+    #[test]
+    fn a_set_fills_a_line_and_an_entry_takes_a_key_and_eight_bytes_more_than_its_value() {
+        assert_eq!(size_of::<Locker<u64>>(), 64);
+        assert_eq!(size_of::<Entry<[u64; 8]>>(), 24 + 64);
     }
 
     #[test]

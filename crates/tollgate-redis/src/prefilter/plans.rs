@@ -35,7 +35,7 @@ impl Plans {
                 let plan = |quota: &Quota| {
                     (rules.enforces(place) && !quota.is_unlimited()).then(|| Plan {
                         quota: *quota,
-                        denials: Denials::of(quota),
+                        denials: Denials::of(quota, rule.quotas()),
                         in_force: in_force(quota),
                     })
                 };
