@@ -1,6 +1,9 @@
 //! The layer on Redis: what clients and operators see.
 
 mod alone;
+#[path = "../../../crates/tollgate-redis/tests/support/blocking_server.rs"]
+#[allow(dead_code, reason = "each test takes what it needs")]
+mod blocking_server;
 #[path = "../../../crates/tollgate-redis/tests/support/redis_server.rs"]
 #[allow(dead_code, reason = "each test takes what it needs")]
 mod redis_server;
