@@ -107,17 +107,36 @@ impl Judge {
         !self.has_gone_on(at, now, answer) && self.is_false(at, cost, answer, tolerance)
     }
 
-    /// Whether the account that gave this answer for `at` may count in a later window.
     fn has_gone_on(&self, at: Tick, now: Tick, answer: &Verdict) -> bool {
+        let width = match self.shape {
+            Shape::Bucket => return false,
+            Shape::Fixed | Shape::Sliding => self.period,
+            Shape::Buckets(width, _) => width,
+        };
+        at / width != now / width || self.counts_later(at, answer)
+    }
+
+    /// Whether the account that gave this answer for `at` counts in a later window, or part of one: what it is told of `at`
+    /// counts there.
+    pub(super) fn counts_later(&self, at: Tick, answer: &Verdict) -> bool {
         let (width, lasts) = match self.shape {
-            // A bucket is asked for any time since it was last fresh.
+            // It has no windows.
             Shape::Bucket => return false,
             Shape::Fixed => (self.period, 1),
             Shape::Sliding => (self.period, 2),
             Shape::Buckets(width, buckets) => (width, buckets + 1),
         };
-        let fresh_at_last = width.saturating_mul(lasts) - at % width;
-        at / width != now / width || ticks(answer.reset_after()) > fresh_at_last
+        ticks(answer.reset_after()) > width.saturating_mul(lasts) - at % width
+    }
+
+    /// Whether it matters when the account is told: a bucket that is told late has lost less in the meantime than it should.
+    pub(super) fn leaks(&self) -> bool {
+        matches!(self.shape, Shape::Bucket)
+    }
+
+    /// Whether nothing that was decided at `at` counts any more.
+    pub(super) fn has_forgotten(&self, at: Tick, now: Tick) -> bool {
+        matches!(self.shape, Shape::Fixed) && self.is_over(at, now)
     }
 
     /// Until when units that were taken at `at` weigh, as a refund has to say; `told` is what the rule's own state said.
