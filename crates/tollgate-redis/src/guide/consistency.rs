@@ -114,9 +114,10 @@
 //! - The account goes by the times at which requests were decided, not by when it heard of them. Times that a process knows
 //!   only from its last answer are off by the way to Redis at most.
 //! - Processes tell it side by side, so their units may come in another order than they were taken. So a unit counts as above
-//!   the limit, and a refusal as false, only if it is wrong by more than 10 ms and the time that telling took. Of a quota of
-//!   100 a second a unit or two may hide in that, of one of 100 an hour none. What a sliding window or sub-buckets let go of in
-//!   that time is rounded up to a unit: one false refusal for the last unit is not seen there.
+//!   the limit, and a refusal as false, only if it is wrong by more than 10 ms and the time that telling took; of a bucket whose
+//!   units take longer than 20 ms each, by more than half the time of a unit, and at most 10 s. Of a quota of 100 a second a
+//!   unit or two may hide in that, of one of 100 an hour none. What a sliding window or sub-buckets let go of in that time is
+//!   rounded up to a unit: one false refusal for the last unit is not seen there.
 //! - What looks wrong is only doubted, and asked about again 200 ms later, when all that came before it has been told: what a
 //!   process lets through or gives back it tells within two deadlines of 50 ms, or gives up. A refusal counts as false if its
 //!   units would still fit then. If others have taken them, or its window is over, it does not: of a busy key, and of windows

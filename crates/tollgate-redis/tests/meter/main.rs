@@ -142,6 +142,6 @@ async fn until(processes: &[&Process], is_so: impl Fn(Seen) -> bool) -> Seen {
             return seen;
         }
         assert!(Instant::now() < end, "it stays {seen:?}");
-        sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(1)).await;
     }
 }

@@ -13,9 +13,6 @@ use crate::{
     },
 };
 
-/// Decisions are held against the account with this tolerance, and the time that it took to tell it: 10 ms.
-const TOLERANCE: Tick = 10_000;
-
 /// What a decision looks like.
 pub(in crate::store) enum Looks {
     Well,
@@ -60,12 +57,12 @@ impl Meter {
         let answer = &answer;
         let took = now.saturating_sub(entry.since);
         let (at, units) = (entry.at, check.cost());
-        let tolerance = TOLERANCE.saturating_add(took);
+        let tolerance = plan.judge.tolerance().saturating_add(took);
         let entry = *entry;
         match entry.event {
             Event::Admitted(check, requests) => {
                 plan.counts.judged(requests, 0, 0);
-                if plan.judge.counts_later(at, answer) || plan.judge.leaks() && took > TOLERANCE {
+                if plan.judge.counts_later(at, answer) || plan.judge.is_told_late(took) {
                     return Looks::Missed(check);
                 }
                 let why = Why::Over(plan.judge.over(at, units, answer, tolerance));
