@@ -27,10 +27,10 @@ use crate::{
     keyspace::{Keyspace, Metered},
     observe::RuleCounts,
     store::meter::{
-        doubts::Doubts,
+        doubts::{Doubts, MANY},
         judge::Judge,
         line::{Entry, Event, Line},
-        unsure::{For, MANY, Unsure},
+        unsure::{For, Unsure},
     },
 };
 

@@ -7,10 +7,7 @@ use std::{
 
 use tollgate_core::{Check, Tick};
 
-use crate::store::meter::{
-    line::{Entry, same_state},
-    unsure::MANY,
-};
+use crate::store::meter::line::{Entry, same_state};
 
 /// What looks wrong is asked about again so much later: 200 ms.
 ///
@@ -27,6 +24,9 @@ const MOST: usize = 512;
 
 /// The most states of which is known that something was missed.
 const MOST_MISSED: usize = 128;
+
+/// So many units that were missed may be anything: nothing is said any more.
+pub(in crate::store) const MANY: u64 = 65_536;
 
 /// What looks wrong.
 #[derive(Clone, Copy, Debug)]

@@ -12,11 +12,8 @@ use crate::{
     encode::Encoder,
     keyspace::{Keyspace, Metered},
     reply::Reply,
-    store::meter::doubts::LONGEST,
+    store::meter::doubts::{LONGEST, MANY},
 };
-
-/// As many as may be anything: nothing is said any more.
-pub(in crate::store) const MANY: u64 = 65_536;
 
 /// What was given back up to 100 ms before a decision matters until nothing is said about that.
 const LATELY: Tick = LONGEST + 150_000;
