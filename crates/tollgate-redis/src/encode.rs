@@ -32,7 +32,7 @@
 use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{
-    keyspace::{Keyspace, Partition, metered},
+    keyspace::{Keyspace, Metered, Partition},
     rule_line::{MARK, RuleLine},
 };
 
@@ -92,11 +92,15 @@ impl Encoder {
         Ok(self)
     }
 
-    /// The same rules on the states of the accuracy meter, without caps on new keys.
-    pub(crate) fn metered(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
+    /// The same rules on one of the states of the accuracy meter, without caps on new keys.
+    pub(crate) fn metered(
+        rules: &RuleSet,
+        keyspace: Keyspace,
+        what: Metered,
+    ) -> Result<Self, RuleError> {
         let mut encoder = Self::new(rules, keyspace)?;
         for line in &mut encoder.rules {
-            line.name = metered(&line.name);
+            line.name = what.name(&line.name);
         }
         Ok(encoder)
     }

@@ -4,7 +4,8 @@
 //! and digits. What clients send is in none of it but hashed, so that no name has more than some 200 bytes, and no brace
 //! of a client decides about a slot.
 //!
-//! What the accuracy meter keeps of a client stands beside it: `{namespace}:client:~rule:a`.
+//! What the accuracy meter keeps of a client stands beside it: `{namespace}:client:~rule:a`, and for a while
+//! `{namespace}:client:~rule~lately:b` or `{namespace}:client:~rule~long:b`.
 //!
 //! An algorithm has states of its own, as in memory: a rule that takes another one begins anew, and two versions of a
 //! service do not write over each other while one replaces the other.
@@ -77,9 +78,27 @@ pub enum Partition {
     ByRule(Box<str>),
 }
 
-/// The name under which the accuracy meter keeps its own account of a rule. No rule has it: they begin with a letter or `*`.
-pub(crate) fn metered(rule: &str) -> Box<str> {
-    format!("~{rule}").into()
+/// What the accuracy meter keeps of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Metered {
+    /// Its own account of a rule.
+    Account,
+    /// Units that the account has lately been unsure of.
+    UnsureLately,
+    /// Those of which it stays unsure.
+    UnsureForLong,
+}
+
+impl Metered {
+    /// The name in the place of a rule's. No rule has it: they begin with a letter or `*`, and have no `~`.
+    pub(crate) fn name(self, rule: &str) -> Box<str> {
+        match self {
+            Self::Account => format!("~{rule}"),
+            Self::UnsureLately => format!("~{rule}~lately"),
+            Self::UnsureForLong => format!("~{rule}~long"),
+        }
+        .into()
+    }
 }
 
 /// The names of the states of a service.
@@ -211,9 +230,15 @@ mod tests {
         let namespaces = ["shop", "shop:a", "shop:", "a", "shop:api", &"x".repeat(64)];
         for namespace in namespaces {
             let rules = ["a", "a:a", "api", "api:a"];
-            let rules = rules
-                .iter()
-                .flat_map(|rule| [Box::from(*rule), metered(rule)]);
+            let rules = rules.iter().flat_map(|rule| {
+                let metered = [
+                    Metered::Account,
+                    Metered::UnsureLately,
+                    Metered::UnsureForLong,
+                ];
+                let metered = metered.map(|what| what.name(rule));
+                metered.into_iter().chain([Box::from(*rule)])
+            });
             for rule in rules {
                 for (place, partition) in partitions.iter().enumerate() {
                     let keyspace = Keyspace::new(namespace, partition.clone()).expect("letters");

@@ -180,21 +180,31 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
     let mut limiters = Vec::new();
     for store in [metered(), metered()] {
         store.connected().await;
-        let (limiter, check) = limiter(&store, eventual("loose", quota, HOUR));
-        for _ in 0..40 {
-            let _ = limiter.acquire(&[check]).await;
-        }
-        limiters.push(limiter);
+        let rule = eventual("loose", quota, HOUR);
+        limiters.push(Limiter::new(store, [rule]).expect("a valid rule"));
     }
-    let mut over = Sums {
-        snapshotter,
-        name: "tollgate_redis_meter_over_admitted_units_total{rule=loose,consistency=eventual}"
-            .to_owned(),
-        sum: 0,
-    };
-    // Of the second process all but the two units that the first one has told of by asking.
-    over.reaches(38).await;
-    assert_eq!(over.sum, 38);
+    let name = "tollgate_redis_meter_over_admitted_units_total{rule=loose,consistency=eventual}";
+    let end = Instant::now() + PATIENCE;
+    let (mut over, mut most) = (0, 0);
+    // What is heard of too late does not count: on a busy machine that may be all of a client.
+    for client in 0.. {
+        for limiter in &limiters {
+            let check = limiter.check("loose", &Key::of([client.to_string()]));
+            let check = check.expect("it is there");
+            for _ in 0..40 {
+                let _ = limiter.acquire(&[check]).await;
+            }
+        }
+        // Of the second process all but the two units that the first one has told of by asking.
+        most += 38;
+        sleep(Duration::from_millis(300)).await;
+        over += Counted::of(&snapshotter).count(name);
+        assert!(over <= most, "{over} of {most}");
+        if over > 0 {
+            return;
+        }
+        assert!(Instant::now() < end, "nothing was above the limit");
+    }
 }
 
 #[tokio::test]

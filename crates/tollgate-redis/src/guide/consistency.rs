@@ -148,13 +148,19 @@
 //! - The account goes by the times at which requests were decided, not by when it heard of them. Times that a process knows
 //!   only from its last answer are off by the way to Redis at most.
 //! - Processes tell it side by side, so their units may come in another order than they were taken. So a unit counts as above
-//!   the limit, and a refusal as false, only if it is wrong by more than 10 ms and the time that telling took. Of a quota of
-//!   100 a second a unit or two may hide in that, of one of 100 an hour none. What a sliding window or sub-buckets let go of in
-//!   that time is rounded up to a unit: one false refusal for the last unit is not seen there.
+//!   the limit, and a refusal as false, only if it is wrong by more than 10 ms and the time that telling took; of a bucket whose
+//!   units take longer than 20 ms each, by more than half the time of a unit, and at most 10 s. Of a quota of 100 a second a
+//!   unit or two may hide in that, of one of 100 an hour none. What a sliding window or sub-buckets let go of in that time is
+//!   rounded up to a unit: one false refusal for the last unit is not seen there.
+//! - What looks wrong is only doubted, and asked about again 200 ms later, when all that came before it has been told: what a
+//!   process lets through or gives back it tells within two deadlines of 50 ms, or gives up. A refusal counts as false if its
+//!   units would still fit then. If others have taken them, or its window is over, it does not: of a busy key, and of windows
+//!   of less than a second, or sub-buckets of less than some 200 ms, not all is seen.
+//! - So many units as were given back of a key half a second ago, and so many as the account was told of too late for their
+//!   window or not at all, for as long as it remembers, are taken off from both. A process says so to all others, in Redis. For
+//!   as long as the account remembers, nothing is said of a key that was reset. Only what a process cannot tell, because it
+//!   died, stood still, or did not reach Redis while others did, may look like a false refusal to them.
 //! - A check of several units that fitted in part counts with the part that did not fit.
-//! - A refusal that looks false is asked about again 100 ms later, when all that was let through before it has been told, and
-//!   counts if its units would still fit. If others have taken them in the meantime, or the window is over, it does not count:
-//!   of a busy key, of a window of less than a second, and of sub-buckets of less than some 100 ms, not all is seen.
 //! - Around the turn of a fixed window it says nothing. What is told after the window is over is dropped.
 //! - An account that has just begun knows of nothing that was used before. So false refusals are counted only when this
 //!   process has followed the rule, and dropped nothing of it, for as long as a full state lasts: a minute for 100 a minute, an
@@ -163,8 +169,10 @@
 //!   is used up in Redis and not in the account; refusals that follow from it are seen as false, which they are.
 //! - Checks of nothing, logs, shadows, capped rules and rules without a state of their own in a partition are not followed.
 //!
-//! A key in the sample costs about two more checks for each request, but all that passes within a millisecond is told as one;
-//! with one key in 1 000 nobody notices. At most 1 024 decisions wait to be told; what comes beyond is dropped.
+//! A key in the sample costs about two more checks for each request, one more for each refund, and three more for what looks
+//! wrong; but all that passes within a millisecond is told as one, and with one key in 1 000 nobody notices. At most 1 024
+//! decisions wait to be told; what comes beyond is dropped. At most 512 wait to be asked about again; what comes beyond does not
+//! count as wrong.
 //!
 //! ```no_run
 //! use std::time::Duration;

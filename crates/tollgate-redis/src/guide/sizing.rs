@@ -22,8 +22,8 @@
 //! So a log of a thousand units takes 12 KiB for a client that uses them all, and each of its requests writes them anew:
 //! prefer sub-buckets where the limit is large.
 //!
-//! A [meter](crate::RedisStoreBuilder::meter) of one key in `n` adds one state for each `n`. While units of a bucket or a window
-//! are out in lots, 16 bytes more are kept of it.
+//! A [meter](crate::RedisStoreBuilder::meter) of one key in `n` adds one state for each `n`, and a second one for a while where
+//! units are given back. While units of a bucket or a window are out in lots, 16 bytes more are kept of it.
 //!
 //! ```
 //! /// Bytes for all states: clients that come within the life of a state, for each rule that they meet.

@@ -158,8 +158,9 @@ impl RedisStoreBuilder {
     /// # Accuracy
     ///
     /// Of a sampled key, Redis keeps a second state for each rule, and is told of each decision after it was made: no request
-    /// waits for that. A decision counts as wrong only if it would be wrong by more than 10 ms, and the time that it took to
-    /// tell it. [How to read it](crate::guide::consistency#reading-the-meter).
+    /// waits for that. A decision counts as wrong only if it would be wrong by more than 10 ms, of a slow bucket half the time
+    /// of a unit, and the time that it took to tell it; and if it still looks so 200 ms later, when others have told what came before it.
+    /// [How to read it](crate::guide::consistency#reading-the-meter).
     ///
     /// Not followed are logs, shadows, rules with a [cap on new keys](Self::cap_new_keys), and with
     /// [`Partition::ByRule`] the rules whose states are found only with those of another.

@@ -1,4 +1,4 @@
-//! The meter doubts: what looks false is asked about again, without anybody waiting for it.
+//! What looks wrong is asked about again, and others are told what the account has missed, without anybody waiting for it.
 
 use std::{
     sync::{Arc, Weak},
@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::time::sleep;
+use tollgate_core::{Check, Tick};
 
 use crate::{
     connection::value::Value,
@@ -16,28 +17,50 @@ use crate::{
         meter::{
             Meter,
             doubts::{Doubt, LATER},
+            line::Entry,
         },
     },
 };
 
+/// How often is looked whether anything is due.
+const EVERY: Duration = Duration::from_micros(LATER / 2);
+
 impl Inner {
-    /// Keeps a refusal that looks false until it can be asked about again.
+    /// Keeps what looks wrong until it can be asked about again.
     pub(super) fn doubt(self: &Arc<Self>, meter: &Meter, doubt: Doubt) {
         if meter.doubts.add(doubt) {
-            let minding = Minding {
-                inner: Arc::downgrade(self),
-                has_ended: false,
-            };
-            // Not where requests are answered: that runtime may have no timers.
-            self.shared.runtime.spawn(minding.mind());
+            self.mind();
         }
     }
 
-    /// Asks about all that is due: at the time at which it was decided.
+    /// The account has missed as many units as a check costs.
+    pub(super) fn missed(self: &Arc<Self>, meter: &Meter, check: Check) {
+        if meter.doubts.miss(check) {
+            self.mind();
+        }
+    }
+
+    /// An entry was not told.
+    pub(super) fn lost(self: &Arc<Self>, meter: &Meter, now: Tick, entry: &Entry) {
+        if meter.lost(now, entry) {
+            self.mind();
+        }
+    }
+
+    fn mind(self: &Arc<Self>) {
+        let minding = Minding {
+            inner: Arc::downgrade(self),
+            has_ended: false,
+        };
+        // Not where requests are answered: that runtime may have no timers.
+        self.shared.runtime.spawn(minding.mind());
+    }
+
+    /// Asks about all that is due, for the time at which it was decided.
     fn ask_again(self: &Arc<Self>, meter: &Meter) {
         for doubt in meter.doubts.due(self.prefilter.now()) {
             let mut call = self.shared.begin_at(doubt.entry.at);
-            let Some(asked) = meter.look(&mut call, doubt.entry.event.check()) else {
+            let Some(asked) = meter.write_doubt(&mut call, &doubt) else {
                 continue;
             };
             let answer = self.shared.send(&call, CallFor::Meter);
@@ -53,6 +76,23 @@ impl Inner {
             });
         }
     }
+
+    /// Tells what the account has missed. What cannot be told is tried again later.
+    pub(super) fn tell_missed(self: &Arc<Self>, meter: &Meter) {
+        for check in meter.doubts.missed() {
+            let mut call = self.shared.begin_at(self.prefilter.store_now());
+            if !meter.write_missed(&mut call, &check) || call.is_empty() {
+                continue;
+            }
+            let answer = self.shared.send(&call, CallFor::Meter);
+            let inner = Arc::clone(self);
+            self.spawn(async move {
+                if let (Err(_), Some(meter)) = (answer.await, &inner.meter) {
+                    inner.missed(meter, check);
+                }
+            });
+        }
+    }
 }
 
 /// Whoever minds what waits. It ends with the rule set, and when nothing waits.
@@ -64,11 +104,12 @@ struct Minding {
 impl Minding {
     async fn mind(mut self) {
         loop {
-            sleep(Duration::from_micros(LATER)).await;
+            sleep(EVERY).await;
             let Some(inner) = self.inner.upgrade() else {
                 return;
             };
             let Some(meter) = &inner.meter else { return };
+            inner.tell_missed(meter);
             inner.ask_again(meter);
             if !meter.doubts.is_minded() {
                 self.has_ended = true;

@@ -14,6 +14,7 @@ use crate::{
         meter::{
             Meter, Placed,
             line::{Entry, Event, Joined, at_once},
+            verdict::Looks,
         },
     },
 };
@@ -112,12 +113,12 @@ impl Inner {
                 };
                 self.spawn(telling.tell());
             }
-            Joined::Full => meter.lost(since, &entry),
+            Joined::Full => self.lost(meter, since, &entry),
         }
     }
 
     /// Sends what waits: one call for what happened at one time, in order, and none waits for the one before.
-    fn send_entries(&self, meter: &Meter, mut waiting: VecDeque<Entry>) -> Told {
+    fn send_entries(self: &Arc<Self>, meter: &Meter, mut waiting: VecDeque<Entry>) -> Told {
         let most = match self.shared.backend.is_cluster() {
             true => 1,
             false => usize::MAX,
@@ -142,7 +143,9 @@ impl Inner {
             let size = call.checks();
             if size == 0 {
                 let now = self.prefilter.now();
-                placed.iter().for_each(|(entry, _)| meter.lost(now, entry));
+                placed
+                    .iter()
+                    .for_each(|(entry, _)| self.lost(meter, now, entry));
                 continue;
             }
             told.push((self.shared.send(&call, CallFor::Meter), size, placed));
@@ -158,15 +161,19 @@ impl Inner {
             };
             let now = self.prefilter.now();
             for (entry, placed) in &placed {
-                let Some(reply) = &reply else {
-                    meter.lost(now, entry);
-                    continue;
+                let looks = match &reply {
+                    Some(reply) => meter.judge(now, &self.rules, reply, entry, placed),
+                    None => Looks::Lost,
                 };
-                if let Some(doubt) = meter.judge(now, &self.rules, reply, entry, placed) {
-                    self.doubt(meter, doubt);
+                match looks {
+                    Looks::Well => {}
+                    Looks::Wrong(doubt) => self.doubt(meter, doubt),
+                    Looks::Missed(check) => self.missed(meter, check),
+                    Looks::Lost => self.lost(meter, now, entry),
                 }
             }
         }
+        self.tell_missed(meter);
     }
 }
 

@@ -7,37 +7,38 @@
 //! It is told after the decision, and nobody waits for that: in the order of decisions, at the times at which they were
 //! made. What cannot be told is counted, and not told later.
 //!
-//! Of two processes one may tell of its refusal before the other tells of what it took just before. So a refusal that looks
-//! false is asked about once more when that is told, and counts only if it looks false then as well.
+//! Of two processes one may tell of its refusal before the other tells of what it took just before, or of what it let through
+//! before the other tells of what it gave back. So what looks wrong is only doubted. It is asked about once more when all of
+//! that is told, and counts only if it looks wrong then as well, also without the units that the account is unsure of.
 
 pub(super) mod doubts;
 mod judge;
 pub(super) mod line;
+mod unsure;
+pub(super) mod verdict;
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Check, Outcome, RuleError, RuleSet, Tick, Verdict};
+use tollgate_core::{Check, Holding, RuleError, RuleSet, Settlement, Tick};
 
 use crate::{
     call::{Asked, Call},
     encode::Encoder,
-    keyspace::Keyspace,
+    keyspace::{Keyspace, Metered},
     observe::RuleCounts,
-    reply::Reply,
     store::meter::{
-        doubts::{Doubt, Doubts, LONGEST},
+        doubts::{Doubts, MANY},
         judge::Judge,
         line::{Entry, Event, Line},
+        unsure::{For, Unsure},
     },
 };
-
-/// Decisions are held against the account with this tolerance, and the time that it took to tell it: 10 ms.
-const TOLERANCE: Tick = 10_000;
 
 /// Follows the sampled keys of a rule set.
 pub(super) struct Meter {
     one_in: u64,
     encoder: Encoder,
+    unsure: Unsure,
     /// By rule and plan; `None` is not followed.
     plans: Box<[Box<[Option<Plan>]>]>,
     pub(super) line: Line,
@@ -80,10 +81,16 @@ impl Meter {
             let plans = (0..rule.quotas()).map(|number| plan(place, number));
             plans.collect()
         });
+        let plans: Box<[Box<[Option<Plan>]>]> = plans.collect();
+        let memory = |rule: usize, plan: usize| {
+            let plan = plans[rule][plan].as_ref();
+            plan.map_or(0, |plan| plan.judge.memory())
+        };
         Ok(Self {
             one_in,
-            encoder: Encoder::metered(rules, keyspace)?,
-            plans: plans.collect(),
+            unsure: Unsure::new(rules, &keyspace, memory)?,
+            encoder: Encoder::metered(rules, keyspace, Metered::Account)?,
+            plans,
             line: Line::default(),
             doubts: Doubts::default(),
         })
@@ -110,13 +117,22 @@ impl Meter {
         self.plan(check)
     }
 
-    pub(super) fn lost(&self, now: Tick, entry: &Entry) {
-        if let Some(plan) = self.plan(entry.event.check()) {
-            plan.counts.dropped(entry.event.requests());
-            if !matches!(entry.event, Event::Refused(..)) {
-                plan.counts.not_whole(now);
-            }
+    /// An entry was not told. Whether somebody has to begin minding what was missed.
+    pub(super) fn lost(&self, now: Tick, entry: &Entry) -> bool {
+        let (event, check) = (&entry.event, entry.event.check());
+        let Some(plan) = self.plan(check) else {
+            return false;
+        };
+        plan.counts.dropped(event.requests());
+        let by_store = entry.at.saturating_add(now.saturating_sub(entry.since));
+        if matches!(event, Event::Refused(..)) || plan.judge.has_forgotten(entry.at, by_store) {
+            return false;
         }
+        plan.counts.not_whole(now);
+        self.doubts.miss(match event {
+            Event::Forgotten(check) => check.with_cost(MANY),
+            _ => *check,
+        })
     }
 
     /// Puts an entry into a call.
@@ -140,104 +156,47 @@ impl Meter {
                     let (taken, units) = (&mut holding.taken, holding.check.cost());
                     taken.fresh_at = plan.judge.fresh_at(taken.at, units, taken.fresh_at);
                 }
-                match call.settle(encoder, &holding, *how) {
-                    true => Placed::Told,
-                    false => Placed::Nowhere,
-                }
+                // What others took because of it may be told before.
+                let back = holding.check.with_cost(given_back(&holding, *how));
+                let is_told = call.settle(encoder, &holding, *how)
+                    && self.unsure.count(call, &back, For::Lately);
+                Placed::told(is_told)
             }
-            Event::Forgotten(check) => match call.reset(encoder, check.rule(), check.key()) {
-                true => Placed::Told,
-                false => Placed::Nowhere,
-            },
+            Event::Forgotten(check) => {
+                // What others took before and after it may be told in another order.
+                let all = check.with_cost(MANY);
+                let is_told = call.reset(encoder, check.rule(), check.key())
+                    && self.unsure.count(call, &all, For::Long);
+                Placed::told(is_told)
+            }
         }
+    }
+
+    /// Puts into a call that the account has missed as many units as a check costs.
+    pub(super) fn write_missed(&self, call: &mut Call, check: &Check) -> bool {
+        self.unsure.count(call, check, For::Long)
     }
 
     /// Puts into a call what is left of a state.
-    pub(super) fn look(&self, call: &mut Call, check: &Check) -> Option<Asked> {
+    fn look(&self, call: &mut Call, check: &Check) -> Option<Asked> {
         call.peek(&self.encoder, &[check.with_cost(0)])
     }
+}
 
-    /// Counts what the account says of an entry. What looks false is given back, to be asked about again.
-    pub(super) fn judge(
-        &self,
-        now: Tick,
-        rules: &RuleSet,
-        reply: &Reply,
-        entry: &Entry,
-        placed: &Placed,
-    ) -> Option<Doubt> {
-        let plan = self.plan(entry.event.check())?;
-        let (asked, debit) = match placed {
-            Placed::Judged(asked, debit) => (asked, debit),
-            Placed::Told => return None,
-            Placed::Nowhere => {
-                self.lost(now, entry);
-                return None;
-            }
-        };
-        let check = entry.event.check();
-        let decision = reply.decision(asked, std::slice::from_ref(check), rules);
-        let told = debit.is_none_or(|debit| reply.left(debit).is_some());
-        let answers =
-            |answer: &&Verdict| told && matches!(answer.outcome(), Outcome::Allow | Outcome::Deny);
-        let Some(answer) = decision.verdicts().first().filter(answers) else {
-            // A value that is not ours.
-            self.lost(now, entry);
-            return None;
-        };
-        let tolerance = TOLERANCE.saturating_add(now.saturating_sub(entry.since));
-        let (at, units) = (entry.at, check.cost());
-        match entry.event {
-            Event::Admitted(_, requests) => {
-                let over = plan.judge.over(at, units, answer, tolerance);
-                plan.counts.judged(requests, over, 0);
-            }
-            Event::Refused(_, requests) => {
-                plan.counts.judged(requests, 0, 0);
-                let looks_false = self.knows_of_all(plan, now)
-                    && plan.judge.is_false(at, units, answer, tolerance);
-                let entry = *entry;
-                return looks_false.then_some(Doubt { entry, tolerance });
-            }
-            Event::Settled(..) | Event::Forgotten(_) => {}
-        }
-        None
-    }
-
-    /// Counts a refusal as false if it looks so once more. `now` by this process's clock, `at` by the store's.
-    pub(super) fn judge_again(
-        &self,
-        (now, at): (Tick, Tick),
-        rules: &RuleSet,
-        reply: &Reply,
-        doubt: &Doubt,
-        asked: &Asked,
-    ) {
-        let Event::Refused(check, requests) = doubt.entry.event else {
-            return;
-        };
-        let Some(plan) = self.plan(&check) else {
-            return;
-        };
-        let decision = reply.decision(asked, &[check], rules);
-        let answers = |answer: &&Verdict| answer.outcome() == Outcome::Allow;
-        let Some(answer) = decision.verdicts().first().filter(answers) else {
-            return;
-        };
-        let times = (doubt.entry.at, at);
-        if now.saturating_sub(doubt.entry.since) <= LONGEST
-            && self.knows_of_all(plan, now)
-            && plan
-                .judge
-                .was_false(times, check.cost(), answer, doubt.tolerance)
-        {
-            plan.counts.judged(0, 0, requests);
+impl Placed {
+    fn told(is_told: bool) -> Self {
+        match is_told {
+            true => Self::Told,
+            false => Self::Nowhere,
         }
     }
+}
 
-    /// An account that began late, or has lost something, knows of too little.
-    fn knows_of_all(&self, plan: &Plan, now: Tick) -> bool {
-        plan.counts.is_whole(now, plan.judge.memory())
+fn given_back(holding: &Holding, how: Settlement) -> u64 {
+    match how {
+        Settlement::Refund(units) => units.min(holding.check.cost()),
+        Settlement::Cancel => holding.check.cost(),
+        _ => 0,
     }
 }
 

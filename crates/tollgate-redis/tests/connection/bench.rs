@@ -87,6 +87,14 @@ impl Bench {
         }
     }
 
+    /// Takes until one is sent and not answered in time. On a busy machine one may not even be sent in time.
+    pub(super) async fn hears_nothing(&self, key: &str) {
+        eventually("a call is sent in vain", || async {
+            (self.fails(key).await == CallErrorKind::Unknown).then_some(())
+        })
+        .await;
+    }
+
     /// Takes until one is answered.
     pub(super) async fn recovers(&self, key: &str) -> i64 {
         eventually("a call is answered", || async { self.take(key).await.ok() }).await

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate_core::{HOUR, Outcome, Quota, Rule};
+use tollgate_core::{Check, Consistency, HOUR, Outcome, Quota, Rule, Settlement, Step};
 
-use crate::{Site, refused_falsely, seen, unit};
+use crate::{LATER, Process, Site, followed::take, seen, unit, until};
 
 const QUOTAS: [Quota; 4] = [
     Quota::fixed_window(100, HOUR),
@@ -14,54 +14,149 @@ const QUOTAS: [Quota; 4] = [
     Quota::gcra(100, HOUR),
 ];
 
-/// For connections, and for all that may happen at any time.
-fn runtime() -> Runtime {
-    let mut builder = Builder::new_multi_thread();
-    let builder = builder.worker_threads(1).enable_all();
-    builder.build().expect("a thread")
+/// Processes whose connections do as they like, and a runtime for one of them: what is asked there is told only when it runs
+/// again.
+struct Bench {
+    runtime: Runtime,
+    late: Runtime,
+    site: Site,
+    one: Process,
+    other: Process,
+    /// No account knows of this one.
+    unseen: Process,
 }
 
-/// What is asked here is told only when this runs again.
-fn runs_when_told_to() -> Runtime {
-    let mut builder = Builder::new_current_thread();
-    builder.enable_all().build().expect("a runtime")
+impl Bench {
+    fn new(quota: Quota) -> Self {
+        let eventual = Consistency::Eventual {
+            interval: HOUR,
+            max_unreported: 100,
+        };
+        let rules = [
+            Rule::new("exact", quota),
+            Rule::new("eventual", quota).consistency(eventual),
+        ];
+        let (mut runtime, mut late) = (Builder::new_multi_thread(), Builder::new_current_thread());
+        let runtime = runtime.worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a thread");
+        let (site, one, other, unseen) = runtime.block_on(async {
+            let site = Site::start().await;
+            let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
+            let unseen = site.unseen(&rules).await;
+            (site, one, other, unseen)
+        });
+        // As long as a meter has to run before it believes what it knows.
+        site.clock.advance(2 * HOUR);
+        Self {
+            runtime,
+            late: late.enable_all().build().expect("a runtime"),
+            site,
+            one,
+            other,
+            unseen,
+        }
+    }
+
+    /// What this process has sent before was carried out.
+    async fn is_carried_out(process: &Process) {
+        if let Step::Wait(answer) = process.bound.peek(&[unit(9)]) {
+            answer.await;
+        }
+    }
+
+    /// A false refusal is seen, and so all that looked like one before has been judged.
+    fn nothing_was_false(&self, quota: Quota) {
+        self.runtime.block_on(async {
+            let all = unit(8).with_cost(100);
+            assert!(self.unseen.ask(&[all]).await.is_allowed());
+            for times in 1..=2 {
+                let refused = self.other.ask(&[unit(8)]).await;
+                assert_eq!(refused.outcome(), Outcome::Deny);
+                let before = seen(&[&self.other], 1 + times).await.falsely;
+                assert_eq!(before, times - 1, "{quota:?}");
+                self.site.clock.advance(LATER);
+                let seen = until(&[&self.other], |seen| seen.falsely >= times).await;
+                assert_eq!((seen.falsely, seen.over), (times, 0), "{quota:?}");
+            }
+        });
+    }
 }
 
 #[test]
 fn units_that_another_process_tells_of_later_make_no_refusal_false() {
     for quota in QUOTAS {
-        let (runtime, late) = (runtime(), runs_when_told_to());
-        let rules = [Rule::new("per-key", quota)];
-        let (site, one, unseen, other) = runtime.block_on(async {
-            let site = Site::start().await;
-            let one = site.process(1, &rules).await;
-            let (unseen, other) = (site.unseen(&rules).await, site.process(1, &rules).await);
-            (site, one, unseen, other)
-        });
-        // As long as a meter has to run before it believes what it knows.
-        site.clock.advance(2 * HOUR);
-        let taken = late.block_on(one.ask(&[unit(7).with_cost(100)]));
+        let bench = Bench::new(quota);
+        let all = unit(7).with_cost(100);
+        let taken = bench.late.block_on(bench.one.ask(&[all]));
         assert!(taken.is_allowed());
-        runtime.block_on(async {
-            // Of these units no account ever hears.
-            let taken = unseen.ask(&[unit(8).with_cost(100)]).await;
-            assert!(taken.is_allowed());
-            for key in [7, 8] {
-                let refused = other.ask(&[unit(key)]).await;
-                assert_eq!(refused.outcome(), Outcome::Deny);
+        bench.runtime.block_on(async {
+            let refused = bench.other.ask(&[unit(7)]).await;
+            assert_eq!(refused.outcome(), Outcome::Deny);
+            assert_eq!(seen(&[&bench.other], 1).await.falsely, 0, "{quota:?}");
+        });
+        bench.late.block_on(seen(&[&bench.one], 1));
+        bench.nothing_was_false(quota);
+    }
+}
+
+#[test]
+fn units_that_are_not_told_in_their_window_make_no_refusal_in_the_next_one_false() {
+    let quota = Quota::sliding_window(100, HOUR);
+    let bench = Bench::new(quota);
+    // From the middle of an hour to its end.
+    let end = HOUR / 2 - Duration::from_millis(10);
+    bench.site.clock.advance(end);
+    let all = unit(7).with_cost(100);
+    let taken = bench.late.block_on(bench.one.ask(&[all]));
+    assert!(taken.is_allowed());
+    bench.site.clock.advance(Duration::from_millis(20));
+    bench.runtime.block_on(async {
+        let refused = bench.other.ask(&[unit(7)]).await;
+        assert_eq!(refused.outcome(), Outcome::Deny);
+        assert_eq!(seen(&[&bench.other], 1).await.falsely, 0);
+    });
+    let told = bench.late.block_on(seen(&[&bench.one], 1));
+    assert_eq!(told.dropped, 1);
+    bench.runtime.block_on(Bench::is_carried_out(&bench.one));
+    bench.nothing_was_false(quota);
+}
+
+#[test]
+fn units_that_another_process_gives_back_and_tells_of_later_are_not_above_the_limit() {
+    for quota in QUOTAS {
+        let bench = Bench::new(quota);
+        let (one, other) = (&bench.one, &bench.other);
+        let holding = bench.runtime.block_on(async {
+            let holding = take(one, unit(7).with_cost(100)).await;
+            seen(&[one], 1).await;
+            holding
+        });
+        bench
+            .late
+            .block_on(async { one.bound.settle(&[holding], Settlement::Refund(50)) });
+        bench.runtime.block_on(async {
+            Bench::is_carried_out(one).await;
+            take(other, unit(7).with_cost(50)).await;
+            assert_eq!(seen(&[other], 1).await.over, 0, "{quota:?}");
+        });
+        bench.late.block_on(async {
+            // What is told next is told after it.
+            take(one, unit(6)).await;
+            seen(&[one], 2).await
+        });
+        bench.runtime.block_on(async {
+            // Units that are above the limit, so that all that looked so before has been judged when they are seen.
+            let mut admitted = 0;
+            for process in [one, other] {
+                for _ in 0..100 {
+                    let unit = Check::new(1, unit(7).key(), 1);
+                    admitted += u64::from(process.ask(&[unit]).await.is_allowed());
+                }
             }
-            assert_eq!(seen(&[&other], 2).await.falsely, 0, "{quota:?}");
+            seen(&[one, other], 203).await;
+            bench.site.clock.advance(LATER);
+            let seen = until(&[one, other], |seen| seen.over >= admitted - 100).await;
+            assert_eq!(seen.over, admitted - 100, "{quota:?}");
         });
-        late.block_on(seen(&[&one], 1));
-        site.clock.advance(Duration::from_millis(100));
-        runtime.block_on(async {
-            refused_falsely(&other, 1).await;
-            // Both were asked about again before this one was.
-            assert_eq!(other.ask(&[unit(8)]).await.outcome(), Outcome::Deny);
-            seen(&[&other], 3).await;
-            site.clock.advance(Duration::from_millis(100));
-            refused_falsely(&other, 2).await;
-        });
-        assert_eq!(other.seen().falsely, 2, "{quota:?}");
     }
 }

@@ -7,7 +7,7 @@ use tollgate_redis::{Keys, RedisStore};
 
 use crate::{Process, Site, seen, unit};
 
-async fn take(process: &Process, check: Check) -> Holding {
+pub(crate) async fn take(process: &Process, check: Check) -> Holding {
     let decision = process.ask(&[check]).await;
     assert!(decision.is_allowed());
     let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;

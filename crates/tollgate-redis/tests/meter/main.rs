@@ -7,6 +7,7 @@
 mod support;
 
 mod clean;
+mod cluster;
 mod doubts;
 mod followed;
 mod mistakes;
@@ -15,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{BoundStore, Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, Store};
-use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret, SetupError};
 
 use crate::support::redis_server::{PATIENCE, RedisServer};
 
@@ -52,36 +53,45 @@ impl Site {
     }
 
     async fn process(&self, one_in: u32, rules: &[Rule]) -> Process {
-        self.open(Some(one_in), rules).await
+        self.open(|builder| builder.meter(one_in), rules).await
     }
 
     /// A process of which no account knows.
     async fn unseen(&self, rules: &[Rule]) -> Process {
-        self.open(None, rules).await
+        self.open(Ok, rules).await
     }
 
-    async fn open(&self, one_in: Option<u32>, rules: &[Rule]) -> Process {
-        let address = format!("redis://127.0.0.1:{}", self.server.port());
+    async fn open(
+        &self,
+        with: impl FnOnce(RedisStoreBuilder) -> Result<RedisStoreBuilder, SetupError>,
+        rules: &[Rule],
+    ) -> Process {
+        Process::start(&self.server.url(), &self.clock, with, rules).await
+    }
+}
+
+impl Process {
+    async fn start(
+        address: &str,
+        clock: &ManualClock,
+        with: impl FnOnce(RedisStoreBuilder) -> Result<RedisStoreBuilder, SetupError>,
+        rules: &[Rule],
+    ) -> Self {
         let keys = Keys::hashed(Secret::from_bytes([7; 32]).expect("it is long enough"));
-        let store = RedisStore::builder(&address, "meter", keys)
+        let store = RedisStore::builder(address, "meter", keys)
             .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-            .and_then(|builder| match one_in {
-                Some(one_in) => builder.meter(one_in),
-                None => Ok(builder),
-            })
+            .and_then(with)
             .and_then(|builder| {
                 let margin = Duration::from_secs(1_000_000);
-                builder.caller_clock(self.clock.clone(), margin).connect()
+                builder.caller_clock(clock.clone(), margin).connect()
             })
             .expect("valid settings and a runtime");
         store.connected().await;
         let rules = RuleSet::new(rules.to_vec()).expect("valid rules");
         let bound = store.bind(Arc::new(rules)).expect("rules it can serve");
-        Process { store, bound }
+        Self { store, bound }
     }
-}
 
-impl Process {
     async fn ask(&self, checks: &[Check]) -> Decision {
         self.bound.acquire(checks).await
     }
@@ -116,23 +126,22 @@ fn unit(key: u128) -> Check {
 
 /// What the meters of these processes have seen, once they have followed so many requests, or lost them.
 async fn seen(processes: &[&Process], requests: u64) -> Seen {
+    until(processes, |seen| seen.followed + seen.dropped >= requests).await
+}
+
+/// What looks wrong is asked about again after this time.
+const LATER: Duration = Duration::from_millis(200);
+
+/// What the meters of these processes have seen, once that is so.
+async fn until(processes: &[&Process], is_so: impl Fn(Seen) -> bool) -> Seen {
     let end = Instant::now() + PATIENCE;
     loop {
         let all = processes.iter().map(|process| process.seen());
         let seen = all.fold(Seen::default(), Seen::and);
-        if seen.followed + seen.dropped >= requests {
+        if is_so(seen) {
             return seen;
         }
-        assert!(Instant::now() < end, "{seen:?} of {requests}");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// Waits until the meter of a process has seen so many false refusals.
-async fn refused_falsely(process: &Process, requests: u64) {
-    let end = Instant::now() + PATIENCE;
-    while process.seen().falsely < requests {
-        assert!(Instant::now() < end, "{:?}", process.seen());
-        sleep(Duration::from_millis(5)).await;
+        assert!(Instant::now() < end, "it stays {seen:?}");
+        sleep(Duration::from_millis(1)).await;
     }
 }

@@ -1,41 +1,56 @@
-//! Refusals that look false, until they are asked about again.
+//! What looks wrong, until it is asked about again; and units that the account has missed, until somebody has told so.
 
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tollgate_core::Tick;
+use tollgate_core::{Check, Tick};
 
-use crate::store::meter::line::Entry;
+use crate::store::meter::line::{Entry, same_state};
 
-/// What looks false is asked about again so much later: 100 ms.
+/// What looks wrong is asked about again so much later: 200 ms.
 ///
-/// What a process let through is told at once: it waits for the answer to one earlier call at most, and is then carried out
-/// or given up within a deadline, which is 50 ms each. What takes longer than this is not relied upon.
-pub(in crate::store) const LATER: Tick = 100_000;
+/// What a process let through or gave back is told at once: it waits for the answer to one earlier call at most, and is then
+/// carried out or given up within a deadline, which is 50 ms each. As long again, and it has been told as well what was given
+/// up, or came late.
+pub(in crate::store) const LATER: Tick = 200_000;
 
 /// What is heard of it later than this says nothing: the account is kept for a second longer than it counts, and may be gone.
-pub(in crate::store) const LONGEST: Tick = 500_000;
+pub(in crate::store) const LONGEST: Tick = 450_000;
 
-/// The most that waits. What comes then is not counted as false.
-const MOST: usize = 256;
+/// The most that waits. What comes then is not counted as wrong.
+const MOST: usize = 512;
 
-/// A refusal that looks false.
+/// The most states of which is known that something was missed.
+const MOST_MISSED: usize = 128;
+
+/// So many units that were missed may be anything: nothing is said any more.
+pub(in crate::store) const MANY: u64 = 65_536;
+
+/// What looks wrong.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Doubt {
     pub(in crate::store) entry: Entry,
-    /// That of the first look: by then it may be long ago.
-    pub(in crate::store) tolerance: Tick,
+    pub(in crate::store) why: Why,
 }
 
-/// What looks false, the oldest first.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) enum Why {
+    /// So many units were above the limit.
+    Over(u64),
+    /// It would have fitted, and this was the tolerance of the first look: by the second it is long ago.
+    False(Tick),
+}
+
+/// What looks wrong and what was missed, the oldest first.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Doubts(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Doubt>,
+    doubts: VecDeque<Doubt>,
+    missed: VecDeque<Check>,
     is_minded: bool,
 }
 
@@ -43,10 +58,22 @@ impl Doubts {
     /// Whether somebody has to begin minding what waits.
     pub(in crate::store) fn add(&self, doubt: Doubt) -> bool {
         let mut state = self.lock();
-        if state.waiting.len() >= MOST {
+        if state.doubts.len() >= MOST {
             return false;
         }
-        state.waiting.push_back(doubt);
+        state.doubts.push_back(doubt);
+        !std::mem::replace(&mut state.is_minded, true)
+    }
+
+    /// The account has missed as many units as a check costs. Whether somebody has to begin minding.
+    pub(in crate::store) fn miss(&self, check: Check) -> bool {
+        let mut state = self.lock();
+        if let Some(same) = state.missed.iter_mut().find(|it| same_state(it, &check)) {
+            let units = same.cost().saturating_add(check.cost());
+            *same = same.with_cost(units.min(MANY));
+        } else if state.missed.len() < MOST_MISSED {
+            state.missed.push_back(check);
+        }
         !std::mem::replace(&mut state.is_minded, true)
     }
 
@@ -54,14 +81,19 @@ impl Doubts {
     pub(in crate::store) fn due(&self, now: Tick) -> Vec<Doubt> {
         let mut state = self.lock();
         let is_due = |doubt: &&Doubt| doubt.entry.since.saturating_add(LATER) <= now;
-        let due = state.waiting.iter().take_while(is_due).count();
-        state.waiting.drain(..due).collect()
+        let due = state.doubts.iter().take_while(is_due).count();
+        state.doubts.drain(..due).collect()
     }
 
-    /// Whether there is anything to mind; if not, the next doubt says that somebody has to begin.
+    /// Takes out what was missed and not told.
+    pub(in crate::store) fn missed(&self) -> VecDeque<Check> {
+        std::mem::take(&mut self.lock().missed)
+    }
+
+    /// Whether there is anything to mind; if not, the next to come says that somebody has to begin.
     pub(in crate::store) fn is_minded(&self) -> bool {
         let mut state = self.lock();
-        state.is_minded = !state.waiting.is_empty();
+        state.is_minded = !state.doubts.is_empty() || !state.missed.is_empty();
         state.is_minded
     }
 
@@ -78,26 +110,29 @@ impl Doubts {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Check, Fingerprint};
+    use tollgate_core::Fingerprint;
 
     use super::*;
     use crate::store::meter::line::Event;
 
+    fn check(key: u128, units: u64) -> Check {
+        Check::new(0, Fingerprint::from_bits(key), units)
+    }
+
     fn doubt(since: Tick) -> Doubt {
-        let check = Check::new(0, Fingerprint::from_bits(7), 1);
         let entry = Entry {
             at: since,
             since,
-            event: Event::Refused(check, 1),
+            event: Event::Refused(check(7, 1), 1),
         };
         Doubt {
             entry,
-            tolerance: 0,
+            why: Why::False(0),
         }
     }
 
     #[test]
-    fn what_looks_false_is_asked_about_again_later_and_once() {
+    fn what_looks_wrong_is_asked_about_again_later_and_once() {
         let doubts = Doubts::default();
         assert!(doubts.add(doubt(5_000)));
         assert!(!doubts.add(doubt(6_000)));
@@ -111,11 +146,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_missed_of_one_state_is_one_sum() {
+        let doubts = Doubts::default();
+        assert!(doubts.miss(check(7, 2)));
+        assert!(!doubts.miss(check(8, 1)));
+        assert!(!doubts.miss(check(7, 3)));
+        let costs: Vec<_> = doubts.missed().iter().map(Check::cost).collect();
+        assert_eq!(costs, [5, 1]);
+        assert!(!doubts.is_minded());
+    }
+
+    #[test]
     fn no_more_waits_than_may() {
         let doubts = Doubts::default();
-        for since in 0..=MOST as u64 {
-            let _ = doubts.add(doubt(since));
+        for number in 0..=MOST as u64 {
+            let _ = doubts.add(doubt(number));
+            let _ = doubts.miss(check(number.into(), 1));
         }
-        assert_eq!(doubts.due(u64::MAX).len(), MOST);
+        let waiting = (doubts.due(u64::MAX).len(), doubts.missed().len());
+        assert_eq!(waiting, (MOST, MOST_MISSED));
     }
 }

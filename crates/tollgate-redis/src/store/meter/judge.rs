@@ -1,6 +1,12 @@
 //! What the meter's own account says of a decision.
 
+#[cfg(test)]
+mod tests;
+
 use tollgate_core::{AlgorithmKind, Outcome, Quota, Retry, Tick, Verdict};
+
+const TOLERANCE: Tick = 10_000;
+const MOST_TOLERANCE: Tick = 10_000_000;
 
 /// Compares decisions with an account of the same quota that knows of every unit that was let through.
 ///
@@ -107,17 +113,47 @@ impl Judge {
         !self.has_gone_on(at, now, answer) && self.is_false(at, cost, answer, tolerance)
     }
 
-    /// Whether the account that gave this answer for `at` may count in a later window.
     fn has_gone_on(&self, at: Tick, now: Tick, answer: &Verdict) -> bool {
+        let width = match self.shape {
+            Shape::Bucket => return false,
+            Shape::Fixed | Shape::Sliding => self.period,
+            Shape::Buckets(width, _) => width,
+        };
+        at / width != now / width || self.counts_later(at, answer)
+    }
+
+    /// Whether the account that gave this answer for `at` counts in a later window, or part of one: what it is told of `at`
+    /// counts there.
+    pub(super) fn counts_later(&self, at: Tick, answer: &Verdict) -> bool {
         let (width, lasts) = match self.shape {
-            // A bucket is asked for any time since it was last fresh.
+            // It has no windows.
             Shape::Bucket => return false,
             Shape::Fixed => (self.period, 1),
             Shape::Sliding => (self.period, 2),
             Shape::Buckets(width, buckets) => (width, buckets + 1),
         };
-        let fresh_at_last = width.saturating_mul(lasts) - at % width;
-        at / width != now / width || ticks(answer.reset_after()) > fresh_at_last
+        ticks(answer.reset_after()) > width.saturating_mul(lasts) - at % width
+    }
+
+    /// What decisions are held against the account with, beside the time that it took to tell it: 10 ms.
+    ///
+    /// A bucket that is told late has lost less in the meantime than it should. So of a slow one it is half the time of a
+    /// unit, and at most 10 s.
+    pub(super) fn tolerance(&self) -> Tick {
+        match self.shape {
+            Shape::Bucket => (self.time_of(1) / 2).clamp(TOLERANCE, MOST_TOLERANCE),
+            _ => TOLERANCE,
+        }
+    }
+
+    /// Whether an account that is told after such a time is wrong by more than others tolerate.
+    pub(super) fn is_told_late(&self, took: Tick) -> bool {
+        matches!(self.shape, Shape::Bucket) && took > self.tolerance()
+    }
+
+    /// Whether nothing that was decided at `at` counts any more.
+    pub(super) fn has_forgotten(&self, at: Tick, now: Tick) -> bool {
+        matches!(self.shape, Shape::Fixed) && self.is_over(at, now)
     }
 
     /// Until when units that were taken at `at` weigh, as a refund has to say; `told` is what the rule's own state said.
@@ -169,95 +205,4 @@ fn ticks(time: std::time::Duration) -> Tick {
 
 fn narrow(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX / 4)
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_core::{SECOND, Source, algorithm::Assessment};
-
-    use super::*;
-
-    const AT: Tick = 1_700_000_000_500_000;
-
-    fn answer(fits: bool, remaining: u64, reset_after: Tick, retry: Retry) -> Verdict {
-        let answer = Assessment {
-            fits,
-            remaining,
-            reset_after,
-            retry,
-        };
-        Verdict::new(0, 0, answer, Source::Store)
-    }
-
-    #[test]
-    fn a_unit_that_came_a_little_early_for_a_bucket_is_not_above_the_limit() {
-        // A unit in 100 ms, ten at once.
-        let judge = Judge::of(&Quota::gcra(10, SECOND)).expect("a bucket");
-        let early = |by: Tick| {
-            let used = 900_000 + by;
-            answer(false, 0, used, Retry::after_micros(by))
-        };
-        assert_eq!(judge.over(AT, 1, &early(9_000), 10_000), 0);
-        assert_eq!(judge.over(AT, 1, &early(11_000), 10_000), 1);
-        assert_eq!(judge.over(AT, 5, &early(0), 10_000), 4);
-    }
-
-    #[test]
-    fn a_refusal_by_a_bucket_is_false_if_the_units_were_there_for_longer_than_the_tolerance() {
-        let judge = Judge::of(&Quota::gcra(10, SECOND)).expect("a bucket");
-        let used = |time| answer(true, 0, time, Retry::Now);
-        assert!(!judge.is_false(AT, 1, &used(895_000), 10_000));
-        assert!(judge.is_false(AT, 1, &used(890_000), 10_000));
-    }
-
-    #[test]
-    fn nothing_is_said_of_a_window_around_its_turn() {
-        let judge = Judge::of(&Quota::fixed_window(10, SECOND)).expect("a window");
-        let full = answer(false, 0, 1, Retry::after_micros(1));
-        assert_eq!(judge.over(AT, 3, &full, 10_000), 3);
-        assert_eq!(judge.over(AT + 495_000, 3, &full, 10_000), 0);
-        let room = answer(true, 2, 1, Retry::Now);
-        assert!(judge.is_false(AT, 2, &room, 10_000));
-        assert!(!judge.is_false(AT, 3, &room, 10_000));
-        assert!(!judge.is_false(AT + 505_000, 2, &room, 10_000));
-    }
-
-    #[test]
-    fn a_window_that_slides_lets_go_of_units_within_the_tolerance() {
-        let judge = Judge::of(&Quota::sliding_window(1_000, SECOND)).expect("a window");
-        let soon = answer(false, 0, 1, Retry::after_micros(9_000));
-        assert_eq!(judge.over(AT, 2, &soon, 10_000), 0);
-        let later = answer(false, 1, 1, Retry::after_micros(11_000));
-        assert_eq!(judge.over(AT, 2, &later, 10_000), 1);
-        let room = |left| answer(true, left, 1, Retry::Now);
-        assert!(!judge.is_false(AT, 1, &room(10), 10_000));
-        assert!(judge.is_false(AT, 1, &room(11), 10_000));
-    }
-
-    #[test]
-    fn a_window_that_has_gone_on_says_nothing_of_an_earlier_refusal() {
-        let room = |reset_after| answer(true, 5, reset_after, Retry::Now);
-        // Each counts by the second, and this is the middle of one.
-        for (quota, lasts) in [
-            (Quota::fixed_window(10, SECOND), 500_000),
-            (Quota::sliding_window(10, SECOND), 1_500_000),
-            (
-                Quota::sliding_buckets(10, 10 * SECOND).buckets(10),
-                10_500_000,
-            ),
-        ] {
-            let judge = Judge::of(&quota).expect("a window");
-            let was_false = |now, reset| judge.was_false((AT, now), 1, &room(reset), 10_000);
-            assert!(was_false(AT + 100_000, lasts), "{quota:?}");
-            assert!(!was_false(AT + 100_000, lasts + 1), "{quota:?}");
-            assert!(!was_false(AT + 500_000, lasts), "{quota:?}");
-        }
-        let judge = Judge::of(&Quota::gcra(10, SECOND)).expect("a bucket");
-        assert!(judge.was_false((AT, AT + 900_000), 1, &room(500_000), 10_000));
-    }
-
-    #[test]
-    fn a_log_is_not_followed() {
-        assert!(Judge::of(&Quota::sliding_log(10, SECOND)).is_none());
-    }
 }

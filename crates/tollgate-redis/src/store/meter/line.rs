@@ -145,7 +145,7 @@ pub(in crate::store) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> V
     waiting.drain(..count).collect()
 }
 
-fn same_state(one: &Check, other: &Check) -> bool {
+pub(super) fn same_state(one: &Check, other: &Check) -> bool {
     one.rule() == other.rule() && one.plan() == other.plan() && one.key() == other.key()
 }
 

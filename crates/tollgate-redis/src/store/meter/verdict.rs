@@ -1,0 +1,144 @@
+//! What the meter says of a decision: at the first look, and at the second.
+
+use tollgate_core::{Check, Outcome, RuleSet, Tick, Verdict};
+
+use crate::{
+    call::{Asked, Call},
+    reply::Reply,
+    store::meter::{
+        Meter, Placed, Plan,
+        doubts::{Doubt, LONGEST, Why},
+        line::{Entry, Event},
+        unsure::UnsureAsked,
+    },
+};
+
+/// What a decision looks like.
+pub(in crate::store) enum Looks {
+    Well,
+    /// It is asked about again.
+    Wrong(Doubt),
+    /// The account has been told of so many units, but not at their time.
+    Missed(Check),
+    /// Nobody knows.
+    Lost,
+}
+
+/// Where the answers about a doubt are.
+pub(in crate::store) struct AskedAgain {
+    account: Asked,
+    unsure: UnsureAsked,
+}
+
+impl Meter {
+    /// Counts an entry that was told.
+    pub(in crate::store) fn judge(
+        &self,
+        now: Tick,
+        rules: &RuleSet,
+        reply: &Reply,
+        entry: &Entry,
+        placed: &Placed,
+    ) -> Looks {
+        let Some(plan) = self.plan(entry.event.check()) else {
+            return Looks::Well;
+        };
+        let (asked, debit) = match placed {
+            Placed::Judged(asked, debit) => (asked, debit),
+            Placed::Told => return Looks::Well,
+            Placed::Nowhere => return Looks::Lost,
+        };
+        let told = debit.is_none_or(|debit| reply.left(debit).is_some());
+        let check = entry.event.check();
+        let Some(answer) = answer(reply, asked, check, rules).filter(|_| told) else {
+            // A value that is not ours.
+            return Looks::Lost;
+        };
+        let answer = &answer;
+        let took = now.saturating_sub(entry.since);
+        let (at, units) = (entry.at, check.cost());
+        let tolerance = plan.judge.tolerance().saturating_add(took);
+        let entry = *entry;
+        match entry.event {
+            Event::Admitted(check, requests) => {
+                plan.counts.judged(requests, 0, 0);
+                if plan.judge.counts_later(at, answer) || plan.judge.is_told_late(took) {
+                    return Looks::Missed(check);
+                }
+                let why = Why::Over(plan.judge.over(at, units, answer, tolerance));
+                match why {
+                    Why::Over(0) => Looks::Well,
+                    why => Looks::Wrong(Doubt { entry, why }),
+                }
+            }
+            Event::Refused(_, requests) => {
+                plan.counts.judged(requests, 0, 0);
+                let why = Why::False(tolerance);
+                match plan.judge.is_false(at, units, answer, tolerance) {
+                    true if self.knows_of_all(plan, now) => Looks::Wrong(Doubt { entry, why }),
+                    _ => Looks::Well,
+                }
+            }
+            Event::Settled(..) | Event::Forgotten(_) => Looks::Well,
+        }
+    }
+
+    /// Puts into a call what is asked about a doubt. `None`: it does not fit any more.
+    pub(in crate::store) fn write_doubt(
+        &self,
+        call: &mut Call,
+        doubt: &Doubt,
+    ) -> Option<AskedAgain> {
+        let check = doubt.entry.event.check();
+        Some(AskedAgain {
+            account: self.look(call, check)?,
+            unsure: self.unsure.ask(call, check)?,
+        })
+    }
+
+    /// Counts a decision as wrong if it looks so once more. `now` by this process's clock, `at` by the store's.
+    pub(in crate::store) fn judge_again(
+        &self,
+        (now, at): (Tick, Tick),
+        rules: &RuleSet,
+        reply: &Reply,
+        doubt: &Doubt,
+        asked: &AskedAgain,
+    ) {
+        let entry = &doubt.entry;
+        let check = entry.event.check();
+        let is_late = now.saturating_sub(entry.since) > LONGEST;
+        let Some(plan) = self.plan(check).filter(|_| !is_late) else {
+            return;
+        };
+        let Some(unsure) = asked.unsure.units(reply, check, rules) else {
+            return;
+        };
+        match doubt.why {
+            Why::Over(units) => plan.counts.judged(0, units.saturating_sub(unsure), 0),
+            Why::False(tolerance) => {
+                let Some(answer) = answer(reply, &asked.account, check, rules) else {
+                    return;
+                };
+                let cost = check.cost().saturating_add(unsure);
+                let times = (entry.at, at);
+                if self.knows_of_all(plan, now)
+                    && plan.judge.was_false(times, cost, &answer, tolerance)
+                {
+                    plan.counts.judged(0, 0, entry.event.requests());
+                }
+            }
+        }
+    }
+
+    /// An account that began late, or has lost something, knows of too little.
+    fn knows_of_all(&self, plan: &Plan, now: Tick) -> bool {
+        plan.counts.is_whole(now, plan.judge.memory())
+    }
+}
+
+fn answer(reply: &Reply, asked: &Asked, check: &Check, rules: &RuleSet) -> Option<Verdict> {
+    let decision = reply.decision(asked, std::slice::from_ref(check), rules);
+    let answer = decision.verdicts().first().copied();
+    answer.filter(|answer| matches!(answer.outcome(), Outcome::Allow | Outcome::Deny))
+}
