@@ -91,3 +91,13 @@ fn exact_refuses_nothing_that_fits() {
         }
     }
 }
+
+#[test]
+fn credit_lines_spare_calls_for_cold_keys_and_refuse_bursts_early() {
+    let cold = workload("cold").draw(1, 60.0);
+    let calls = figures(&cold, Consistency::Credit(250), 500, 1).calls_per_request();
+    assert!(calls <= 0.33, "{calls}");
+    let bursts = workload("bursts").draw(1, 60.0);
+    let room = figures(&bursts, Consistency::Credit(250), 500, 1).room_then;
+    assert!(room >= 0.2, "{room}");
+}
