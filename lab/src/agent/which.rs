@@ -62,7 +62,7 @@ impl Agent {
     ) {
         match self {
             Self::Exact(one) => one.answered(sent, answer),
-            Self::Leased(one) => one.answered(sent, question, answer, terms),
+            Self::Leased(one) => one.answered((sent, now), question, answer, terms),
             Self::Credit(one) => one.answered((sent, now), question, answer),
             Self::Eventual(one) => one.answered((sent, now), question, answer),
             Self::Plain(one) => one.answered(sent, answer, terms),

@@ -52,24 +52,25 @@ impl Leases {
     }
 
     /// What to say to the store with a request that the lot of a key does not hold.
-    pub(crate) fn ask(&self, slot: Slot, now: Tick, cost: u64, terms: &LeaseTerms) -> Ask {
+    pub(crate) fn ask(&self, slot: Slot, now: Tick, terms: &LeaseTerms) -> Ask {
         let is_idle = |lease: &Lease| lease.holder.is_idle(now);
-        let ask = |lease: &mut Lease| lease.holder.ask(now, cost, terms);
+        let ask = |lease: &mut Lease| lease.holder.ask(now, terms);
         self.keys
             .with_new(slot, now, is_idle, ask)
             .unwrap_or_default()
     }
 
-    /// The store has answered what was asked at `sent`, at `at` by its own clock.
+    /// The store has answered what was asked at `sent`, at `at` by its own clock, and it was heard at `now`.
     pub(crate) fn answered(
         &self,
         slot: Slot,
-        (sent, at): (Tick, Tick),
+        (sent, now): (Tick, Tick),
+        at: Tick,
         lot: Option<Lot>,
         terms: &LeaseTerms,
     ) {
         let is_first = self.keys.with(slot, |lease| {
-            lease.holder.answered(sent, at, lot, terms);
+            lease.holder.answered((sent, now), at, lot, terms);
             // What is left was told before the lot was lent.
             let lent = lot.map_or(0, |lot| lot.units());
             lease.left = lease.left.saturating_sub(lent);
@@ -103,7 +104,7 @@ impl Leases {
     pub(crate) fn forget(&self, slot: Slot) {
         self.keys.with(slot, |lease| {
             // A question that is under way stays so.
-            let _ = lease.holder.hand_back(0);
+            lease.holder.forget();
             (lease.left, lease.fresh_at) = (0, 0);
         });
     }
@@ -137,7 +138,13 @@ impl Leases {
         slots.into_iter().filter_map(closed).collect()
     }
 
-    /// The units that this process holds of a key.
+    /// In how many µs so many units of a segment of a key are due, if they will be.
+    pub(crate) fn due_after(&self, slot: Slot, now: Tick, cost: u64) -> Option<Tick> {
+        self.keys
+            .with(slot, |lease| lease.holder.due_after(now, cost))?
+    }
+
+    /// The units of a key that this process may spend now.
     pub(crate) fn left(&self, slot: Slot, now: Tick) -> u64 {
         let left = self.keys.with(slot, |lease| lease.holder.left(now));
         left.unwrap_or(0)
@@ -145,7 +152,7 @@ impl Leases {
 
     /// The units that this process holds.
     pub(crate) fn units(&self, now: Tick) -> u64 {
-        self.keys.sum(|lease| lease.holder.left(now))
+        self.keys.sum(|lease| lease.holder.held(now))
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Slot>> {

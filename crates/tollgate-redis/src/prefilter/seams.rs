@@ -6,6 +6,7 @@ use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
     Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
 };
+use tollgate_prefilter::Lot;
 
 use crate::prefilter::{deny::DenyCache, filter::Prefilter, keyed::Slot, part::Answer};
 
@@ -148,4 +149,42 @@ fn what_was_reported_of_a_request_that_was_then_denied_goes_back_to_the_store() 
         .map(|(held, units)| (held.check, *units))
         .collect();
     assert_eq!(back, [(checks[0], 1)]);
+}
+
+#[test]
+fn while_there_is_a_line_nobody_asks_and_who_has_a_turn_in_it_is_told_when() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
+    for _ in 0..2 {
+        assert!(matches!(subject.answer(), Answer::Ask(_)));
+    }
+    let sent = subject.clock.now();
+    subject.clock.advance(Duration::from_micros(300));
+    let segment = Lot::Segment {
+        units: 8,
+        after: 500_000,
+    };
+    let times = (sent, sent + AHEAD + 150);
+    let check = Check::new(0, KEY, 1);
+    subject.filter.answered(&check, times, Some(Some(segment)));
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("half a second is taken");
+    };
+    // A thousandth later than by the store's clock.
+    assert_eq!(decision.retry(), Retry::after_micros(500_500 + 10_010));
+    subject.clock.advance(Duration::from_micros(510_510));
+    for outcome in [Outcome::Allow, Outcome::Deny] {
+        let Answer::Here(decision) = subject.answer() else {
+            panic!("one unit is due, and no more");
+        };
+        assert_eq!(decision.outcome(), outcome);
+    }
+    // All of the segment has come back, and as much again.
+    subject.clock.advance(Duration::from_millis(200));
+    for _ in 0..7 {
+        assert!(matches!(subject.answer(), Answer::Here(_)));
+    }
+    assert!(matches!(subject.answer(), Answer::Ask(_)));
 }

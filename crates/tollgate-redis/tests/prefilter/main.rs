@@ -32,6 +32,7 @@ mod meter;
 mod partitions;
 mod process;
 mod seams;
+mod segments;
 mod service;
 mod several;
 mod site;
