@@ -8,6 +8,8 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeaseTerms, ReportTerms};
 
+use crate::workload::Scene;
+
 /// How the processes of one run share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
@@ -17,6 +19,8 @@ pub enum Consistency {
     Learned,
     /// Lots, with so many thousandths of the limit out at most, and the learned bound.
     Leased(u16),
+    /// Credit lines: so many thousandths of the limit, cut into one line for each process, need no question.
+    Credit(u16),
     /// Counts alone and reports every 100 ms; a twentieth of the limit unreported at most.
     Eventual,
     /// A baseline: counts alone and reports every 100 ms, with no bound on what is unreported.
@@ -25,12 +29,13 @@ pub enum Consistency {
 
 impl Consistency {
     /// All that are compared.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Exact,
         Self::Learned,
         Self::Leased(50),
         Self::Leased(100),
         Self::Leased(250),
+        Self::Credit(250),
         Self::Eventual,
         Self::Plain,
     ];
@@ -38,7 +43,10 @@ impl Consistency {
     /// Whether it must never let through more than the limit.
     #[must_use]
     pub const fn is_strict(self) -> bool {
-        matches!(self, Self::Exact | Self::Learned | Self::Leased(_))
+        matches!(
+            self,
+            Self::Exact | Self::Learned | Self::Leased(_) | Self::Credit(_)
+        )
     }
 }
 
@@ -51,6 +59,7 @@ impl fmt::Display for Consistency {
                 f.pad(&format!("leased-{}", permille / 10))
             }
             Self::Leased(permille) => f.pad(&format!("leased-{}.{}", permille / 10, permille % 10)),
+            Self::Credit(permille) => f.pad(&format!("credit-{}", permille / 10)),
             Self::Eventual => f.pad("eventual"),
             Self::Plain => f.pad("plain"),
         }
@@ -66,11 +75,16 @@ impl FromStr for Consistency {
         {
             return Ok(Self::Leased(percent * 10));
         }
+        if let Some(percent) = name.strip_prefix("credit-")
+            && let Ok(percent @ 1..=100) = percent.parse::<u16>()
+        {
+            return Ok(Self::Credit(percent * 10));
+        }
         Self::ALL
             .into_iter()
             .find(|one| one.to_string() == name)
             .ok_or_else(|| {
-                format!("`{name}` is no consistency; there are exact, learned, leased-<percent>, eventual and plain")
+                format!("`{name}` is no consistency; there are exact, learned, leased-<percent>, credit-<percent>, eventual and plain")
             })
     }
 }
@@ -86,14 +100,32 @@ pub(crate) struct Terms {
     /// `None` also where the quota has no lease: it is exact then.
     pub(crate) lease: Option<LeaseTerms>,
     pub(crate) report: Option<ReportTerms>,
+    /// The units of one credit line, and those of all processes.
+    pub(crate) credit: u64,
+    pub(crate) held_back: u64,
 }
 
 impl Terms {
+    /// The time in µs, rounded down, in which an empty bucket fills up.
+    pub(crate) fn fill(&self) -> Tick {
+        let fill = u128::from(self.quota.limit()) * self.quota.period().as_micros();
+        Tick::try_from(fill / u128::from(self.quota.rate().max(1))).unwrap_or(Tick::MAX)
+    }
+
     /// `None` if the quota is not a bucket.
-    pub(crate) fn new(quota: &Quota, consistency: Consistency) -> Option<Self> {
+    pub(crate) fn new(scene: &Scene, consistency: Consistency) -> Option<Self> {
+        let (quota, processes) = (&scene.quota, u64::from(scene.processes));
+        let credit = match consistency {
+            Consistency::Credit(permille) => {
+                quota.limit() * u64::from(permille) / 1_000 / processes.max(1)
+            }
+            _ => 0,
+        };
         Some(Self {
             quota: *quota,
             arrival: Arrival::new(quota)?,
+            credit,
+            held_back: credit * processes,
             lease: match consistency {
                 Consistency::Leased(permille) => LeaseTerms::new(quota, permille).ok(),
                 _ => None,

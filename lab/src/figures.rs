@@ -27,11 +27,30 @@ pub struct Figures {
     /// Units that an exact limiter would have admitted of the same arrivals.
     pub ideal: u64,
     latencies: Vec<Tick>,
+    /// By process: units that were asked for, and units admitted.
+    shares: Vec<(u64, u64)>,
 }
 
 impl Figures {
     pub(crate) fn waited(&mut self, time: Tick) {
         self.latencies.push(time);
+    }
+
+    pub(crate) fn asked_of(&mut self, process: u16, units: u64) {
+        self.share(process).0 += units;
+    }
+
+    pub(crate) fn admitted_by(&mut self, process: u16, units: u64) {
+        self.admitted += units;
+        self.share(process).1 += units;
+    }
+
+    fn share(&mut self, process: u16) -> &mut (u64, u64) {
+        let place = usize::from(process);
+        if self.shares.len() <= place {
+            self.shares.resize(place + 1, (0, 0));
+        }
+        &mut self.shares[place]
     }
 
     pub(crate) fn finish(&mut self) {
@@ -60,6 +79,18 @@ impl Figures {
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         part(self.admitted, self.ideal)
+    }
+
+    /// How alike the processes are: the part of what it is asked for that the least generous one admits, against that of the
+    /// most generous one.
+    #[must_use]
+    pub fn fairness(&self) -> f64 {
+        let parts = self.shares.iter().filter(|(asked, _)| *asked > 0);
+        let parts = parts.map(|(asked, admitted)| part(*admitted, *asked));
+        let (least, most) = parts.fold((f64::MAX, 0.0), |(least, most), part| {
+            (f64::min(least, part), f64::max(most, part))
+        });
+        if most > 0.0 { least / most } else { 1.0 }
     }
 
     /// The time in µs within which so many thousandths of the requests were answered.

@@ -27,7 +27,7 @@ struct Simulate {
     /// A workload; may be given several times. All, unless told otherwise
     #[arg(long, value_name = "WORKLOAD")]
     only: Vec<Workload>,
-    /// exact, learned, leased-<percent>, eventual or plain; may be given several times. All, unless told otherwise
+    /// exact, learned, leased-<percent>, credit-<percent>, eventual or plain; may be given several times. All, unless told otherwise
     #[arg(long)]
     consistency: Vec<Consistency>,
     /// The round trip to the store, in us, ms or s

@@ -39,6 +39,8 @@ impl Server {
             Some(lender) => lender.acquire(state, now, question.cost, &question.ask),
             // A debt is kept, and never repaired on a denial: what was reported above the limit has to be paid back.
             None => {
+                let held_back = terms.held_back;
+                terms.arrival.hold_back(&mut state.arrival, now, held_back);
                 let mut report = question.report;
                 while report > 0 {
                     let some = report.min(terms.quota.limit());

@@ -3,7 +3,7 @@
 use crate::{consistency::Consistency, figures::Figures};
 
 /// The names of its columns.
-pub const COLUMNS: [&str; 12] = [
+pub const COLUMNS: [&str; 13] = [
     "workload",
     "consistency",
     "requests",
@@ -16,6 +16,7 @@ pub const COLUMNS: [&str; 12] = [
     "room %",
     "parked %",
     "used %",
+    "even %",
 ];
 
 /// The two lines above the rows.
@@ -45,6 +46,7 @@ pub fn row(workload: &str, consistency: Consistency, figures: &Figures) -> Strin
         percent(figures.room_then, 1),
         percent(figures.parked_then, 1),
         percent(figures.utilisation(), 1),
+        percent(figures.fairness(), 1),
     ])
 }
 
@@ -56,7 +58,7 @@ fn width(column: usize) -> usize {
     })
 }
 
-fn line(cells: &[String; 12]) -> String {
+fn line(cells: &[String; 13]) -> String {
     let cells: Vec<_> = cells
         .iter()
         .enumerate()

@@ -33,7 +33,7 @@ pub fn run(
     network: Network,
     seed: u64,
 ) -> Option<Figures> {
-    let terms = Terms::new(&scene.quota, consistency)?;
+    let terms = Terms::new(scene, consistency)?;
     let mut rng = fastrand::Rng::with_seed(seed);
     let processes = (0..scene.processes)
         .map(|_| Process::new(ProcessClock::random(&mut rng)))
@@ -154,6 +154,7 @@ impl World {
     fn arrive(&mut self, request: Request) {
         let (now, cost) = (request.at, u64::from(request.cost));
         self.figures.requests += 1;
+        self.figures.asked_of(request.process, cost);
         let ideal = self.ideal.entry(request.key).or_default();
         if ideal.has_room(&self.terms.quota, now, cost) {
             ideal.count(&self.terms.quota, now, cost);
@@ -168,13 +169,13 @@ impl World {
             key: request.key,
         };
         let slot = process.agents.entry(request.key).or_insert_with(|| Slot {
-            agent: Agent::new(self.consistency, &self.terms),
+            agent: Agent::new(self.consistency, process.life > 0, &self.terms),
             look: None,
         });
         let clock = process.clock.shows(now);
         match slot.agent.arrive(clock, cost, &self.terms) {
             Step::Admit => {
-                self.admit(now, request.key, cost);
+                self.admit(now, sender, cost);
                 self.alone();
             }
             Step::Refuse => {
@@ -244,7 +245,7 @@ impl World {
             .decide(sender.key, EPOCH + now, &question, &self.terms);
         // Whether a request that the store has granted was let through is not looked at: counting it can only show more.
         if question.cost > 0 && answer.assessment.fits {
-            self.admit(now, sender.key, question.cost);
+            self.admit(now, sender, question.cost);
         } else if question.cost > 0 {
             self.refuse(now, sender.key, question.cost);
         }
@@ -254,11 +255,11 @@ impl World {
         }
     }
 
-    fn admit(&mut self, now: Tick, key: u32, cost: u64) {
-        let admitted = self.admitted.entry(key).or_default();
+    fn admit(&mut self, now: Tick, sender: Sender, cost: u64) {
+        let admitted = self.admitted.entry(sender.key).or_default();
         let over = admitted.count(&self.terms.quota, now, cost);
         self.figures.over = self.figures.over.max(over);
-        self.figures.admitted += cost;
+        self.figures.admitted_by(sender.process, cost);
     }
 
     fn refuse(&mut self, now: Tick, key: u32, cost: u64) {

@@ -33,7 +33,7 @@ fn each_row_has_all_columns() {
     let head = lines.next().expect("a head");
     let names: Vec<_> = head.trim_matches('|').split('|').map(str::trim).collect();
     assert_eq!(names, COLUMNS);
-    assert_eq!(lines.clone().count(), 1 + 7);
+    assert_eq!(lines.clone().count(), 1 + 8);
     for line in lines {
         assert_eq!(line.split('|').count(), COLUMNS.len() + 2, "{line}");
         assert_eq!(line.len(), head.len(), "{line}");

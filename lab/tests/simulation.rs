@@ -91,3 +91,23 @@ fn exact_refuses_nothing_that_fits() {
         }
     }
 }
+
+#[test]
+fn a_key_at_twice_its_limit_on_many_processes_asks_for_six_requests_in_a_hundred_at_most() {
+    let scene = workload("global").draw(1, 60.0);
+    let global = figures(&scene, Consistency::Leased(100), 500, 1);
+    let calls = global.calls_per_request();
+    assert!(calls <= 0.06, "{calls}");
+    let (used, even) = (global.utilisation(), global.fairness());
+    assert!(used >= 0.98 && even >= 0.8, "{used}, {even}");
+}
+
+#[test]
+fn credit_lines_spare_calls_for_cold_keys_and_refuse_bursts_early() {
+    let cold = workload("cold").draw(1, 60.0);
+    let calls = figures(&cold, Consistency::Credit(250), 500, 1).calls_per_request();
+    assert!(calls <= 0.33, "{calls}");
+    let bursts = workload("bursts").draw(1, 60.0);
+    let room = figures(&bursts, Consistency::Credit(250), 500, 1).room_then;
+    assert!(room >= 0.2, "{room}");
+}

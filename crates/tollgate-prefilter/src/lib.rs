@@ -23,8 +23,21 @@
 //! and is not tracked. It is lent only where the bucket is so empty that it cannot be full before the lot has run out. What
 //! is left of it is lost. [`LeaseTerms::new`] makes terms without transit lots: they spare hardly a call.
 //!
+//! An empty bucket has nothing to park. What it lends then are [`segments`](Lot::Segment) of the future, for a second at most:
+//! units that it has yet to get are taken from it at once, so that it owes them, and the process spends each when it has come
+//! back, and none before all that was taken earlier has. So processes stand in line, and while they do none has to ask. A
+//! segment is over before the bucket could be full.
+//!
+//! ```text
+//! s  the time from which a segment's units come back      r  the rate
+//!
+//! admitted until t ≤ all that was taken before + r · (t − s) ≤ what the exact bucket has given until t,
+//!                    for at s all that was taken before has come back
+//! ```
+//!
 //! All times that a process is told are durations, and it counts them from when it **sent** its question: counted from the
-//! answer, a lot would live on in the process after the store has forgotten it.
+//! answer, a lot would live on in the process after the store has forgotten it. Only when the units of a segment come back is
+//! counted from the **answer**: from the question, they would be spent too early.
 //!
 //! A process's clock has to go on while its machine sleeps. By one that stands still meanwhile, as most monotonic clocks do,
 //! what was held is spent after it wakes, above the limit by at most that, once.
@@ -49,7 +62,7 @@
 //!     let ask = holder.ask(now, 1, &terms);
 //!     let (answer, lot) = lender.acquire(&mut state, now, 1, &ask);
 //!     assert!(answer.fits);
-//!     holder.answered(now, now, lot, &terms);
+//!     holder.answered((now, now), now, lot, &terms);
 //! }
 //! assert!(asked < 300);
 //! # Ok::<(), tollgate_prefilter::NoLease>(())
@@ -82,6 +95,7 @@ pub use self::{
         demand::Demand,
         holder::Holder,
         lot::{Ask, Closed, Lot},
+        segments::SegmentTerms,
         terms::{LeaseTerms, NoLease, PARKING_LIFE},
         window_lender::{WindowLender, WindowState},
     },

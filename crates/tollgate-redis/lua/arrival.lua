@@ -47,7 +47,7 @@ if refunding then
   end
 end
 
-return function(raw, n, burst, d, now, cost, doing, check)
+return function(raw, n, burst, d, now, cost, doing, check, granted)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
@@ -220,20 +220,34 @@ return function(raw, n, burst, d, now, cost, doing, check)
 
   if remaining < 0 then remaining = 0 end
 
-  local kind, units = 0, 0
+  local kind, units, after = 0, 0, 0
   if doing == 7 then
-    local transit, reserve, below = unpack('<ddd', check, 39)
+    local transit, reserve, below, segment, line, empty = unpack('<dddddd', check, 39)
     if not raw or n0 then return 0, 0, 0 end
     generation, current, previous = generation or 0, current or 0, previous or 0
-    units = lot(wanted, remaining, reserve - current - previous)
+    if granted then units = lot(wanted, remaining, reserve - current - previous) end
     if units > 0 then
       local this = (now - now % LIFE) / LIFE
       -- What is parked already is of the same, or of a later one, if the clock went back.
       if generation < this or current + previous == 0 then generation = this end
       kind, current = 1, current + units
-    elseif remaining <= below then
+    elseif granted and remaining <= below then
       units = lot(transit, remaining, 2^49)
       if units > 0 then kind = 2 end
+    end
+    if units == 0 and remaining <= empty and lot(2^49, remaining, 2^49) == 0 then
+      -- Until when what was taken before has come back.
+      after = ahead - most
+      if rest > most_rest then after = after + 1 end
+      if after < 0 then after = 0 end
+      -- At most a quarter of what is left of the line.
+      local part = line - after
+      if part > 0 then
+        part = (part - part % 4) / 4 * d
+        units = (part - part % n) / n
+        if segment < units then units = segment end
+        if units > 0 then kind, debt = 3, 1 end
+      end
     end
     if units == 0 then return 0, 0, 0 end
     local part = units * unit_rest
@@ -279,7 +293,7 @@ return function(raw, n, burst, d, now, cost, doing, check)
       if last > ttl then ttl = last end
       till, out, current = till + LIFE, current, 0
     end
-    if doing == 7 then return kind, units, kind == 1 and generation or 0, state, ttl end
+    if doing == 7 then return kind, units, kind == 1 and generation or kind == 3 and after or 0, state, ttl end
     return retry, remaining, reset, state, ttl, leaves
   end
   if doing == 5 or doing == 6 then

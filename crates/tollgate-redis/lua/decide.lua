@@ -10,8 +10,8 @@ end
 local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
 -- The checks of a request of several, twelve places each, and which enforced rule denied: its number, or -1 for several.
 local group, size, denied = nil, 0, nil
--- Whether the request before was granted; what does for reports and lots of windows.
-local granted, beside = false, nil
+-- Whether the request before was granted, or its only check denied for a time; what does for reports and lots of windows.
+local granted, waits, beside = false, false, nil
 local i, n = 2, 1
 while i <= checks do
   local check = ARGV[i]
@@ -77,10 +77,10 @@ while i <= checks do
       if n == 1 and size == 0 and not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
       retry = -3
     elseif what > 4 then
-      if what == 7 and not granted then
+      if what == 7 and not (granted or waits and alg == 17) then
         retry = 0
       elseif alg == 17 then
-        retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, check)
+        retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, check, granted)
       else
         beside = beside or step_of(0)
         retry, left, reset, state, ttl =
@@ -105,7 +105,7 @@ while i <= checks do
           end
         end
       end
-      granted = retry == -1 and what == 0
+      granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if lent and state then state, lent = kept_with(state, lent, now, first), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
         -- Several checks, or one that does not simply take: all are decided, then all that has to be is written.
@@ -154,7 +154,7 @@ while i <= checks do
 
   if size > 0 and more == 0 then
     local reply = n - size / 12 * 3
-    granted = what == 0 and not denied
+    granted, waits = what == 0 and not denied, false
     for place = 1, size, 12 do
       if out[reply + 1] == -3 then granted = false end
       local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]

@@ -10,10 +10,10 @@
 -- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
 --          to add to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
---          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget what
---              is not out in lots; 5 take whether there is
---              enough or not, 6 a lot comes back, 7 lend a lot if the request before was granted; for all but 4, with
---              what stands at the end of the check: 8 there are further keys, 16 what is found under the other name is
+--          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget what is not out in lots;
+--              5 take whether there is enough or not, 6 a lot comes back, 7 lend a lot if the request before was granted,
+--              or one of what is to come if it has one check and was denied; for all but 4, with what stands at the end
+--              of the check: 8 there are further keys, 16 what is found under the other name is
 --              moved when it is written; for 0 to 3: 32 tell of new keys
 --          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
 --          B   1 if the next check is of the same request, 0 if it is the last
@@ -31,8 +31,9 @@
 --          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
 --          there.
 --          for 6, '<dd': the units that are left of the lot, and the generation that was told when it was lent;
---          for 7, '<ddd': the units wanted in transit, the most that may be parked, and how few units have to be left
---          where a lot in transit is lent.
+--          for 7, '<dddddd': the units wanted in transit, the most that may be parked, and how few units have to be left
+--          where a lot in transit is lent; the units wanted of what is to come, within how many µs all that is taken
+--          has to come back, and how few units have to be left.
 --          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
 --          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
 --          written under the first name if states are moved, under the other if they stay.
@@ -43,7 +44,8 @@
 --          after which the units would fit
 --          units left: after the take if the request takes, as they are if not
 --          µs until the state equals a fresh one; after a take without what is parked in lots
---          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, or -3; its units; its generation, or window.
+--          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, 3 one of what is to come, or -3; its units; its
+--          generation or window, or the µs after which its units begin to come.
 --          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.
 --

@@ -135,13 +135,17 @@ impl Reply {
     /// The lot that was lent in answer to the question at a place; `Some(None)`: none was, and `None`: it failed.
     #[must_use]
     pub fn lot(&self, place: u16) -> Option<Option<Lot>> {
-        let [kind, units, generation] = self.of(usize::from(place))?;
+        let [kind, units, more] = self.of(usize::from(place))?;
         let units = u64::try_from(units).ok()?;
-        let generation = u64::try_from(generation).ok()?;
+        let more = u64::try_from(more).ok()?;
         match kind {
             0 => Some(None),
-            1 => Some(Some(Lot::Parking { units, generation })),
+            1 => Some(Some(Lot::Parking {
+                units,
+                generation: more,
+            })),
             2 => Some(Some(Lot::Transit { units })),
+            3 => Some(Some(Lot::Segment { units, after: more })),
             _ => None,
         }
     }

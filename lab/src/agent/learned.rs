@@ -34,7 +34,9 @@ impl Learned {
 
     /// Whether `cost` units certainly do not fit.
     pub(crate) fn refuses(&self, now: Tick, cost: u64, terms: &Terms) -> bool {
-        let bound = LearnedBound(self.bound, 0);
+        // Beyond its burst a bucket owes units: nothing fits until they have come back, and then it is empty.
+        let bound = self.bound.min(now.saturating_add(terms.fill()));
+        let bound = LearnedBound(bound, 0);
         terms.arrival.assess_learned(bound, now, cost).is_some()
     }
 

@@ -46,7 +46,7 @@ impl Leased {
 
     pub(crate) fn answered(
         &mut self,
-        sent: Tick,
+        (sent, now): (Tick, Tick),
         question: &Question,
         answer: &Answer,
         terms: &Terms,
@@ -55,7 +55,8 @@ impl Leased {
         if let Some(lease) = &terms.lease
             && !question.ask.is_nothing()
         {
-            self.holder.answered(sent, answer.at, answer.lot, lease);
+            let times = (sent, now);
+            self.holder.answered(times, answer.at, answer.lot, lease);
         }
     }
 

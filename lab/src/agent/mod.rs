@@ -1,5 +1,6 @@
 //! What one process does about one key: the crate's state machines, with what a store's client puts around them.
 
+mod credit;
 mod eventual;
 mod exact;
 mod learned;

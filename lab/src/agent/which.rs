@@ -4,6 +4,7 @@ use tollgate_core::Tick;
 
 use crate::{
     agent::{
+        credit::Credit,
         eventual::Eventual,
         exact::Exact,
         leased::Leased,
@@ -20,16 +21,23 @@ use crate::{
 pub(crate) enum Agent {
     Exact(Exact),
     Leased(Leased),
+    Credit(Credit),
     Eventual(Eventual),
     Plain(Plain),
 }
 
 impl Agent {
-    pub(crate) fn new(consistency: Consistency, terms: &Terms) -> Self {
+    /// Of a process that has died before or not.
+    pub(crate) fn new(consistency: Consistency, is_reborn: bool, terms: &Terms) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(Exact::new(false)),
             Consistency::Leased(_) if terms.lease.is_some() => Self::Leased(Leased::default()),
-            Consistency::Learned | Consistency::Leased(_) => Self::Exact(Exact::new(true)),
+            Consistency::Credit(_) if terms.credit > 0 => {
+                Self::Credit(Credit::new(is_reborn, terms))
+            }
+            Consistency::Learned | Consistency::Leased(_) | Consistency::Credit(_) => {
+                Self::Exact(Exact::new(true))
+            }
             Consistency::Eventual => Self::Eventual(Eventual::default()),
             Consistency::Plain => Self::Plain(Plain::default()),
         }
@@ -39,6 +47,7 @@ impl Agent {
         match self {
             Self::Exact(one) => one.arrive(now, cost, terms),
             Self::Leased(one) => one.arrive(now, cost, terms),
+            Self::Credit(one) => one.arrive(now, cost, terms),
             Self::Eventual(one) => one.arrive(now, cost, terms),
             Self::Plain(one) => one.arrive(now, cost, terms),
         }
@@ -53,7 +62,8 @@ impl Agent {
     ) {
         match self {
             Self::Exact(one) => one.answered(sent, answer),
-            Self::Leased(one) => one.answered(sent, question, answer, terms),
+            Self::Leased(one) => one.answered((sent, now), question, answer, terms),
+            Self::Credit(one) => one.answered((sent, now), question, answer),
             Self::Eventual(one) => one.answered((sent, now), question, answer),
             Self::Plain(one) => one.answered(sent, answer, terms),
         }
@@ -64,6 +74,7 @@ impl Agent {
         match self {
             Self::Exact(_) => {}
             Self::Leased(one) => one.lost(question),
+            Self::Credit(one) => one.lost(question),
             Self::Eventual(one) => one.lost(question),
             Self::Plain(one) => one.lost(),
         }
@@ -72,7 +83,7 @@ impl Agent {
     /// What it has to say with no request to say it with.
     pub(crate) fn unasked(&mut self, now: Tick, terms: &Terms) -> Option<Question> {
         match self {
-            Self::Exact(_) => None,
+            Self::Exact(_) | Self::Credit(_) => None,
             Self::Leased(one) => one.unasked(now),
             Self::Eventual(one) => one.unasked(now, terms),
             Self::Plain(one) => one.unasked(now),
@@ -82,7 +93,7 @@ impl Agent {
     /// When to see whether it has something to say.
     pub(crate) fn due_at(&self, terms: &Terms) -> Option<Tick> {
         match self {
-            Self::Exact(_) => None,
+            Self::Exact(_) | Self::Credit(_) => None,
             Self::Leased(one) => one.due_at(),
             Self::Eventual(one) => one.due_at(terms),
             Self::Plain(one) => one.due_at(),

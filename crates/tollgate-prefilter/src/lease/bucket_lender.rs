@@ -1,11 +1,12 @@
 //! The store's side of leases, for buckets.
 
 use tollgate_core::{
-    Quota, Tick,
+    Quota, Retry, Tick,
     algorithm::{Algorithm, Arrival, ArrivalState, Assessment},
 };
 
 use crate::lease::{
+    debt::Owing,
     lot::{Ask, Closed, Lot},
     terms::LeaseTerms,
 };
@@ -43,10 +44,11 @@ use crate::lease::{
 /// parked stays so, for five lives of a lot at most. Only a lot that is handed back before the step in a question which
 /// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
 /// most. This one does so too, and forgets lots that processes still hold: they are spent above it, once, so that at most
-/// the reserve and what is in transit comes on top.
+/// the reserve, what is in transit and what is lent ahead comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
     pub(super) quota: Arrival,
+    pub(super) owing: Owing,
     terms: LeaseTerms,
 }
 
@@ -57,6 +59,9 @@ pub struct BucketState {
     pub arrival: ArrivalState,
     /// What is parked.
     pub loans: Loans,
+    /// For how many µs more than it takes to fill up the bucket is behind, as of the last question: segments are lent that
+    /// have not come back.
+    pub owed: Tick,
 }
 
 /// Units in parking lots, in two generations of the length of a lot's life.
@@ -90,14 +95,19 @@ impl BucketLender {
     /// A lender of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
     #[must_use]
     pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
-        let quota = Arrival::new(quota).filter(|_| terms.window().is_none())?;
-        Some(Self { quota, terms })
+        let bucket = Arrival::new(quota).filter(|_| terms.window().is_none())?;
+        Some(Self {
+            quota: bucket,
+            owing: Owing::new(quota, bucket),
+            terms,
+        })
     }
 
     /// Decides about `cost` units, takes them if they fit, and lends.
     ///
     /// The order matters: the burst is cut by what is parked before anything is handed back; what is handed back is there
-    /// for the request; and a lot is lent only where the request was granted.
+    /// for the request; and what the bucket has is lent only where the request was granted. A segment is what it has not, and
+    /// is lent to whom it has refused too: that is who waits for it.
     pub fn acquire(
         &self,
         state: &mut BucketState,
@@ -109,20 +119,29 @@ impl BucketLender {
         if let Some(closed) = ask.closed {
             self.close(state, now, closed);
         }
-        let answer = self.quota.acquire(&mut state.arrival, now, cost);
-        if !answer.fits {
-            self.quota.repair(&mut state.arrival, now);
-            let retry = self.retry(state, now, cost);
-            return (Assessment { retry, ..answer }, None);
+        let mut arrival = state.arrival;
+        self.owing.repair(&mut arrival, now, state.owed);
+        let mut answer = self.owing.assess(&arrival, now, cost);
+        if cost > 0 {
+            state.arrival = arrival;
         }
-        let lot = self.lend(state, now, answer.remaining, ask);
+        if answer.fits {
+            self.quota.take(&mut state.arrival, now, cost);
+        } else {
+            answer.retry = self.retry(state, now, cost);
+        }
+        let lot = self.lend(state, now, &answer, ask);
+        state.owed = self.owing.time(&state.arrival, now);
+        if !answer.fits && lot.is_none() {
+            return (answer, lot);
+        }
         let lent = lot.map_or(0, |lot| lot.units());
         // What is parked comes back by itself. Told with it, a refund would give back what time has.
         let mut alone = state.arrival;
         self.quota.put_back(&mut alone, now, state.loans.total());
-        let after = self.quota.assess(&alone, now, 0);
+        let after = self.owing.assess(&alone, now, 0);
         let answer = Assessment {
-            remaining: answer.remaining - lent,
+            remaining: answer.remaining.saturating_sub(lent),
             reset_after: after.reset_after,
             ..answer
         };
@@ -193,23 +212,48 @@ impl BucketLender {
         self.quota.put_back(&mut state.arrival, now, closed.left);
     }
 
-    fn lend(&self, state: &mut BucketState, now: Tick, level: u64, ask: &Ask) -> Option<Lot> {
-        let room = self.terms.reserve().saturating_sub(state.loans.total());
-        let units = self.terms.lot(ask.parking, level, room);
-        if units > 0 {
-            // What is parked already is of the same, for the state was settled; or of a later one, if the clock went back.
-            let generation = (now / self.terms.parking_life()).max(state.loans.generation);
-            state.loans.generation = generation;
-            state.loans.current += units;
-            self.quota.take(&mut state.arrival, now, units);
-            return Some(Lot::Parking { units, generation });
+    fn lend(
+        &self,
+        state: &mut BucketState,
+        now: Tick,
+        answer: &Assessment,
+        ask: &Ask,
+    ) -> Option<Lot> {
+        let level = answer.remaining;
+        if answer.fits {
+            let room = self.terms.reserve().saturating_sub(state.loans.total());
+            let units = self.terms.lot(ask.parking, level, room);
+            if units > 0 {
+                // What is parked already is of the same, for the state was settled; or of a later one, if the clock went back.
+                let generation = (now / self.terms.parking_life()).max(state.loans.generation);
+                state.loans.generation = generation;
+                state.loans.current += units;
+                self.quota.take(&mut state.arrival, now, units);
+                return Some(Lot::Parking { units, generation });
+            }
+            let units = self.terms.lot(ask.transit, level, u64::MAX);
+            if units > 0 && level <= self.terms.transit_below() {
+                self.quota.take(&mut state.arrival, now, units);
+                return Some(Lot::Transit { units });
+            }
         }
-        let units = self.terms.lot(ask.transit, level, u64::MAX);
-        if units > 0 && level <= self.terms.transit_below() {
-            self.quota.take(&mut state.arrival, now, units);
-            return Some(Lot::Transit { units });
+        if answer.retry == Retry::Never {
+            return None;
         }
-        None
+        self.lend_ahead(state, now, level, ask)
+    }
+
+    /// A segment, where the bucket has nothing to lend.
+    fn lend_ahead(&self, state: &mut BucketState, now: Tick, level: u64, ask: &Ask) -> Option<Lot> {
+        let terms = self.terms.segments()?;
+        let after = self.owing.time(&state.arrival, now);
+        let units = terms.units(ask.segment, after);
+        let is_empty = self.terms.lot(u64::MAX, level, u64::MAX) == 0;
+        if units == 0 || !is_empty || level > terms.below() {
+            return None;
+        }
+        self.quota.take(&mut state.arrival, now, units);
+        Some(Lot::Segment { units, after })
     }
 }
 
@@ -218,6 +262,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::lease::segments::SegmentTerms;
 
     const LIFE: Tick = 1_000;
 
@@ -233,6 +278,7 @@ mod tests {
             closed,
             parking: 20,
             transit: 20,
+            segment: 0,
         }
     }
 
@@ -366,5 +412,74 @@ mod tests {
         assert_eq!(lender.fresh_at(&state), 7_000 + 20);
         lender.acquire(&mut state, 7_000, 50, &Ask::default());
         assert_eq!(lender.fresh_at(&state), 7_000 + 70);
+    }
+
+    /// A bucket of 100 units, one a µs, of which up to 30 are lent ahead.
+    fn ahead() -> BucketLender {
+        let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
+        let segments = SegmentTerms::by_hand(1, 1, 100, 30, 50);
+        let terms = LeaseTerms::of_bucket(0, LIFE, 0, 0).with_segments(segments);
+        BucketLender::new(&quota, terms).expect("a bucket")
+    }
+
+    fn segment(units: u64) -> Ask {
+        Ask {
+            segment: units,
+            ..Ask::default()
+        }
+    }
+
+    fn lent(units: u64, after: Tick) -> Option<Lot> {
+        Some(Lot::Segment { units, after })
+    }
+
+    #[test]
+    fn a_segment_is_lent_to_who_has_emptied_the_bucket_and_to_who_is_refused() {
+        let (lender, mut state) = (ahead(), BucketState::default());
+        let (answer, lot) = lender.acquire(&mut state, 5_000, 98, &segment(15));
+        assert_eq!((answer.fits, lot), (true, lent(15, 0)));
+        // Two units were left, and fifteen lent: thirteen are owed, for which another one waits.
+        let (answer, lot) = lender.acquire(&mut state, 5_000, 3, &segment(99));
+        assert_eq!((answer.fits, lot), (false, lent(17, 13)));
+        assert_eq!(answer.retry, Retry::after_micros(16));
+        assert_eq!(answer.reset_after, 130);
+        // Thirty are owed, and the line is full.
+        let (answer, lot) = lender.acquire(&mut state, 5_000, 1, &segment(1));
+        assert_eq!((answer.retry, lot), (Retry::after_micros(31), None));
+        assert_eq!(
+            lender.acquire(&mut state, 5_013, 1, &segment(1)).1,
+            lent(1, 17)
+        );
+        // What is owed comes back, and then the bucket fills up as ever.
+        assert!(!lender.acquire(&mut state, 5_031, 1, &segment(0)).0.fits);
+        assert_eq!(left(&lender, &mut state, 5_032), 1);
+        assert_eq!(left(&lender, &mut state, 5_041), 10);
+        assert_eq!(lender.fresh_at(&state), 5_131);
+    }
+
+    #[test]
+    fn while_the_bucket_has_something_no_segment_is_lent() {
+        let (lender, mut state) = (ahead(), BucketState::default());
+        assert_eq!(lender.acquire(&mut state, 5_000, 92, &segment(15)).1, None);
+        assert_eq!(lender.acquire(&mut state, 5_000, 9, &segment(15)).1, None);
+        assert_eq!(lender.acquire(&mut state, 5_000, 101, &segment(15)).1, None);
+        assert_eq!(
+            lender.acquire(&mut state, 5_000, 1, &segment(15)).1,
+            lent(15, 0)
+        );
+    }
+
+    #[test]
+    fn what_is_owed_stays_owed_when_the_clock_goes_back() {
+        let (lender, mut state) = (ahead(), BucketState::default());
+        lender.acquire(&mut state, 5_000, 100, &segment(15));
+        let (answer, _) = lender.acquire(&mut state, 4_000, 1, &segment(0));
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(16))
+        );
+        assert_eq!(answer.reset_after, 115);
+        assert!(!lender.acquire(&mut state, 4_015, 1, &segment(0)).0.fits);
+        assert!(lender.acquire(&mut state, 4_016, 1, &segment(0)).0.fits);
     }
 }

@@ -38,6 +38,11 @@ impl Demand {
         (self.since, self.units) = (now, 0);
     }
 
+    /// For how long nothing was averaged, in µs.
+    pub(crate) fn age(&self, now: Tick) -> Tick {
+        now.saturating_sub(self.since)
+    }
+
     /// The units that are likely asked for in a time in µs.
     #[must_use]
     pub fn within(&self, time: Tick) -> u64 {

@@ -1,5 +1,7 @@
 //! Lots, and what a process says when it asks for one.
 
+use tollgate_core::Tick;
+
 /// Units in advance, as a store lends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lot {
@@ -15,6 +17,13 @@ pub enum Lot {
         /// Units.
         units: u64,
     },
+    /// Units that the bucket does not have yet, to be spent as they come back. What is left of them is lost.
+    Segment {
+        /// Units.
+        units: u64,
+        /// The time in µs from which they come back: until then it is what was taken before.
+        after: Tick,
+    },
 }
 
 impl Lot {
@@ -22,7 +31,9 @@ impl Lot {
     #[must_use]
     pub const fn units(&self) -> u64 {
         match self {
-            Self::Parking { units, .. } | Self::Transit { units } => *units,
+            Self::Parking { units, .. } | Self::Transit { units } | Self::Segment { units, .. } => {
+                *units
+            }
         }
     }
 }
@@ -47,12 +58,20 @@ pub struct Ask {
     pub parking: u64,
     /// Units wanted in transit, where none may be parked.
     pub transit: u64,
+    /// Units wanted in a segment, where the bucket has none.
+    pub segment: u64,
 }
 
 impl Ask {
     /// Whether it says anything at all.
     #[must_use]
     pub const fn is_nothing(&self) -> bool {
-        self.closed.is_none() && self.parking == 0 && self.transit == 0
+        self.closed.is_none() && !self.wants_a_lot()
+    }
+
+    /// Whether a lot is wanted.
+    #[must_use]
+    pub const fn wants_a_lot(&self) -> bool {
+        self.parking > 0 || self.transit > 0 || self.segment > 0
     }
 }

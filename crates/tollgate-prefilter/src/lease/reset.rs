@@ -12,7 +12,7 @@ use crate::lease::{
 
 impl BucketLender {
     /// Forgets what was used, and not what is parked: that may still be spent, so it is held back from the burst until it has
-    /// come back or run out. What is in transit is not known, and is spent beside it.
+    /// come back or run out. What is in transit, or was lent ahead, is not known, and is spent beside it.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};
@@ -31,7 +31,7 @@ impl BucketLender {
     /// ```
     pub fn reset(&self, state: &mut BucketState, now: Tick) {
         self.settle(state, now);
-        state.arrival = ArrivalState::default();
+        (state.arrival, state.owed) = (ArrivalState::default(), 0);
         self.quota
             .hold_back(&mut state.arrival, now, state.loans.total());
     }
@@ -93,6 +93,7 @@ mod tests {
         closed: None,
         parking: 20,
         transit: 0,
+        segment: 0,
     };
 
     fn back(lot: Option<Lot>, left: u64) -> Ask {

@@ -1,9 +1,6 @@
 //! When a request that was denied fits, where units are parked.
 
-use tollgate_core::{
-    Tick,
-    algorithm::{Algorithm, Retry},
-};
+use tollgate_core::{Tick, algorithm::Retry};
 
 use crate::lease::bucket_lender::{BucketLender, BucketState};
 
@@ -19,7 +16,7 @@ impl BucketLender {
         for at in [now].into_iter().chain(turns) {
             let mut then = *state;
             self.settle(&mut then, at);
-            let wait = match self.quota.assess(&then.arrival, at, cost).retry {
+            let wait = match self.owing.assess(&then.arrival, at, cost).retry {
                 Retry::Now => 0,
                 Retry::After(wait) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
                 never => return never,
@@ -28,7 +25,7 @@ impl BucketLender {
             let fits_at = at.saturating_add(wait);
             retry = Retry::after_micros(fits_at.saturating_sub(now));
             self.settle(&mut then, fits_at);
-            if self.quota.assess(&then.arrival, fits_at, cost).fits {
+            if self.owing.assess(&then.arrival, fits_at, cost).fits {
                 break;
             }
         }

@@ -4,6 +4,8 @@ use std::{error::Error, fmt};
 
 use tollgate_core::{AlgorithmKind, Quota, Tick};
 
+use crate::lease::segments::SegmentTerms;
+
 /// How much of a quota may be out on lease, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
@@ -14,6 +16,7 @@ pub struct LeaseTerms {
     window: Option<Tick>,
     share: u64,
     least: u64,
+    segments: Option<SegmentTerms>,
 }
 
 /// Why a quota cannot be lent. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
@@ -77,6 +80,10 @@ impl LeaseTerms {
             window,
             share: SHARE,
             least: LEAST_LOT,
+            segments: match window {
+                None => SegmentTerms::new(quota, reserve),
+                Some(_) => None,
+            },
         })
     }
 
@@ -99,6 +106,7 @@ impl LeaseTerms {
             window: None,
             share: SHARE,
             least: LEAST_LOT,
+            segments: None,
         }
     }
 
@@ -117,6 +125,13 @@ impl LeaseTerms {
     #[must_use]
     pub const fn in_lots_of(mut self, share: u64, least: u64) -> Self {
         (self.share, self.least) = (share, least);
+        self
+    }
+
+    /// The same with segments on these terms, or with none.
+    #[must_use]
+    pub const fn with_segments(mut self, segments: Option<SegmentTerms>) -> Self {
+        self.segments = segments;
         self
     }
 
@@ -150,6 +165,12 @@ impl LeaseTerms {
     #[must_use]
     pub const fn transit_below(&self) -> u64 {
         self.transit_below
+    }
+
+    /// On what terms units are lent that the bucket does not have yet, if they are.
+    #[must_use]
+    pub const fn segments(&self) -> Option<&SegmentTerms> {
+        self.segments.as_ref()
     }
 
     /// The length in µs of the windows with which lots end, where the quota counts in windows.

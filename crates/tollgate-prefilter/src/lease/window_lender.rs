@@ -151,6 +151,7 @@ mod tests {
         closed: None,
         parking: 10,
         transit: 10,
+        segment: 0,
     };
 
     fn back(size: u64, left: u64, generation: u64) -> Ask {

@@ -93,7 +93,11 @@ proptest! {
         permille in prop::sample::select(vec![50_u16, 100, 300, 1_000]),
         seed in any::<u64>(),
     ) {
-        let Ok(terms) = LeaseTerms::new(&quota, permille) else { return Ok(()) };
+        let Ok(mut terms) = LeaseTerms::new(&quota, permille) else { return Ok(()) };
+        if weather.reset > 0 {
+            // A reset does not know what is lent ahead.
+            terms = terms.with_segments(None);
+        }
         let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, seed);
         cluster.run(8_000);
     }
@@ -117,4 +121,27 @@ fn most_requests_of_a_busy_key_are_answered_alone() {
     cluster.run(50_000);
     let sums = cluster.sums;
     assert!(sums.alone * 10 > sums.requests * 8, "{sums:?}");
+}
+
+/// Half again as much as the limit, evenly on eight processes.
+const CROWD: Weather = Weather {
+    gap: 667,
+    heaviest: 1,
+    delay: 500,
+    lost: 2,
+    crash: 0,
+    silence: 0,
+    reset: 0,
+    silent: 0,
+};
+
+#[test]
+fn at_the_limit_most_requests_are_answered_alone_from_what_is_lent_ahead() {
+    let quota = Quota::gcra(1_000, Duration::from_secs(1));
+    let terms = LeaseTerms::new(&quota, 100).expect("it is lent");
+    let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, CROWD, 7);
+    cluster.run(50_000);
+    let sums = cluster.sums;
+    assert!(sums.ahead * 2 > sums.granted, "{sums:?}");
+    assert!(sums.spent * 10 > sums.granted * 9, "{sums:?}");
 }

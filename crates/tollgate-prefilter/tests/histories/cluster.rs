@@ -58,6 +58,8 @@ pub(crate) struct Sums {
     pub(crate) spent: u64,
     pub(crate) handed_back: u64,
     pub(crate) burnt: u64,
+    /// Of what was granted and came, units that the bucket did not have yet.
+    pub(crate) ahead: u64,
     /// Requests, and those that were answered without a question.
     pub(crate) requests: u64,
     pub(crate) alone: u64,
@@ -149,7 +151,7 @@ impl<S: Shared> Cluster<S> {
 
     /// Units in lots that are held, or are on their way.
     pub(crate) fn out(&self) -> u64 {
-        let held = |process: &Process| process.holder.left(self.clock(process));
+        let held = |process: &Process| process.holder.held(self.clock(process));
         let coming = self.events.values().map(|event| match event {
             Event::Deliver(_, _, Some(lot)) => lot.units(),
             _ => 0,
@@ -198,11 +200,16 @@ impl<S: Shared> Cluster<S> {
             }
             Event::Deliver(question, at, lot) => {
                 let units = lot.map_or(0, |lot| lot.units());
+                let heard = self.clock(&self.processes[question.of]);
                 let process = &mut self.processes[question.of];
                 if process.life != question.life {
                     self.sums.burnt += units;
                 } else if !question.ask.is_nothing() {
-                    process.holder.answered(question.sent, at, lot, &self.terms);
+                    let times = (question.sent, heard);
+                    process.holder.answered(times, at, lot, &self.terms);
+                    if let Some(Lot::Segment { units, .. }) = lot {
+                        self.sums.ahead += units;
+                    }
                     if lot.is_some() {
                         self.sums.burnt += process.hand;
                         process.hand = units;

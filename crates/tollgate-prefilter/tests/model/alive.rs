@@ -16,6 +16,7 @@ impl<L: Ledger> World<L> {
         let generation = system.ledger.generation(system.clock);
         // Longer ago than any lot lives is long ago.
         let life = self.terms.parking_life().max(self.terms.transit_life());
+        let life = life.max(self.terms.segments().map_or(0, |segments| segments.life()));
         let life = self.terms.window().unwrap_or(life);
         let since = |tick: Tick| system.now.saturating_sub(tick).min(life) as u8;
         // Two generations behind is not tracked any more, unless time goes back.
@@ -28,7 +29,10 @@ impl<L: Ledger> World<L> {
         };
         let question = |question: &Question| {
             let Ask {
-                parking, transit, ..
+                parking,
+                transit,
+                segment,
+                ..
             } = question.ask;
             let [size, left, gone] = closed(question.ask.closed);
             let before = [
@@ -39,7 +43,7 @@ impl<L: Ledger> World<L> {
                 parking as u8,
                 transit as u8,
                 question.untracked as u8,
-                0,
+                segment as u8,
                 0,
             ];
             let Some(Answer { at, lot }) = question.answer else {
@@ -52,6 +56,12 @@ impl<L: Ledger> World<L> {
                     (after[1], after[2]) = (units as u8, age(generation));
                 }
                 Some(Lot::Transit { units }) => after[3] = units as u8,
+                Some(Lot::Segment {
+                    units,
+                    after: waits,
+                }) => {
+                    (after[3], after[8]) = (units as u8, 1 + waits as u8);
+                }
                 None => {}
             }
             if self.fault == Some(Fault::HandedBackAgain) {
@@ -59,15 +69,20 @@ impl<L: Ledger> World<L> {
             }
             after
         };
-        let mut processes: Vec<[u8; 20]> = Vec::with_capacity(system.processes.len());
+        let mut processes: Vec<[u8; 24]> = Vec::with_capacity(system.processes.len());
         for process in &system.processes {
-            let mut bytes = [0; 20];
+            let mut bytes = [0; 24];
             let until = process.holder.until().unwrap_or(0);
             if system.now < until || self.fault == Some(Fault::SpentTooLate) {
                 let tracked = closed(process.holder.clone().hand_back(until.saturating_sub(1)));
                 bytes[..3].copy_from_slice(&tracked);
                 bytes[3] = until.saturating_sub(system.now) as u8;
-                bytes[4] = process.holder.left(until.saturating_sub(1)) as u8;
+                bytes[4] = process.holder.held(until.saturating_sub(1)) as u8;
+                // Of a segment also when each unit is due; the models lend up to four.
+                for (units, byte) in (1..=4).zip(&mut bytes[19..23]) {
+                    let due = process.holder.due_after(system.now, units);
+                    *byte = due.map_or(u8::MAX, |due| due as u8);
+                }
             }
             if let Some(asked) = &process.question {
                 bytes[5] = 1 + since(asked.sent);

@@ -85,8 +85,9 @@ impl Ledger for Bucket {
     fn covers(&self, clock: Tick, held: u64) -> bool {
         let mut state = self.state;
         self.lender.settle(&mut state, clock);
-        let left = self.quota.assess(&state.arrival, clock, 0).remaining;
-        (left + held) as i64 <= self.level
+        // A unit a microsecond: below nothing where segments are out.
+        let used = state.arrival.tat().saturating_sub(clock);
+        self.burst - used as i64 + held as i64 <= self.level
     }
 
     fn generation(&self, clock: Tick) -> u64 {
@@ -115,6 +116,7 @@ impl Ledger for Bucket {
             behind.clamp(-20, 20) as u8,
             loans.current as u8,
             loans.previous as u8,
+            state.owed as u8,
         ]);
     }
 }

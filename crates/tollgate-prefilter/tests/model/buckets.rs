@@ -22,6 +22,7 @@ fn parking(burst: u64, reserve: u64) -> World<Bucket> {
         costs: &[1, 2],
         asks: &[0],
         wants: &[(0, 0), (1, 0), (9, 0)],
+        ahead: &[0],
         strays: 0,
         patience: None,
         steps_back: (0, &[]),

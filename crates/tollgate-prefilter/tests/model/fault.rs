@@ -1,7 +1,7 @@
 //! What would be wrong: each fault is put between the model and the real states, and the model has to find it.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Ask, Closed, Holder, Loans};
+use tollgate_prefilter::{Ask, Closed, Holder, Loans, Lot};
 
 use crate::bucket::Bucket;
 
@@ -34,6 +34,14 @@ pub(crate) enum Fault {
     ResetForgets,
     /// A lot of a window lives for the length of a window.
     WindowOutlived,
+    /// The units of a segment are due from the question on.
+    PacedFromQuestion,
+    /// They are due at once.
+    NotPaced,
+    /// They come due before what was lent earlier has come back.
+    NotInLine,
+    /// A refusal forgives what is owed.
+    Forgiven,
 }
 
 impl Fault {
@@ -78,6 +86,7 @@ impl Fault {
                     quota.put_back(&mut state.arrival, clock, lot.left);
                 }
             }
+            Some(Self::Forgiven) => state.owed = 0,
             Some(Self::StepBackForgets) if state.loans.generation > generation => {
                 state.loans = Loans::default();
             }
@@ -97,6 +106,24 @@ impl Fault {
     pub(crate) fn after(fault: Option<Self>, bucket: &mut Bucket) {
         if fault == Some(Self::NoCap) {
             bucket.state.loans = Loans::default();
+        }
+    }
+
+    /// What a process takes a lot for, and when it believes to have heard of it.
+    pub(crate) fn heard(
+        fault: Option<Self>,
+        (sent, now): (Tick, Tick),
+        lot: Option<Lot>,
+    ) -> (Tick, Option<Lot>) {
+        match (fault, lot) {
+            (Some(Self::PacedFromQuestion), _) => (sent, lot),
+            (Some(Self::NotPaced), Some(Lot::Segment { units, .. })) => {
+                (now, Some(Lot::Transit { units }))
+            }
+            (Some(Self::NotInLine), Some(Lot::Segment { units, .. })) => {
+                (now, Some(Lot::Segment { units, after: 0 }))
+            }
+            _ => (now, lot),
         }
     }
 

@@ -7,6 +7,7 @@ mod buckets;
 mod explore;
 mod fault;
 mod ledger;
+mod segments;
 mod step;
 mod system;
 mod window;

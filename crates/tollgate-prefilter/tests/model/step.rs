@@ -18,7 +18,7 @@ impl<L: Ledger> World<L> {
             .execute(self.fault, system.clock, *cost, ask, question.untracked)
     }
 
-    fn send(&self, process: &mut Process, now: Tick, cost: u64, wants: (u64, u64)) {
+    fn send(&self, process: &mut Process, now: Tick, cost: u64, wants: (u64, u64, u64)) {
         let mut untracked = 0;
         if self.fault == Some(Fault::TransitHandedBack) {
             let tracked = process.holder.clone().hand_back(now).is_some();
@@ -32,6 +32,7 @@ impl<L: Ledger> World<L> {
                 closed: closed.or(process.again.take()),
                 parking: wants.0,
                 transit: wants.1,
+                segment: wants.2,
             },
             untracked,
             answer: None,
@@ -105,7 +106,7 @@ impl<L: Ledger> World<L> {
             }
             Action::Send(of, cost, wants) => {
                 let process = &mut system.processes[of];
-                if wants == (0, 0) && process.holder.clone().hand_back(now).is_none() {
+                if wants == (0, 0, 0) && process.holder.clone().hand_back(now).is_none() {
                     // It says nothing: a plain request.
                     return false;
                 }
@@ -137,8 +138,9 @@ impl<L: Ledger> World<L> {
                     Some(Fault::WindowOutlived) => (sent, 0),
                     _ => (sent, answer.at),
                 };
+                let (heard, lot) = Fault::heard(self.fault, (sent, now), answer.lot);
                 let holder = &mut process.holder;
-                holder.answered(sent, at, answer.lot, &self.terms);
+                holder.answered((sent, heard), at, lot, &self.terms);
             }
             Action::GiveUp(of, on_its_way) => {
                 let process = &mut system.processes[of];

@@ -61,8 +61,8 @@ pub(crate) enum Action {
     Begin(usize),
     /// It is not let through after all.
     GiveBack(usize),
-    /// A question is sent: its cost, and what is wanted. The lot goes back with it.
-    Send(usize, u64, (u64, u64)),
+    /// A question is sent: its cost, and what is wanted: parked, in transit, ahead. The lot goes back with it.
+    Send(usize, u64, (u64, u64, u64)),
     /// The store carries it out.
     Execute(usize),
     /// The answer comes.

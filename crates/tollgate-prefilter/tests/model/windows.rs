@@ -23,6 +23,7 @@ fn windows<A: Windowed>() -> World<Window<A>> {
         costs: &[1, 2],
         asks: &[0],
         wants: &[(0, 0), (9, 0)],
+        ahead: &[0],
         strays: 0,
         patience: None,
         steps_back: (0, &[]),

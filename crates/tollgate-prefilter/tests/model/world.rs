@@ -26,6 +26,8 @@ pub(crate) struct World<L> {
     pub(crate) asks: &'static [u64],
     /// Units wanted parked and in transit.
     pub(crate) wants: &'static [(u64, u64)],
+    /// Units wanted in a segment, where there is none.
+    pub(crate) ahead: &'static [u64],
     /// Questions that nobody waits for any more and that may still reach the store.
     pub(crate) strays: usize,
     /// For how many ticks a question is on its way at most, if there is a bound.
@@ -83,9 +85,13 @@ impl<L: Ledger> Model for World<L> {
             }
             match &process.question {
                 None => {
-                    for wants in self.wants {
-                        let send = |cost: &u64| Action::Send(of, *cost, *wants);
-                        actions.extend(self.asks.iter().map(send));
+                    let no_other = process.holder.held(system.now) > 0;
+                    for ahead in self.ahead.iter().filter(|units| **units == 0 || !no_other) {
+                        for (parking, transit) in self.wants {
+                            let wants = (*parking, *transit, *ahead);
+                            let send = |cost: &u64| Action::Send(of, *cost, wants);
+                            actions.extend(self.asks.iter().map(send));
+                        }
                     }
                 }
                 Some(question) if question.answer.is_none() => {
@@ -133,9 +139,10 @@ impl<L: Ledger> Model for World<L> {
                         if let Some(asked) = &process.question
                             && let Some(answer) = asked.answer
                         {
-                            holder.answered(asked.sent, answer.at, answer.lot, &world.terms);
+                            let times = (asked.sent, system.now);
+                            holder.answered(times, answer.at, answer.lot, &world.terms);
                         }
-                        holder.left(system.now)
+                        holder.held(system.now)
                     };
                     let held = system.processes.iter().map(held).sum();
                     system.ledger.covers(system.clock, held)

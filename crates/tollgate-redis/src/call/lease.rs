@@ -1,7 +1,7 @@
 //! What goes to the script beside requests: lots that are asked for or handed back, and reports.
 
 use tollgate_core::Check;
-use tollgate_prefilter::{Ask, Closed, LeaseTerms};
+use tollgate_prefilter::{Ask, Closed, LeaseTerms, SegmentTerms};
 
 use crate::{
     call::{Call, check::What},
@@ -18,8 +18,8 @@ impl Call {
         self.beside(rules, &check.with_cost(closed.size), What::Close, &tail)
     }
 
-    /// Adds that a lot is wanted, if the request just before in this call is granted. `None` as for
-    /// [`close`](Self::close).
+    /// Adds that a lot is wanted, if the request just before in this call is granted; a segment also where it is refused and
+    /// has no other checks. `None` as for [`close`](Self::close).
     #[must_use = "the lot is in its answer"]
     pub fn lend(
         &mut self,
@@ -32,6 +32,9 @@ impl Call {
             double(ask.transit),
             double(terms.reserve()),
             double(terms.transit_below()),
+            double(terms.segments().map_or(0, |_| ask.segment)),
+            double(terms.segments().map_or(0, SegmentTerms::line)),
+            double(terms.segments().map_or(0, SegmentTerms::below)),
         ];
         self.beside(rules, &check.with_cost(ask.parking), What::Lend, &tail)
     }

@@ -13,7 +13,7 @@
 //! | --- | --- | --- | --- |
 //! | promises | never above the quota | never above the quota | about the quota |
 //! | above it by at most | 0 | 0 | `N · U`, and what was [given up](#what-happens-when) |
-//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere | as exact |
+//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
 //! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
@@ -35,7 +35,7 @@
 //! | log-ins, codes, payments, anything of a few a minute | exact | small numbers gain nothing, and the one too many matters |
 //! | an API by key or tenant, tens to thousands a second | leased, 100 ‰ | the limit holds, and a busy key asks seldom |
 //! | the same, with contracts that count every unit that a customer may have | exact, or leased with 20 ‰ | what is parked elsewhere is not there for the customer |
-//! | one key for everybody, in front of something that must not be overrun | leased, if it is mostly below its limit | it is the hottest key there is; above its limit nothing is left to lend, and each unit is asked for |
+//! | one key for everybody, in front of something that must not be overrun | leased | it is the hottest key there is; above its limit what is to come is lent in turn, and a process asks a few times a second |
 //! | the same, where a few per cent above do no harm | eventual | the fewest calls, and a process answers while Redis is slow |
 //! | many keys of which each is asked about less than once a second | exact | a lot would serve nobody before it ran out |
 //!
@@ -46,6 +46,16 @@
 //! the whole limit: what is left of the first lot is missing in the second process for up to ten seconds. Do not take eventual
 //! where `N · U` is not small against `L`, or where an attacker can reach all processes at once: that is when the bound is
 //! reached.
+//!
+//! # At the limit
+//!
+//! Of a bucket that is empty nothing can be parked. Then Redis lends what the bucket has yet to get: a process that is asked for
+//! more than there is takes its place in a line of two seconds at most, or half of the time in which the bucket fills up, and
+//! lets through as much as comes back in its turn. The longer the line, the less each of them takes. What a process does not
+//! spend of its turn is lost: it asks for about as much as it has used of the last one. While there is a line, a request that
+//! comes to a process with no place in it is refused; such a process takes a place for one unit. So where few of many requests
+//! reach a process, fewer of them pass there than elsewhere. A limit that gives fewer than 32 units in the time of the line has
+//! none, and each unit is asked for.
 //!
 //! # Which quotas can have what
 //!
@@ -87,17 +97,17 @@
 //!
 //! | event | exact | leased | eventual |
 //! | --- | --- | --- | --- |
-//! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve | what it had not reported is never counted: `U` above, once for each crash |
+//! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve, and its turn in the line | what it had not reported is never counted: `U` above, once for each crash |
 //! | a process ends in order | nothing | its lots go back | it reports. Both need a [flush](#ending-in-order): without it, what is still on its way when the runtime ends is lost as in a crash |
 //! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
 //! | its machine sleeps, and wakes | nothing | the same on Linux and Android, whose clock goes on meanwhile. Elsewhere it stands still: what was held is spent after it wakes, at most that above the limit, once | the same |
 //! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
 //! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
-//! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve: the server forgets what is parked | as exact |
+//! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve and the line: the server forgets what is lent | as exact |
 //! | it steps back | nobody gains | nobody gains; what is parked is held back for longer | as exact |
 //! | the clock of a process steps | nothing | nothing: it counts time since it asked | nothing |
-//! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve above | the old version reports at its end |
-//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it | so it is, less what others report afterwards |
+//! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve and the line above | the old version reports at its end |
+//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it. Turns in [the line](#at-the-limit) are taken beside it: at most the line above | so it is, less what others report afterwards |
 //! | units are refunded | they are back; other processes may refuse for a second more | units of a lot go back to it; those of a lot that has run out are lost | those that are not reported are taken off; the others are refunded in Redis |
 //!
 //! # Ending in order

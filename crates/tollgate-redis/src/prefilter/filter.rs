@@ -168,9 +168,16 @@ impl Prefilter {
     fn deny(&self, check: &Check, now: Tick) -> Option<Assessment> {
         let plan = self.plan(check)?;
         let slot = Slot::new(check.rule(), check.plan(), check.key());
-        self.deny
+        let denied = self
+            .deny
             .as_ref()?
-            .deny(&plan.denials, slot, now, check.cost())
+            .deny(&plan.denials, slot, now, check.cost())?;
+        match &plan.in_force {
+            InForce::Leased(terms) if terms.segments().is_some() => {
+                Some(self.unless_due(slot, now, check.cost(), denied))
+            }
+            _ => Some(denied),
+        }
     }
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.

@@ -107,7 +107,14 @@ impl Prefilter {
             return;
         };
         match lot {
-            Some(lot) => leases.answered(slot, times, lot, terms),
+            Some(lot) => {
+                let (sent, at) = times;
+                let now = self.now();
+                leases.answered(slot, (sent, now), at, lot, terms);
+                if let Some(Lot::Segment { units, after }) = lot {
+                    self.learn_segment(check, (sent, now), units, after);
+                }
+            }
             None => leases.lost(slot),
         }
     }

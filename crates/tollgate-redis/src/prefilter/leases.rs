@@ -60,16 +60,17 @@ impl Leases {
             .unwrap_or_default()
     }
 
-    /// The store has answered what was asked at `sent`, at `at` by its own clock.
+    /// The store has answered what was asked at `sent`, at `at` by its own clock, and it was heard at `now`.
     pub(crate) fn answered(
         &self,
         slot: Slot,
-        (sent, at): (Tick, Tick),
+        (sent, now): (Tick, Tick),
+        at: Tick,
         lot: Option<Lot>,
         terms: &LeaseTerms,
     ) {
         let is_first = self.keys.with(slot, |lease| {
-            lease.holder.answered(sent, at, lot, terms);
+            lease.holder.answered((sent, now), at, lot, terms);
             // What is left was told before the lot was lent.
             let lent = lot.map_or(0, |lot| lot.units());
             lease.left = lease.left.saturating_sub(lent);
@@ -104,7 +105,9 @@ impl Leases {
         self.keys.with(slot, |lease| {
             (lease.left, lease.fresh_at) = (0, 0);
             // A question that is under way stays so.
-            lease.holder.hand_back(now)
+            let closed = lease.holder.hand_back(now);
+            lease.holder.forget();
+            closed
         })?
     }
 
@@ -137,7 +140,13 @@ impl Leases {
         slots.into_iter().filter_map(closed).collect()
     }
 
-    /// The units that this process holds of a key.
+    /// In how many µs so many units of a segment of a key are due, if they will be.
+    pub(crate) fn due_after(&self, slot: Slot, now: Tick, cost: u64) -> Option<Tick> {
+        self.keys
+            .with(slot, |lease| lease.holder.due_after(now, cost))?
+    }
+
+    /// The units of a key that this process may spend now.
     pub(crate) fn left(&self, slot: Slot, now: Tick) -> u64 {
         let left = self.keys.with(slot, |lease| lease.holder.left(now));
         left.unwrap_or(0)
@@ -145,7 +154,7 @@ impl Leases {
 
     /// The units that this process holds.
     pub(crate) fn units(&self, now: Tick) -> u64 {
-        self.keys.sum(|lease| lease.holder.left(now))
+        self.keys.sum(|lease| lease.holder.held(now))
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Slot>> {

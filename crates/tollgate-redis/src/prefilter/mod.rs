@@ -2,6 +2,7 @@
 //!
 //! The protocols are those of [`tollgate_prefilter`]; here are the tables of keys and the order in which they are asked.
 
+mod ahead;
 pub(crate) mod deny;
 pub(crate) mod filter;
 mod heard;

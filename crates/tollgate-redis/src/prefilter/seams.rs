@@ -215,3 +215,41 @@ fn units_that_were_counted_alone_put_off_when_a_bucket_is_full_and_not_when_a_wi
         assert_eq!(reset_after(), unit);
     }
 }
+
+#[test]
+fn while_there_is_a_line_nobody_asks_and_who_has_a_turn_in_it_is_told_when() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
+    for _ in 0..2 {
+        assert!(matches!(subject.answer(), Answer::Ask(_)));
+    }
+    let sent = subject.clock.now();
+    subject.clock.advance(Duration::from_micros(300));
+    let segment = Lot::Segment {
+        units: 8,
+        after: 500_000,
+    };
+    let times = (sent, sent + AHEAD + 150);
+    let check = Check::new(0, KEY, 1);
+    subject.filter.answered(&check, times, Some(Some(segment)));
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("half a second is taken");
+    };
+    // A thousandth later than by the store's clock.
+    assert_eq!(decision.retry(), Retry::after_micros(500_500 + 10_010));
+    subject.clock.advance(Duration::from_micros(510_510));
+    for outcome in [Outcome::Allow, Outcome::Deny] {
+        let Answer::Here(decision) = subject.answer() else {
+            panic!("one unit is due, and no more");
+        };
+        assert_eq!(decision.outcome(), outcome);
+    }
+    // All of the segment has come back, and as much again.
+    subject.clock.advance(Duration::from_millis(200));
+    for _ in 0..7 {
+        assert!(matches!(subject.answer(), Answer::Here(_)));
+    }
+    assert!(matches!(subject.answer(), Answer::Ask(_)));
+}

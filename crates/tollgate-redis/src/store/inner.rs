@@ -66,9 +66,8 @@ impl Inner {
         for (place, ask) in asking {
             let check = checks.get(usize::from(*place))?;
             let terms = self.prefilter.lease_terms(check);
-            let wants = ask.parking > 0 || ask.transit > 0;
             let answer = terms
-                .filter(|_| wants)
+                .filter(|_| ask.wants_a_lot())
                 .and_then(|terms| call.lend(&self.encoder, check, ask, terms));
             if answer.is_some() {
                 self.shared.observer.lots(LotDid::Asked, 1);

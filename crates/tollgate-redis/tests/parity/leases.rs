@@ -68,7 +68,8 @@ impl Twin {
     }
 }
 
-fn history(server: &mut Server, quota: Quota, seed: u64) {
+/// Runs a history, and says how often units were lent that the bucket did not have, and how often to a request that was denied.
+fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
     let mut numbers = Numbers(seed);
     let terms = LeaseTerms::new(&quota, 20 + numbers.below(480) as u16).expect("it is lent");
     let mut twin = Twin::new(&quota, terms);
@@ -78,6 +79,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
     let check = Check::new(0, Fingerprint::from_bits(u128::from(seed)), 1);
     let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
     let mut lots: Vec<(Lot, u64)> = Vec::new();
+    let mut ahead = [0; 2];
     let unit = (quota.period().as_micros() as u64 / quota.rate()).max(1);
     for step in 0..STEPS {
         now += match numbers.below(12) {
@@ -95,7 +97,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
                         left,
                         generation,
                     }),
-                    Lot::Transit { .. } => None,
+                    Lot::Transit { .. } | Lot::Segment { .. } => None,
                 }
             }
             _ => None,
@@ -105,6 +107,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
             closed,
             parking: numbers.below(3) * numbers.below(quota.limit()),
             transit: numbers.below(2) * numbers.below(quota.limit()),
+            segment: numbers.below(2) * numbers.below(quota.limit()),
         };
         let cost = match numbers.below(16) {
             // Near the limit, where what is out is in the way.
@@ -135,7 +138,11 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
         );
         assert_eq!(by_script, lot, "{at}");
         let units = lot.map_or(0, |lot| lot.units());
-        assert_eq!(verdict.remaining() - units, answer.remaining, "{at}");
+        assert_eq!(
+            verdict.remaining().saturating_sub(units),
+            answer.remaining,
+            "{at}"
+        );
         assert_eq!(
             (decision.is_allowed(), decision.retry()),
             (answer.fits, answer.retry),
@@ -145,23 +152,31 @@ fn history(server: &mut Server, quota: Quota, seed: u64) {
             let reset = Duration::from_micros(answer.reset_after);
             assert_eq!(verdict.reset_after(), reset, "{at}");
         }
+        if matches!(lot, Some(Lot::Segment { .. })) {
+            ahead[0] += 1;
+            ahead[1] += u64::from(!answer.fits);
+        }
         if let Some(lot) = lot {
             lots.push((lot, numbers.below(lot.units() + 1)));
         }
     }
+    ahead
 }
 
-fn holds(quotas: &[Quota]) {
+fn holds(quotas: &[Quota]) -> [u64; 2] {
     let mut server = Server::start();
+    let mut ahead = [0; 2];
     for seed in 0..HISTORIES {
         let quota = quotas[seed as usize % quotas.len()];
-        history(&mut server, quota, seed);
+        let [all, denied] = history(&mut server, quota, seed);
+        ahead = [ahead[0] + all, ahead[1] + denied];
     }
+    ahead
 }
 
 #[test]
 fn lots_of_buckets_are_lent_by_the_script_as_by_the_state_machine() {
-    holds(&[
+    let [ahead, denied] = holds(&[
         Quota::gcra(100, SECOND),
         Quota::token_bucket(1_000).refill(7, SECOND),
         Quota::token_bucket(97).refill(999_983, SECOND),
@@ -169,14 +184,16 @@ fn lots_of_buckets_are_lent_by_the_script_as_by_the_state_machine() {
         Quota::leaky_bucket(50).leak(3, Duration::from_millis(10)),
         Quota::token_bucket(1_000_003).refill(1_000_000, Duration::from_secs(86_400)),
     ]);
+    assert!(ahead > 200 && denied > 100, "{ahead}, {denied}");
 }
 
 #[test]
 fn lots_of_windows_are_lent_by_the_script_as_by_the_state_machine() {
-    holds(&[
+    let none = holds(&[
         Quota::fixed_window(100, SECOND),
         Quota::sliding_window(100, SECOND),
         Quota::fixed_window(100_000, Duration::from_secs(60)),
         Quota::sliding_window(9_973, Duration::from_secs(60)),
     ]);
+    assert_eq!(none, [0, 0]);
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Calls of the script so far.
-fn calls(server: &RedisServer) -> u64 {
+pub(crate) fn calls(server: &RedisServer) -> u64 {
     let Value::Bytes(text) = Resp::connect(server.address()).say("INFO commandstats") else {
         panic!("INFO answers a text");
     };

@@ -34,6 +34,7 @@ mod process;
 mod reports;
 mod resets;
 mod seams;
+mod segments;
 mod service;
 mod several;
 mod site;

@@ -1,0 +1,61 @@
+//! Segments beside what denials have taught: units of the future push the time at which anything else fits.
+
+use tollgate_core::{Check, Retry, Source, Tick, Verdict, algorithm::Assessment};
+
+use crate::prefilter::{
+    deny::Denials,
+    filter::Prefilter,
+    keyed::{Slot, slot_of},
+};
+
+impl Prefilter {
+    /// A segment of `units`, the first of which begins to come after `after` µs, was lent in answer to a question that was sent
+    /// at `sent` and heard at `now`: before all of it has come back, nothing fits.
+    pub(super) fn learn_segment(
+        &self,
+        check: &Check,
+        (sent, now): (Tick, Tick),
+        units: u64,
+        after: Tick,
+    ) {
+        let (Some(deny), Some(plan)) = (&self.deny, self.plan(check)) else {
+            return;
+        };
+        let (Denials::Bucket { fill, .. }, Some(terms)) = (&plan.denials, self.lease_terms(check))
+        else {
+            return;
+        };
+        let Some(segments) = terms.segments() else {
+            return;
+        };
+        // Both were rounded up.
+        let owed = after.saturating_sub(1) + segments.span(units).saturating_sub(1);
+        let answer = Assessment {
+            fits: false,
+            remaining: 0,
+            reset_after: fill.saturating_add(owed),
+            retry: Retry::Unknown,
+        };
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        let (slot, cost) = (slot_of(check), check.cost());
+        deny.learn(&plan.denials, slot, (sent, now), cost, &verdict);
+    }
+
+    /// What is denied here, with the time at which this process can serve it from its segment, where that is sooner.
+    pub(super) fn unless_due(
+        &self,
+        slot: Slot,
+        now: Tick,
+        cost: u64,
+        denied: Assessment,
+    ) -> Assessment {
+        let due = || self.leases.as_ref()?.due_after(slot, now, cost);
+        match (denied.retry, due()) {
+            (Retry::After(wait), Some(due)) if u128::from(due) < wait.as_micros() => Assessment {
+                retry: Retry::after_micros(due.max(1)),
+                ..denied
+            },
+            _ => denied,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Admits the first units of a key without a question: credit lines. Measured here, and built nowhere.
+
+use tollgate_core::Tick;
+
+use crate::{
+    agent::{
+        learned::Learned,
+        question::{Answer, Question, Step},
+    },
+    consistency::Terms,
+};
+
+/// The store holds back from every key what all processes together may admit so, for good. So a line needs no lot and no
+/// deadline.
+#[derive(Clone, Debug)]
+pub(crate) struct Credit {
+    /// Units of the line that are used.
+    used: u64,
+    /// Those of them that the store has not heard of.
+    unreported: u64,
+    reporting: bool,
+    /// When it was heard that a report had arrived.
+    heard: Tick,
+    learned: Learned,
+}
+
+impl Credit {
+    /// A process that died may have used its whole line, and nobody knows: it begins with none.
+    pub(crate) fn new(is_reborn: bool, terms: &Terms) -> Self {
+        let used = if is_reborn { terms.credit } else { 0 };
+        Self {
+            used,
+            unreported: used,
+            reporting: false,
+            heard: 0,
+            learned: Learned::default(),
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
+        if self.used + cost <= terms.credit {
+            self.used += cost;
+            self.unreported += cost;
+            return Step::Admit;
+        }
+        if self.learned.refuses(now, cost, terms) {
+            return Step::Refuse;
+        }
+        let report = if self.reporting { 0 } else { self.unreported };
+        self.reporting |= report > 0;
+        Step::Ask(Question {
+            cost,
+            report,
+            ..Question::default()
+        })
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        (sent, now): (Tick, Tick),
+        question: &Question,
+        answer: &Answer,
+    ) {
+        if question.report > 0 {
+            self.reporting = false;
+            self.unreported -= question.report;
+            self.heard = now;
+        }
+        let Answer { assessment, .. } = answer;
+        self.learned.learn(sent, assessment.reset_after);
+        // While the bucket owes what was reported, the line stays used; and an answer that has overtaken a report does not
+        // know.
+        let knows = question.report > 0 || sent >= self.heard;
+        if knows && (assessment.fits || assessment.remaining > 0) {
+            self.used = self.unreported;
+        }
+    }
+
+    /// Whether the store has the report is not known: it is sent again, and may count twice.
+    pub(crate) fn lost(&mut self, question: &Question) {
+        if question.report > 0 {
+            self.reporting = false;
+        }
+    }
+}
