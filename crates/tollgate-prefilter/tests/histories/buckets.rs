@@ -72,7 +72,7 @@ pub(crate) fn weather() -> impl Strategy<Value = Weather> {
         0..=30_u64,
         0..=5_u64,
         0..=5_u64,
-        0..=9_u64,
+        prop::sample::select(vec![0_u64, 0, 0, 3, 9]),
     )
         .prop_map(|(delay, heaviest, lost, crash, silence, reset)| Weather {
             gap: 1_000,
