@@ -91,6 +91,20 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
         line.is_none_or(|line| line.0.iter().all(Cell::is_empty))
     }
 
+    /// Whether something is known whose words may be of `key`.
+    #[inline(always)]
+    #[must_use]
+    pub fn any(
+        &self,
+        shard: usize,
+        key: Fingerprint,
+        may_be: impl Fn(&[u64; WORDS]) -> bool,
+    ) -> bool {
+        let line = self.line(shard, key);
+        let mut cells = line.iter().flat_map(|line| &line.0);
+        cells.any(|cell| !cell.is_empty() && may_be(&cell.words()))
+    }
+
     /// Learns. The shard's lock is held.
     pub fn learn(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
         let Some(Line([first, second])) = self.line(shard, key) else {

@@ -47,7 +47,7 @@ if refunding then
   end
 end
 
-return function(raw, n, burst, d, now, cost, doing, check, granted)
+local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
@@ -79,13 +79,20 @@ return function(raw, n, burst, d, now, cost, doing, check, granted)
       part = burst0 * (n0 % d0)
       local most0_rest = part % d0
       local most0 = burst0 * ((n0 - n0 % d0) / d0) + (part - most0_rest) / d0
-      if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest = most0, most0_rest end
+      -- What is owed beyond that is still to be spent, or was let through.
+      local owed = 0
+      if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest, owed = most0, most0_rest, debt or 0 end
       local units
       units, part = muldiv(ahead, d0, n0)
       part = part + rest
       units, part = units + (part - part % n0) / n0, part % n0
       if units >= burst then
         ahead, rest, cut = most, most_rest, units > burst or part > 0
+        if cut and doing == 5 then
+          -- Of the quota that wrote it: cut to this one, it would give away what was used under that.
+          local _, _, reset, state, ttl = arrive(raw, n0, burst0, d0, now, cost, doing, check)
+          return -1, 0, reset, state, ttl
+        end
       else
         local more, left = muldiv(part, n, n0)
         if left > 0 then more = more + 1 end
@@ -94,6 +101,10 @@ return function(raw, n, burst, d, now, cost, doing, check, granted)
         rest = rest + more % d
         ahead = ahead + (more - more % d) / d
         if rest >= d then ahead, rest = ahead + 1, rest - d end
+      end
+      if owed > 0 then
+        part = rest + owed * unit_rest
+        ahead, rest = ahead + owed * unit + (part - part % d) / d, part % d
       end
     end
   end
@@ -304,3 +315,5 @@ return function(raw, n, burst, d, now, cost, doing, check, granted)
   end
   return retry, remaining, reset
 end
+
+return arrive

@@ -157,6 +157,13 @@ impl Reply {
         u64::try_from(left).ok().filter(|_| fits >= FITS)
     }
 
+    /// The same, and in how many µs the state is fresh.
+    #[must_use]
+    pub fn reported(&self, place: u16) -> Option<(u64, Tick)> {
+        let [_, _, reset_after] = self.of(usize::from(place))?;
+        Some((self.left(place)?, u64::try_from(reset_after).unwrap_or(0)))
+    }
+
     /// What the script says to the check at a place.
     fn of(&self, place: usize) -> Option<[i64; 3]> {
         let start = 1 + place * 3;

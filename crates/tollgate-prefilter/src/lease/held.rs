@@ -8,7 +8,7 @@ pub(super) struct Held {
     /// What a store lends is counted in 32 bits.
     pub(super) units: u32,
     pub(super) size: u32,
-    /// When it was asked for, or when the units of a segment begin to come due. What was spent before was of another.
+    /// When it came, or when the units of a segment begin to come due. What was spent before was of another.
     pub(super) since: Tick,
     pub(super) until: Tick,
     pub(super) kind: Kind,

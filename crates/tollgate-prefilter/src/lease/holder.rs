@@ -197,14 +197,14 @@ impl Holder {
             }
             // Not on these terms.
             (Lot::Segment { .. }, None, _) => return,
-            (Lot::Transit { .. }, ..) => (terms.transit_life(), sent, Kind::Transit),
+            (Lot::Transit { .. }, ..) => (terms.transit_life(), heard, Kind::Transit),
             (Lot::Parking { generation, .. }, _, None) => {
-                (terms.parking_life(), sent, Kind::Parked(generation))
+                (terms.parking_life(), heard, Kind::Parked(generation))
             }
             // To the end of the window in which the store has answered.
             (Lot::Parking { generation, .. }, _, Some(window)) => {
                 let life = window - at % window.max(1);
-                (life, sent, Kind::Parked(generation))
+                (life, heard, Kind::Parked(generation))
             }
         };
         self.seen = Seen { units, since: sent };

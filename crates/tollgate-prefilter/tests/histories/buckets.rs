@@ -50,6 +50,15 @@ impl Shared for Bucket {
     }
 }
 
+/// The terms of a quota, if it is lent. A reset does not know what is lent ahead: where there are any, nothing is.
+pub(crate) fn terms(quota: &Quota, permille: u16, weather: &Weather) -> Option<LeaseTerms> {
+    let terms = LeaseTerms::new(quota, permille).ok()?;
+    Some(match weather.reset {
+        0 => terms,
+        _ => terms.with_segments(None),
+    })
+}
+
 /// A quota, and weather in which between a third and three times as much is asked for as it lets through.
 pub(crate) fn quotas() -> impl Strategy<Value = (Quota, Weather)> {
     let rates = prop::sample::select(vec![7_u64, 23, 97, 100, 499, 997, 5_003, 20_011]);
@@ -93,11 +102,7 @@ proptest! {
         permille in prop::sample::select(vec![50_u16, 100, 300, 1_000]),
         seed in any::<u64>(),
     ) {
-        let Ok(mut terms) = LeaseTerms::new(&quota, permille) else { return Ok(()) };
-        if weather.reset > 0 {
-            // A reset does not know what is lent ahead.
-            terms = terms.with_segments(None);
-        }
+        let Some(terms) = terms(&quota, permille, &weather) else { return Ok(()) };
         let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, seed);
         cluster.run(8_000);
     }

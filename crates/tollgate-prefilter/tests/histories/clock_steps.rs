@@ -1,10 +1,9 @@
 //! What passes when the store's clock is set.
 
 use proptest::prelude::*;
-use tollgate_prefilter::LeaseTerms;
 
 use crate::{
-    buckets::{Bucket, quotas},
+    buckets::{Bucket, quotas, terms},
     cluster::Cluster,
 };
 
@@ -19,7 +18,7 @@ proptest! {
         ),
         seed in any::<u64>(),
     ) {
-        let Ok(terms) = LeaseTerms::new(&quota, 300) else { return Ok(()) };
+        let Some(terms) = terms(&quota, 300, &weather) else { return Ok(()) };
         let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, seed);
         for (back, until) in steps {
             cluster.run(until);
@@ -34,7 +33,7 @@ proptest! {
         until in 100..4_000_usize,
         seed in any::<u64>(),
     ) {
-        let Ok(terms) = LeaseTerms::new(&quota, 300) else { return Ok(()) };
+        let Some(terms) = terms(&quota, 300, &weather) else { return Ok(()) };
         let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, seed);
         cluster.run(until);
         cluster.ahead += 3 * 3_600_000_000;

@@ -28,7 +28,12 @@ impl Prefilter {
         let Some(segments) = terms.segments() else {
             return;
         };
-        // Both were rounded up.
+        // Both were rounded up. Where nothing was owed, fewer than eight units were left, which were lent first.
+        let units = if after == 0 {
+            units.saturating_sub(8)
+        } else {
+            units
+        };
         let owed = after.saturating_sub(1) + segments.span(units).saturating_sub(1);
         let answer = Assessment {
             fits: false,
@@ -38,7 +43,7 @@ impl Prefilter {
         };
         let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
         let (slot, cost) = (slot_of(check), check.cost());
-        deny.learn(&plan.denials, slot, (sent, now), cost, &verdict);
+        deny.learn(&plan.denials, slot, (sent, now), cost, &verdict, false);
     }
 
     /// What is denied here, with the time at which this process can serve it from its segment, where that is sooner.

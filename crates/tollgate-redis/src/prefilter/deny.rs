@@ -147,7 +147,8 @@ impl DenyCache {
         }
     }
 
-    /// Learns from a denial by the store of a question that was sent at `sent` and answered at `now`.
+    /// Learns from a denial by the store of a question that was sent at `sent` and answered at `now`. Where a rule has plans,
+    /// the last denial of a key counts: what was learned under another plan may have been overtaken.
     pub(crate) fn learn(
         &self,
         denials: &Denials,
@@ -155,6 +156,7 @@ impl DenyCache {
         (sent, now): (Tick, Tick),
         cost: u64,
         verdict: &Verdict,
+        has_plans: bool,
     ) {
         let after = |wait: Duration| {
             sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
@@ -187,8 +189,7 @@ impl DenyCache {
         ];
         let (shard, salt) = (Self::shard(key), denials.salt(slot, cost) ^ self.view);
         let _writer = self.writer(shard);
-        // Of a key the last denial counts: what was learned under another of its quotas may have been overtaken.
-        if self.shared.cells.find(shard, key, salt).is_none() {
+        if has_plans && self.shared.cells.find(shard, key, salt).is_none() {
             self.shared.cells.forget_if(shard, key, is_of(key));
         }
         self.shared.cells.learn(shard, key, salt, words);
@@ -197,7 +198,8 @@ impl DenyCache {
     /// Forgets what was learned of a key: something of it is given back or was taken.
     pub(crate) fn forget(&self, key: Fingerprint) {
         let shard = Self::shard(key);
-        if !self.shared.cells.is_empty(shard, key) {
+        // What is written meanwhile is of a denial that came later.
+        if self.shared.cells.any(shard, key, is_of(key)) {
             let _writer = self.writer(shard);
             self.shared.cells.forget_if(shard, key, is_of(key));
         }
@@ -305,7 +307,7 @@ mod tests {
             retry: Retry::after_micros(2_142_858),
         };
         let verdict = Verdict::new(0, 0, owes, Source::Store);
-        cache.learn(&denials, slot, (now, now), 1, &verdict);
+        cache.learn(&denials, slot, (now, now), 1, &verdict, false);
         let denied = cache.deny(&denials, slot, now, 1).expect("it is known");
         let Retry::After(wait) = denied.retry else {
             panic!("{denied:?} is no time to wait");
@@ -345,6 +347,7 @@ mod tests {
             (NOW, NOW),
             cost,
             &verdict(5, 900_000, 900_000),
+            false,
         );
         assert!(cache.deny(&denials, slot(7), NOW, cost).is_some());
         for other in [1, 1 << 33 | 1, 1 << 39 | 1] {
@@ -358,7 +361,7 @@ mod tests {
         let small = Quota::token_bucket(10).refill(10, SECOND);
         let (denials, cache) = (Denials::of(&small, 2), DenyCache::new());
         let told = verdict(0, 600_000_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
         assert!(cache.deny(&denials, slot(7), NOW + 299_999, 1).is_some());
         assert_eq!(cache.deny(&denials, slot(7), NOW + 300_000, 1), None);
     }
@@ -369,10 +372,22 @@ mod tests {
         let (denials, cache) = (Denials::of(&quota, 2), DenyCache::new());
         let other = Slot::new(0, 1, slot(7).key());
         let told = verdict(0, 600_000, 600_000);
-        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told);
-        cache.learn(&denials, other, (NOW, NOW), 1, &told);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
+        cache.learn(&denials, other, (NOW, NOW), 1, &told, true);
         assert_eq!(cache.deny(&denials, slot(7), NOW, 1), None);
         assert!(cache.deny(&denials, other, NOW, 1).is_some());
+    }
+
+    #[test]
+    fn denials_of_two_costs_are_known_side_by_side() {
+        let (denials, cache) = (Denials::Cost, DenyCache::new());
+        let told = verdict(0, 600_000, 600_000);
+        for cost in [1, 2] {
+            cache.learn(&denials, slot(7), (NOW, NOW), cost, &told, false);
+        }
+        for cost in [1, 2] {
+            assert!(cache.deny(&denials, slot(7), NOW, cost).is_some(), "{cost}");
+        }
     }
 
     #[test]
@@ -387,7 +402,14 @@ mod tests {
                 let slot = slots[random.usize(..slots.len())];
                 if cache.deny(&denials, slot, NOW, 1).is_none() {
                     let times = (NOW, NOW);
-                    cache.learn(&denials, slot, times, 1, &verdict(0, 1_100_000, 200_000));
+                    cache.learn(
+                        &denials,
+                        slot,
+                        times,
+                        1,
+                        &verdict(0, 1_100_000, 200_000),
+                        false,
+                    );
                     asked += u32::from(round > 4);
                 }
             }

@@ -40,7 +40,8 @@ impl Prefilter {
             {
                 let times = (at, self.now());
                 if let Some(deny) = &self.deny {
-                    deny.learn(&plan.denials, slot, times, check.cost(), verdict);
+                    let has_plans = self.plans.count(check.rule()) > 1;
+                    deny.learn(&plan.denials, slot, times, check.cost(), verdict, has_plans);
                 }
             }
             if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {

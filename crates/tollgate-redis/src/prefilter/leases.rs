@@ -130,11 +130,15 @@ impl Leases {
         unneeded
     }
 
-    /// All lots, taken out to be handed back: nobody will take from them any more.
+    /// All lots, taken out to be handed back.
     pub(crate) fn hand_back(&self, now: Tick) -> Vec<(Slot, Closed)> {
         let slots = std::mem::take(&mut *self.held());
         let closed = |slot| {
-            let closed = self.keys.with(slot, |lease| lease.holder.hand_back(now))?;
+            let hand_back = |lease: &mut Lease| {
+                lease.is_held = false;
+                lease.holder.hand_back(now)
+            };
+            let closed = self.keys.with(slot, hand_back)?;
             Some((slot, closed?))
         };
         slots.into_iter().filter_map(closed).collect()

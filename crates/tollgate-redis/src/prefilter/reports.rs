@@ -1,8 +1,11 @@
 //! Units that this process has admitted alone and reports.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use tollgate_core::{
@@ -21,7 +24,9 @@ const KEYS: usize = 1 << 18;
 pub(crate) struct Reports {
     keys: Keyed<Counted>,
     /// Keys of which something is not reported.
-    due: Mutex<Vec<Slot>>,
+    due: Mutex<VecDeque<Slot>>,
+    /// Whether there are any.
+    is_due: AtomicBool,
     /// The last time that was given to something sent or heard.
     last: AtomicU64,
 }
@@ -31,6 +36,8 @@ struct Counted {
     tally: Tally,
     fresh_at: Tick,
     is_due: bool,
+    /// When units were last taken out to be reported.
+    reported_at: Tick,
 }
 
 /// A report of so many units.
@@ -51,7 +58,8 @@ impl Reports {
     pub(crate) fn new() -> Self {
         Self {
             keys: Keyed::new(KEYS),
-            due: Mutex::new(Vec::new()),
+            due: Mutex::new(VecDeque::new()),
+            is_due: AtomicBool::new(false),
             last: AtomicU64::new(0),
         }
     }
@@ -91,34 +99,39 @@ impl Reports {
             Some((answer, is_first))
         })??;
         if is_first {
-            self.due().push(slot);
+            self.is_due(slot);
         }
         Some(answer)
     }
 
     /// What is to be reported of a key at once: its request has to ask the store, which is told of this first.
-    pub(crate) fn report(&self, slot: Slot) -> Option<Report> {
-        let units = self.keys.with(slot, |counted| counted.tally.report())?;
+    pub(crate) fn report(&self, slot: Slot, now: Tick) -> Option<Report> {
+        let units = self.keys.with(slot, |counted| counted.report(now))?;
         (units > 0).then_some(Report { slot, units })
     }
 
-    /// What is to be reported by `now`, of at most so many keys.
+    /// What is to be reported `by` a time, of at most so many keys.
     pub(crate) fn due_by(
         &self,
-        now: Tick,
+        (now, by): (Tick, Tick),
         terms: impl Fn(Slot) -> Option<ReportTerms>,
         most: usize,
     ) -> Vec<Report> {
-        let mut waiting = std::mem::take(&mut *self.due()).into_iter();
         let mut due = Vec::new();
         let mut later = Vec::new();
-        while due.len() < most
-            && let Some(slot) = waiting.next()
-        {
+        // Those whose turn it is not stand behind the others the next time.
+        let waiting = self.due().len();
+        for _ in 0..waiting {
+            if due.len() >= most {
+                break;
+            }
+            let Some(slot) = self.due().pop_front() else {
+                break;
+            };
             let Some(terms) = terms(slot) else { continue };
             self.keys.with(slot, |counted| {
-                if counted.tally.is_due(now, &terms) {
-                    let units = counted.tally.report();
+                if counted.tally.is_due(by, &terms) {
+                    let units = counted.report(now);
                     if units > 0 {
                         due.push(Report { slot, units });
                     }
@@ -129,9 +142,9 @@ impl Reports {
                 }
             });
         }
-        // Those whose turn it was not are the first the next time.
         let mut keys = self.due();
-        keys.splice(0..0, waiting.chain(later));
+        keys.extend(later);
+        self.is_due.store(!keys.is_empty(), Ordering::Relaxed);
         due
     }
 
@@ -152,12 +165,18 @@ impl Reports {
         });
     }
 
-    /// The store has answered a report: so much is left. The answer was heard at `now`.
-    pub(crate) fn reported(&self, report: Report, (sent, now): (Sent, Tick), left: u64) {
+    /// The store has answered a report: so much is left, and until when something is used. The answer was heard at `now`.
+    pub(crate) fn reported(
+        &self,
+        report: Report,
+        (sent, now): (Sent, Tick),
+        (left, lasts): (u64, Tick),
+    ) {
         let heard = self.place(now);
         self.keys.with(report.slot, |counted| {
             let times = (sent.place, heard);
             counted.tally.reported(report.units, times, left);
+            counted.fresh_at = counted.fresh_at.max(sent.at.saturating_add(lasts));
         });
     }
 
@@ -168,7 +187,7 @@ impl Reports {
             counted.tally.unreported() > 0 && !std::mem::replace(&mut counted.is_due, true)
         });
         if is_first == Some(true) {
-            self.due().push(report.slot);
+            self.is_due(report.slot);
         }
     }
 
@@ -178,9 +197,19 @@ impl Reports {
         self.keys.with(report.slot, given_up).unwrap_or(0)
     }
 
-    /// Units that were counted come back. Gives those that were not reported yet.
-    pub(crate) fn give_back(&self, slot: Slot, units: u64, terms: &ReportTerms) -> u64 {
+    /// Units that were counted at `spent` come back. Gives those that were not reported yet. What was counted before the last
+    /// report was in one: it is the store that knows what it still weighs.
+    pub(crate) fn give_back(
+        &self,
+        slot: Slot,
+        spent: Tick,
+        units: u64,
+        terms: &ReportTerms,
+    ) -> u64 {
         let give_back = |counted: &mut Counted| {
+            if spent <= counted.reported_at {
+                return 0;
+            }
             let back = counted.tally.give_back(units);
             counted.fresh_at = counted.fresh_at.saturating_sub(terms.puts_off(back));
             back
@@ -205,12 +234,32 @@ impl Reports {
         self.keys.sum(|counted| counted.tally.unreported())
     }
 
-    fn due(&self) -> MutexGuard<'_, Vec<Slot>> {
+    /// Whether there may be something to report. Of many keys that are seen once there is not.
+    #[inline]
+    pub(crate) fn has_due(&self) -> bool {
+        self.is_due.load(Ordering::Relaxed)
+    }
+
+    fn is_due(&self, slot: Slot) {
+        let mut due = self.due();
+        due.push_back(slot);
+        self.is_due.store(true, Ordering::Relaxed);
+    }
+
+    fn due(&self) -> MutexGuard<'_, VecDeque<Slot>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Counted {
+    fn report(&mut self, now: Tick) -> u64 {
+        let units = self.tally.report();
+        if units > 0 {
+            self.reported_at = now;
+        }
+        units
+    }
+
     /// Units are used that the store did not know of when it said until when something is.
     #[inline]
     fn uses(&mut self, now: Tick, units: u64, terms: &ReportTerms) {

@@ -67,7 +67,7 @@ impl Prefilter {
             }
             (Source::Eventual, _, Some(reports)) => {
                 let terms = self.report_terms(slot);
-                let back = terms.map_or(0, |terms| reports.give_back(slot, units, terms));
+                let back = terms.map_or(0, |terms| reports.give_back(slot, spent, units, terms));
                 units - back
             }
             _ => units,

@@ -32,15 +32,16 @@ impl Prefilter {
 
     /// What is to be reported by now, of at most so many keys.
     pub(crate) fn due(&self, most: usize) -> Vec<Report> {
-        self.due_by(self.now(), most)
+        let now = self.now();
+        self.due_by((now, now), most)
     }
 
     /// What is not reported yet, due or not, of at most so many keys.
     pub(crate) fn all_due(&self, most: usize) -> Vec<Report> {
-        self.due_by(Tick::MAX, most)
+        self.due_by((self.now(), Tick::MAX), most)
     }
 
-    fn due_by(&self, by: Tick, most: usize) -> Vec<Report> {
+    fn due_by(&self, by: (Tick, Tick), most: usize) -> Vec<Report> {
         let terms = |slot| self.report_terms(slot).copied();
         let reports = self.reports.as_ref();
         reports.map_or_else(Vec::new, |reports| reports.due_by(by, terms, most))

@@ -8,7 +8,7 @@ use std::{
 use smallvec::SmallVec;
 use tollgate_core::{
     BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError, RuleSet,
-    Settlement, Step, StoreError, StoreErrorKind,
+    Settlement, Source, Step, StoreError, StoreErrorKind,
 };
 
 use crate::{
@@ -217,14 +217,19 @@ impl BoundStore for Bound {
     fn settle(&self, holdings: &[Holding], how: Settlement) {
         self.inner.follow_settlement(holdings, how);
         let mut rest: SmallVec<[Holding; 4]> = SmallVec::new();
+        let mut were_counted = false;
         for holding in holdings {
-            match self.inner.prefilter.settle(holding, how) {
-                None => {}
-                Some((holding, with)) if with == how => rest.push(holding),
-                Some((holding, with)) => {
-                    self.inner.are_sent();
-                    self.settle_in_store(&[holding], with);
-                }
+            let Some((holding, with)) = self.inner.prefilter.settle(holding, how) else {
+                continue;
+            };
+            if holding.source == Source::Eventual && !were_counted {
+                were_counted = true;
+                self.inner.are_sent();
+            }
+            if with == how {
+                rest.push(holding);
+            } else {
+                self.settle_in_store(&[holding], with);
             }
         }
         if !rest.is_empty() {

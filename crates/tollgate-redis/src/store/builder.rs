@@ -257,7 +257,7 @@ impl RedisStoreBuilder {
             meter: self.meter,
             runtime,
             denied: self.learns.then(DenyCache::new),
-            under_way: UnderWay::new(),
+            under_way: UnderWay::default(),
             given_up: AtomicU64::new(0),
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, StoreError, StoreErrorKind};
+use tollgate_core::{Check, StoreError, StoreErrorKind, Tick};
 
 use crate::{
     call::Call,
@@ -46,7 +46,7 @@ impl Debits {
         let reports = inner.prefilter.reports()?;
         let mut debits = None;
         for check in checks {
-            if let Some(report) = reports.report(slot_of(check)) {
+            if let Some(report) = reports.report(slot_of(check), sent.at) {
                 let debits = debits.get_or_insert_with(|| Self::new(inner, sent));
                 debits.add(call, report);
             }
@@ -82,7 +82,7 @@ impl Debits {
         for (report, place) in std::mem::take(&mut self.placed) {
             let left = match reply {
                 // Of a value that is not ours as little is known.
-                Ok(reply) => reply.left(place),
+                Ok(reply) => reply.reported(place),
                 Err(error) if did_not_run(error) => {
                     self.inner.shared.observer.reports(ReportDid::Kept, 1);
                     self.inner.keep(report);
@@ -108,7 +108,7 @@ impl Drop for Debits {
 }
 
 impl Inner {
-    fn reported(&self, report: Report, sent: Sent, left: u64) {
+    fn reported(&self, report: Report, sent: Sent, left: (u64, Tick)) {
         if let Some(reports) = self.prefilter.reports() {
             reports.reported(report, (sent, self.prefilter.now()), left);
         }

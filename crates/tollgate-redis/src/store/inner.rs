@@ -77,9 +77,11 @@ impl Inner {
         Some(waiting)
     }
 
-    /// To be held from before reports are taken until they are sent.
+    /// To be held from before reports are taken until they are sent. `None`: there are none to take.
     pub(super) fn sending(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        self.prefilter.reports()?;
+        self.prefilter
+            .reports()
+            .filter(|reports| reports.has_due())?;
         Some(self.sending.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -54,7 +54,9 @@ impl Drop for Keeper {
         if self.inner.prefilter.units_unreported() > 0 {
             let inner = Arc::clone(&self.inner);
             self.inner.spawn(async move {
-                let _ = timeout(FAREWELL, inner.send_all()).await;
+                if timeout(FAREWELL, inner.send_all()).await.is_err() {
+                    inner.shared.gave_up(inner.prefilter.units_unreported());
+                }
             });
         }
     }

@@ -57,7 +57,9 @@ impl Inner {
             }
         }
         let sending = self.sending();
-        let debits = Debits::of(self, &mut call, checks, sent);
+        let debits = sending
+            .as_ref()
+            .and_then(|_| Debits::of(self, &mut call, checks, sent));
         let asked = if !takes {
             call.peek(&self.encoder, checks)
         } else if self.shared.caps.is_empty() {

@@ -44,7 +44,7 @@ impl Inner {
     pub(super) async fn send_all(self: &Arc<Self>) {
         loop {
             let is_all = self.report(Prefilter::all_due);
-            self.shared.under_way.idle().await;
+            // Those that are under way are among them.
             if is_all && self.prefilter.units_unreported() == 0 {
                 return;
             }

@@ -1,24 +1,29 @@
 //! Calls whose answers no request waits for.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// How many calls are under way whose answers say something that must not be missed, or that nobody waits for.
-#[derive(Clone, Debug)]
-pub(super) struct UnderWay(Arc<watch::Sender<usize>>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnderWay(Arc<Calls>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    count: AtomicUsize,
+    is_idle: Notify,
+}
 
 /// A call that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct OnItsWay(Arc<watch::Sender<usize>>);
+pub(super) struct OnItsWay(Arc<Calls>);
 
 impl UnderWay {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-
     pub(super) fn begin(&self) -> OnItsWay {
-        self.0.send_modify(|calls| *calls += 1);
+        self.0.count.fetch_add(1, Ordering::AcqRel);
         OnItsWay(Arc::clone(&self.0))
     }
 
@@ -28,15 +33,23 @@ impl UnderWay {
     ///
     /// Dropping the future changes nothing.
     pub(super) async fn idle(&self) {
-        // It ends with an error when the sender is gone, which this holds.
-        let _ = self.0.subscribe().wait_for(|calls| *calls == 0).await;
+        loop {
+            // From here on it is told, so that none is missed between the look and the wait.
+            let is_idle = self.0.is_idle.notified();
+            if self.0.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            is_idle.await;
+        }
     }
 }
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
         // Each has added one.
-        self.0.send_modify(|calls| *calls = calls.saturating_sub(1));
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.is_idle.notify_waiters();
+        }
     }
 }
 
@@ -48,7 +61,7 @@ mod tests {
 
     #[test]
     fn it_is_idle_once_all_calls_have_ended() {
-        let under_way = UnderWay::new();
+        let under_way = UnderWay::default();
         let (one, other) = (under_way.begin(), under_way.begin());
         let mut idle = pin!(under_way.idle());
         let mut cx = Context::from_waker(std::task::Waker::noop());

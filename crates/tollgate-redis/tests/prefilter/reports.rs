@@ -36,7 +36,13 @@ async fn left(service: &Service, rule: Rule) -> u64 {
     let name = rule.name().to_owned();
     let exact = service.limiter([rule.consistency(tollgate_core::Consistency::Exact)]);
     let look = check(&exact, &name).with_cost(0);
-    exact.peek(&[look]).await.verdicts()[0].remaining()
+    // After an outage requests come back to the store little by little.
+    eventually("the store answers", || async {
+        let decision = exact.peek(&[look]).await;
+        let verdict = decision.verdicts()[0];
+        (verdict.source() == Source::Store).then_some(verdict.remaining())
+    })
+    .await
 }
 
 /// How often the server ran the script.

@@ -66,3 +66,28 @@ fn a_window_that_counts_in_32_bits_stays_full() {
         }
     }
 }
+
+#[test]
+fn a_report_under_a_small_plan_leaves_what_was_used_under_a_large_one() {
+    let small = Quota::token_bucket(10).refill(1, SECOND);
+    let large = Quota::token_bucket(1_000).refill(1, SECOND);
+    let mut subject = Subject::new([Rule::new("rule", small).plan("large", large)]);
+    let of_large = |cost| Subject::check(0, cost).with_plan(1);
+    assert!(subject.acquire(NOW, &[of_large(900)]).is_allowed());
+    report(&mut subject, 3);
+    assert!(!subject.acquire(NOW, &[Subject::check(0, 1)]).is_allowed());
+    assert!(!subject.acquire(NOW, &[of_large(98)]).is_allowed());
+    assert!(subject.acquire(NOW, &[of_large(97)]).is_allowed());
+}
+
+#[test]
+fn what_is_owed_beyond_a_small_burst_stays_owed_under_a_larger_one() {
+    let small = Quota::token_bucket(100).refill(100, SECOND);
+    let large = Quota::token_bucket(200).refill(100, SECOND);
+    let mut subject = Subject::new([Rule::new("rule", small).plan("large", large)]);
+    report(&mut subject, 100);
+    report(&mut subject, 40);
+    let of_large = |cost| Subject::check(0, cost).with_plan(1);
+    assert!(!subject.acquire(NOW, &[of_large(61)]).is_allowed());
+    assert!(subject.acquire(NOW, &[of_large(60)]).is_allowed());
+}
