@@ -18,6 +18,8 @@ pub struct Holder {
     lot: Option<Held>,
     /// A question is under way that may bring a lot, and what was held went with it.
     asking: bool,
+    /// The last answer took so long that much of a segment would be over by the time it comes.
+    is_far: bool,
     demand: Demand,
     thirst: Thirst,
     /// What a sweep has last seen of the lot, and since when.
@@ -101,7 +103,7 @@ impl Holder {
         if !has_segment && let Some(lot) = self.lot.take_if(|lot| lot.is_segment()) {
             self.thirst.drank(lot.size.into(), lot.units.into());
         }
-        let segment = terms.segments().filter(|_| !has_segment);
+        let segment = terms.segments().filter(|_| !has_segment && !self.is_far);
         let segment = segment.map_or(0, |segments| {
             let demand = self.demand.within(segments.line() / 2);
             self.thirst.wants(now, demand, segments)
@@ -183,6 +185,8 @@ impl Holder {
         terms: &LeaseTerms,
     ) {
         self.asking = false;
+        let took = heard.saturating_sub(sent);
+        self.is_far = terms.segments().is_some_and(|it| took > it.line() / 4);
         self.thirst.answered(heard, lot.as_ref());
         let Some(lot) = lot else {
             return;
@@ -506,6 +510,27 @@ mod tests {
         }
         let first = asks.iter().find(|(_, segment)| *segment > 0);
         assert_eq!(first, Some(&(23, 8)));
+    }
+
+    #[test]
+    fn who_is_far_from_the_store_asks_for_no_segment() {
+        // A line of 450 ms.
+        let terms =
+            LeaseTerms::new(&Quota::gcra(100, tollgate_core::SECOND), 100).expect("it is lent");
+        for (took, wants) in [(100_000, true), (120_000, false)] {
+            let mut holder = Holder::default();
+            let mut segment = 0;
+            for request in 1..=40 {
+                let now = START + request * 25_000;
+                holder.spend(now, 1);
+                let ask = holder.ask(now, 1, &terms);
+                segment = segment.max(ask.segment);
+                if !ask.is_nothing() {
+                    holder.answered((now, now + took), now, None, &terms);
+                }
+            }
+            assert_eq!(segment > 0, wants, "{took}");
+        }
     }
 
     #[test]
