@@ -198,7 +198,8 @@ impl Reports {
     }
 
     /// Units that were counted at `spent` come back. Gives those that were not reported yet. What was counted before the last
-    /// report was in one: it is the store that knows what it still weighs.
+    /// report was in one: it is the store that knows what it still weighs. What was counted at the same time may have been in
+    /// it or not, and counts as much: others that are not reported may go in its place.
     pub(crate) fn give_back(
         &self,
         slot: Slot,
@@ -207,7 +208,7 @@ impl Reports {
         terms: &ReportTerms,
     ) -> u64 {
         let give_back = |counted: &mut Counted| {
-            if spent <= counted.reported_at {
+            if spent < counted.reported_at {
                 return 0;
             }
             let back = counted.tally.give_back(units);

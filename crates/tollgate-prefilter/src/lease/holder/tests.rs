@@ -1,0 +1,293 @@
+//! Tests of what a process does with a lot.
+
+use tollgate_core::{MINUTE, Quota};
+
+use super::*;
+
+const TERMS: LeaseTerms = LeaseTerms::of_bucket(100, 10_000_000, 1_000_000, 100);
+
+fn parked(units: u64) -> Option<Lot> {
+    Some(Lot::Parking {
+        units,
+        generation: 7,
+    })
+}
+
+#[test]
+fn a_lot_is_spent_until_a_thousandth_before_its_life_is_over() {
+    let mut holder = Holder::default();
+    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    assert_eq!(holder.until(), Some(1_000 + 9_990_000));
+    assert!(holder.spend(1_000 + 9_989_999, 3));
+    assert!(!holder.spend(1_000 + 9_990_000, 3));
+}
+
+#[test]
+fn what_is_handed_back_is_gone() {
+    let mut holder = Holder::default();
+    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    assert!(holder.spend(2_000, 4));
+    let back = Closed {
+        size: 10,
+        left: 6,
+        generation: 7,
+    };
+    assert_eq!(holder.hand_back(3_000), Some(back));
+    assert_eq!((holder.left(3_000), holder.hand_back(3_000)), (0, None));
+}
+
+#[test]
+fn what_is_left_of_a_lot_in_transit_or_of_one_that_has_run_out_does_not_go_back() {
+    let mut holder = Holder::default();
+    holder.answered((1_000, 1_500), 0, Some(Lot::Transit { units: 10 }), &TERMS);
+    assert_eq!(holder.hand_back(2_000), None);
+    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    assert_eq!(holder.hand_back(1_000 + 9_990_000), None);
+}
+
+#[test]
+fn units_go_back_into_the_lot_they_were_spent_of() {
+    let mut holder = Holder::default();
+    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    assert!(holder.spend(2_000, 4));
+    holder.give_back(3_000, 2_000, 4);
+    assert_eq!(holder.left(3_000), 10);
+}
+
+#[test]
+fn units_of_another_lot_are_lost() {
+    let mut holder = Holder::default();
+    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    assert!(holder.spend(2_000, 4));
+    holder.hand_back(3_000);
+    holder.answered((3_000, 3_500), 0, parked(10), &TERMS);
+    assert!(holder.spend(4_000, 5));
+    holder.give_back(5_000, 2_000, 4);
+    assert_eq!(holder.left(5_000), 5);
+}
+
+const SECOND: Tick = 1_000_000;
+const START: Tick = 1_000 * SECOND;
+
+/// A holder that was asked for twenty units a second and then got a lot.
+fn holding(units: u64) -> (Holder, LeaseTerms) {
+    let terms = LeaseTerms::new(&Quota::gcra(6_000, MINUTE), 100).expect("it is lent");
+    let mut holder = Holder::default();
+    for before in (0..20).rev() {
+        let now = START - before * SECOND / 20;
+        holder.spend(now, 1);
+        holder.ask(now, 1, &terms);
+        holder.lost();
+    }
+    let lot = Lot::Parking {
+        units,
+        generation: 7,
+    };
+    holder.answered((START, START), START, Some(lot), &terms);
+    (holder, terms)
+}
+
+#[test]
+fn a_lot_that_nobody_takes_from_for_two_seconds_goes_back() {
+    let (mut holder, terms) = holding(40);
+    assert!(holder.spend(START + SECOND / 2, 1));
+    assert_eq!(holder.sweep(START + SECOND), None);
+    assert_eq!(holder.sweep(START + 2 * SECOND), None);
+    let ask = holder.sweep(START + 3 * SECOND).expect("it is idle");
+    let closed = Closed {
+        size: 40,
+        left: 39,
+        generation: 7,
+    };
+    assert_eq!(
+        ask,
+        Ask {
+            closed: Some(closed),
+            ..Ask::default()
+        }
+    );
+    // Not a second time, and a request that comes meanwhile asks for itself alone.
+    assert_eq!(holder.sweep(START + 4 * SECOND), None);
+    assert!(!holder.spend(START + 4 * SECOND, 1));
+    assert!(holder.ask(START + 4 * SECOND, 1, &terms).is_nothing());
+}
+
+#[test]
+fn a_lot_in_use_stays() {
+    let (mut holder, _) = holding(100);
+    for second in 1..9 {
+        let now = START + second * SECOND;
+        assert!(holder.spend(now, 10));
+        assert_eq!(holder.sweep(now), None);
+    }
+}
+
+#[test]
+fn a_lot_of_which_little_will_be_needed_goes_back_though_it_is_in_use() {
+    let (mut holder, _) = holding(100);
+    for second in 1..3 {
+        assert!(holder.spend(START + second * SECOND, 1));
+        assert_eq!(holder.sweep(START + second * SECOND), None);
+    }
+    // Twenty a second are forgotten by now: for seven seconds more, a dozen will do.
+    assert!(holder.spend(START + 3 * SECOND, 1));
+    let ask = holder.sweep(START + 3 * SECOND).expect("it is too much");
+    assert_eq!(ask.closed.map(|closed| closed.left), Some(97));
+}
+
+#[test]
+fn a_lot_that_was_never_taken_from_is_left_to_run_out() {
+    let (mut holder, _) = holding(40);
+    for second in 1..9 {
+        assert_eq!(holder.sweep(START + second * SECOND), None);
+    }
+}
+
+#[test]
+fn a_lot_of_a_long_window_that_was_never_taken_from_goes_back() {
+    let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
+    let terms = LeaseTerms::new(&day, 100).expect("it is lent");
+    let (mut holder, _) = holding(40);
+    holder.answered((START, START), START, parked(40), &terms);
+    assert_eq!(holder.sweep(START + SECOND), None);
+    assert!(holder.sweep(START + 3 * SECOND).is_some());
+}
+
+#[test]
+fn what_has_run_out_is_not_handed_back() {
+    let (mut holder, terms) = holding(40);
+    // A thousandth of its life early, by this clock.
+    let over = START + terms.parking_life() - terms.parking_life() / 1_000;
+    assert_eq!(holder.left(over - 1), 40);
+    assert_eq!(holder.left(over), 0);
+    assert_eq!(holder.sweep(over), None);
+    assert_eq!(holder.hand_back(over), None);
+}
+
+#[test]
+fn a_request_that_costs_nothing_leaves_the_lot_where_it_is() {
+    let (mut holder, terms) = holding(40);
+    assert!(holder.ask(START + 1, 0, &terms).is_nothing());
+    assert_eq!(holder.left(START + 1), 40);
+}
+
+#[test]
+fn one_question_at_a_time_speaks_of_lots() {
+    let (mut holder, terms) = holding(2);
+    assert!(!holder.ask(START + 1, 3, &terms).is_nothing());
+    assert!(holder.ask(START + 2, 3, &terms).is_nothing());
+    holder.lost();
+    assert_eq!(holder.left(START + 3), 0);
+}
+
+/// Terms of a hundred units a second, and a segment of so many units that was asked for at `START`, came a millisecond
+/// later, and begins `after` µs after that.
+fn segment(units: u64, after: Tick) -> (Holder, LeaseTerms) {
+    let terms = LeaseTerms::new(&Quota::gcra(6_000, MINUTE), 100).expect("it is lent");
+    let mut holder = Holder::default();
+    let lot = Lot::Segment { units, after };
+    holder.answered((START, START + 1_000), START, Some(lot), &terms);
+    (holder, terms)
+}
+
+#[test]
+fn the_units_of_a_segment_are_due_one_after_the_other_from_the_answer_on() {
+    let (mut holder, _) = segment(10, 0);
+    let first = START + 1_000 + 10_010;
+    assert_eq!(
+        (holder.held(START + 1_000), holder.left(first - 1)),
+        (10, 0)
+    );
+    assert!(!holder.spend(first - 1, 1));
+    assert!(holder.spend(first, 1));
+    assert!(!holder.spend(first, 1));
+    assert!(!holder.spend(first + 2 * 10_010, 3));
+    assert_eq!(holder.due_after(first + 2 * 10_010, 3), Some(10_010));
+    assert!(holder.spend(first + 3 * 10_010, 3));
+    assert_eq!(holder.due_after(first, 7), None);
+}
+
+#[test]
+fn a_segment_begins_when_what_was_taken_before_has_come_back() {
+    let (mut holder, _) = segment(10, 500_000);
+    let first = START + 1_000 + 500_500 + 10_010;
+    assert_eq!(holder.due_after(START + 1_000, 1), Some(510_510));
+    assert!(!holder.spend(first - 1, 1));
+    assert!(holder.spend(first, 1));
+}
+
+#[test]
+fn what_is_left_of_a_segment_is_lost_at_its_end_which_is_counted_from_the_question() {
+    let (mut holder, _) = segment(10, 500_000);
+    let over = START + 3_500_000 - 3_500;
+    assert_eq!((holder.left(over - 1), holder.left(over)), (10, 0));
+    assert!(!holder.spend(over, 1));
+    // Units that would be due after that never are.
+    let (holder, _) = segment(400, 1_000_000);
+    assert_eq!(holder.due_after(START, 400), None);
+}
+
+#[test]
+fn a_segment_stays_when_the_store_is_asked_and_no_other_is_wanted_beside_it() {
+    let (mut holder, terms) = segment(2, 0);
+    let ask = holder.ask(START + 5_000, 1, &terms);
+    assert_eq!((ask.closed, ask.segment), (None, 0));
+    holder.answered((START + 5_000, START + 6_000), START, None, &terms);
+    assert_eq!(holder.held(START + 6_000), 2);
+    assert_eq!(holder.sweep(START + 7_000), None);
+    assert_eq!(holder.held(START + 7_000), 2);
+}
+
+#[test]
+fn a_segment_is_asked_for_where_nothing_was_lent_for_half_of_its_time() {
+    let (mut holder, terms) = holding(2);
+    let mut asks = Vec::new();
+    for request in 1..=30 {
+        let now = START + request * SECOND / 40;
+        if !holder.spend(now, 1) {
+            let ask = holder.ask(now, 1, &terms);
+            asks.push((request, ask.segment));
+            if !ask.is_nothing() {
+                holder.answered((now, now), now, None, &terms);
+            }
+        }
+    }
+    let first = asks.iter().find(|(_, segment)| *segment > 0);
+    assert_eq!(first, Some(&(23, 8)));
+}
+
+#[test]
+fn who_is_far_from_the_store_asks_for_no_segment() {
+    // A line of 450 ms.
+    let terms = LeaseTerms::new(&Quota::gcra(100, tollgate_core::SECOND), 100).expect("it is lent");
+    for (took, wants) in [(100_000, true), (120_000, false)] {
+        let mut holder = Holder::default();
+        let mut segment = 0;
+        for request in 1..=40 {
+            let now = START + request * 25_000;
+            holder.spend(now, 1);
+            let ask = holder.ask(now, 1, &terms);
+            segment = segment.max(ask.segment);
+            if !ask.is_nothing() {
+                holder.answered((now, now + took), now, None, &terms);
+            }
+        }
+        assert_eq!(segment > 0, wants, "{took}");
+    }
+}
+
+#[test]
+fn units_go_back_into_the_segment_they_were_spent_of() {
+    let (mut holder, _) = segment(10, 0);
+    let now = START + 500_000;
+    assert!(holder.spend(now, 10));
+    holder.give_back(now + 1, now, 4);
+    assert_eq!(holder.left(now + 1), 4);
+    holder.give_back(now + 1, START + 1_000, 4);
+    assert_eq!(holder.left(now + 1), 4);
+}
+
+#[test]
+fn a_holder_is_small() {
+    assert!(size_of::<Holder>() <= 96, "{}", size_of::<Holder>());
+}

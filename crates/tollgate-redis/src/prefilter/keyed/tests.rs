@@ -1,0 +1,69 @@
+//! Tests of the table of keys.
+
+use super::*;
+
+fn slot(key: u128) -> Slot {
+    Slot::new(0, 0, Fingerprint::from_bits(key))
+}
+
+#[test]
+fn of_a_key_that_is_seen_once_nothing_is_kept() {
+    let table = Keyed::<u64>::new(1);
+    assert_eq!(table.with_new(slot(7), 1, |_| true, |value| *value), None);
+    assert_eq!(table.with(slot(7), |value| *value), None);
+    assert_eq!(
+        table.with_new(slot(7), 2, |_| true, |value| *value),
+        Some(0)
+    );
+}
+
+#[test]
+fn a_full_set_forgets_what_has_been_idle_for_longest_and_nothing_that_is_in_use() {
+    let table = Keyed::<u64>::new(1);
+    for key in 0..WAYS as u128 {
+        assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
+        table.with_new(slot(key), (key as u64) << AGE, |_| true, |value| *value = 1);
+    }
+    let in_use = |value: &u64| *value == 0;
+    assert!(!table.was_seen(slot(99)));
+    assert_eq!(
+        table.with_new(slot(99), 100 << AGE, in_use, |value| *value),
+        None
+    );
+    table.with(slot(5), |value| *value = 0);
+    table.with(slot(3), |value| *value = 0);
+    assert_eq!(
+        table.with_new(slot(99), 100 << AGE, in_use, |value| *value),
+        Some(0)
+    );
+    // The older of the two idle ones has gone.
+    assert_eq!(table.with(slot(3), |value| *value), None);
+    assert_eq!(table.with(slot(5), |value| *value), Some(0));
+    assert_eq!(table.sum(|value| *value), WAYS as u64 - 2);
+}
+
+#[test]
+fn a_set_fills_a_line_and_an_entry_takes_a_key_and_eight_bytes_more_than_its_value() {
+    assert_eq!(size_of::<Locker<u64>>(), 64);
+    assert_eq!(size_of::<Entry<[u64; 8]>>(), 24 + 64);
+}
+
+#[test]
+fn keys_that_look_alike_are_told_apart() {
+    let table = Keyed::<u128>::new(1);
+    // One byte is looked at first, and it is the same; the next is the one above it.
+    let keys = [7 << 56 | 1, 6 << 56, 7 << 56 | 2, 0, 7 << 56];
+    for key in keys {
+        assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
+        table.with_new(slot(key), 1, |_| true, |value| *value = key);
+    }
+    for key in keys {
+        assert_eq!(table.with(slot(key), |value| *value), Some(key));
+    }
+    assert_eq!(table.with(slot(7 << 56 | 3), |value| *value), None);
+    assert_eq!(table.with(slot(9 << 56), |value| *value), None);
+    assert_eq!(
+        table.with(Slot::new(1, 0, slot(0).key()), |value| *value),
+        None
+    );
+}
