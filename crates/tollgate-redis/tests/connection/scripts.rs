@@ -41,7 +41,10 @@ async fn one_text_of_the_script_heals_all_calls_that_travelled_together() {
     let mut counts: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
     counts.sort_unstable();
     assert_eq!(counts, (1..=100).collect::<Vec<_>>());
-    assert_eq!(calls_of(&server, "eval").await, 1);
+    // A write that is on its way when the first answer comes needs the text once more, and no call by itself.
+    let texts = calls_of(&server, "eval").await;
+    let reads = reads_of(&server).await;
+    assert!((1..=reads.min(50)).contains(&texts), "{texts} of {reads}");
 }
 
 #[tokio::test]
@@ -54,11 +57,15 @@ async fn calls_that_wait_travel_together() {
     for answer in bench.answers(calls).await {
         answer.unwrap();
     }
-    let stats = server.ask(&["INFO", "stats"]).await;
-    let reads = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("total_reads_processed:"))
-        .map(|number| number.parse::<u64>().unwrap());
     // A thousand calls of some hundred bytes are a few reads of 16 KiB each.
-    assert!(reads.is_some_and(|reads| reads < 100), "{reads:?}");
+    let reads = reads_of(&server).await;
+    assert!(reads < 100, "{reads}");
+}
+
+/// How often the server has read from a connection.
+async fn reads_of(server: &RedisServer) -> u64 {
+    let stats = server.ask(&["INFO", "stats"]).await;
+    let mut lines = stats.lines();
+    let reads = lines.find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.expect("it is told").parse().unwrap()
 }
