@@ -85,7 +85,8 @@ async fn main() -> Result<(), Failure> {
     println!(
         "
 Exact asks about every request that is let through; what was denied teaches a process when to ask again. Leased never lets
-through more than the limit: it asks seldom about the clients that stay below theirs, and often about the one that does not.
+through more than the limit: it asks seldom about the clients that stay below theirs, and at the limit of the one that does
+not instances take turns.
 Eventual tells what it has let through every 100 ms; all {INSTANCES} instances together may be above the limit by {INSTANCES}
 times 20 units."
     );
