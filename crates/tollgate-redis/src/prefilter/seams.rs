@@ -253,3 +253,56 @@ fn while_there_is_a_line_nobody_asks_and_who_has_a_turn_in_it_is_told_when() {
     }
     assert!(matches!(subject.answer(), Answer::Ask(_)));
 }
+
+#[test]
+fn units_that_were_reported_long_ago_are_not_taken_off_what_others_have_counted_since() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), eventual);
+    subject.told(Assessment {
+        fits: true,
+        remaining: 999,
+        reset_after: 500_000,
+        retry: Retry::Now,
+    });
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("there is room");
+    };
+    let at = decision.at();
+    let holding = Holding {
+        check: Check::new(0, KEY, 1),
+        taken: Taken { at, fresh_at: at },
+        source: decision.verdicts()[0].source(),
+    };
+    subject.clock.advance(Duration::from_millis(100));
+    assert_eq!(subject.filter.all_due(9).len(), 1);
+    subject.clock.advance(Duration::from_millis(100));
+    assert!(matches!(subject.answer(), Answer::Here(_)));
+    let unreported = subject.filter.units_unreported();
+    let settled = subject.filter.settle(&holding, Settlement::Cancel);
+    assert!(matches!(settled, Some((_, Settlement::Refund(1)))));
+    assert_eq!(subject.filter.units_unreported(), unreported);
+}
+
+#[test]
+fn a_lot_that_comes_after_all_were_handed_back_is_handed_back_as_well() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
+    for _ in 0..2 {
+        assert!(matches!(subject.answer(), Answer::Ask(_)));
+    }
+    let check = Check::new(0, KEY, 1);
+    for generation in [7, 8] {
+        let lot = Lot::Parking {
+            units: 10,
+            generation,
+        };
+        let times = (subject.filter.now(), subject.filter.store_now());
+        subject.filter.answered(&check, times, Some(Some(lot)));
+        assert_eq!(subject.filter.hand_back().len(), 1, "{generation}");
+    }
+}
