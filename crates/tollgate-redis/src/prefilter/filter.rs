@@ -10,9 +10,9 @@ use tollgate_prefilter::{InForce, LeaseTerms, ReportTerms};
 
 use crate::prefilter::{
     deny::DenyCache,
-    keyed::{Slot, check_of, slot_of},
+    keyed::{Missed, Slot, check_of, slot_of},
     leases::Leases,
-    part::{Answer, Asking, Part},
+    part::{Answer, Asking, Part, Places},
     plans::{Plan, Plans},
     reports::{Reports, Sent},
     store_time::StoreTime,
@@ -116,13 +116,24 @@ impl Prefilter {
             Some(Verdict::new(rule, plan, answer, Source::LearnedBound))
         };
         // What is held has been taken already, and is there whatever the store would say.
-        match self.hold(check, now).or_else(deny) {
-            Some(verdict) => {
-                let enforced = rules.enforces(verdict.rule());
-                Answer::Here(Decision::of_one(self.store_time.at(now), verdict, enforced))
-            }
-            None => Answer::Ask(self.ask(checks, now)),
+        let missed = match self.hold(check, now) {
+            Ok(verdict) => return self.here(rules, verdict, now),
+            Err(missed) => missed,
+        };
+        if let Some(verdict) = deny() {
+            return self.here(rules, verdict, now);
         }
+        let mut new = Places::default();
+        if missed.is_new {
+            new.insert(0);
+        }
+        Answer::Ask(self.ask(checks, new, now))
+    }
+
+    #[inline]
+    fn here(&self, rules: &RuleSet, verdict: Verdict, now: Tick) -> Answer {
+        let enforced = rules.enforces(verdict.rule());
+        Answer::Here(Decision::of_one(self.store_time.at(now), verdict, enforced))
     }
 
     #[inline(never)]
@@ -131,23 +142,27 @@ impl Prefilter {
             return Answer::Here(decision);
         }
         if self.leases.is_none() && self.reports.is_none() {
-            return Answer::Ask(Asking::new());
+            return Answer::Ask(Asking::default());
         }
         if has_twins(checks) {
             // They are one check for the store.
-            return Answer::Ask(Asking::new());
+            return Answer::Ask(Asking::default());
         }
         let mut part = Part {
             checks: Checks::new(),
-            asking: Asking::new(),
+            asking: Asking::default(),
             places: SmallVec::new(),
             at: now,
             held: SmallVec::new(),
         };
+        let mut new = Places::default();
         for (place, check) in (0..).zip(checks) {
             match self.hold_beside(rules, checks, check, now) {
-                Some(verdict) => part.held.push((place, *check, verdict)),
-                None => {
+                Ok(verdict) => part.held.push((place, *check, verdict)),
+                Err(missed) => {
+                    if missed.is_new {
+                        new.insert(part.places.len());
+                    }
                     part.places.push(place);
                     part.checks.push(*check);
                 }
@@ -157,7 +172,7 @@ impl Prefilter {
             let verdicts = part.held.iter().map(|(_, _, verdict)| *verdict);
             return Answer::Here(self.decide(rules, verdicts, now));
         }
-        part.asking = self.ask(&part.checks, now);
+        part.asking = self.ask(&part.checks, new, now);
         if part.held.is_empty() {
             return Answer::Ask(part.asking);
         }
@@ -213,23 +228,22 @@ impl Prefilter {
 
     /// Takes what a check costs from what this process holds.
     #[inline]
-    pub(super) fn hold(&self, check: &Check, now: Tick) -> Option<Verdict> {
+    pub(super) fn hold(&self, check: &Check, now: Tick) -> Result<Verdict, Missed> {
         let slot = slot_of(check);
-        let (answer, source) = match &self.plan(check)?.in_force {
-            InForce::Leased(_) => {
-                let leases = self.leases.as_ref()?;
+        let in_force = self.plan(check).map(|plan| &plan.in_force);
+        let (answer, source) = match (in_force, &self.leases, &self.reports) {
+            (Some(InForce::Leased(_)), Some(leases), _) => {
                 (leases.spend(slot, now, check.cost())?, Source::Lease)
             }
-            InForce::Eventual(terms) => {
-                let reports = self.reports.as_ref()?;
+            (Some(InForce::Eventual(terms)), _, Some(reports)) => {
                 let answer = reports.spend(slot, now, check.cost(), terms)?;
                 // What a denial told is not left any more.
                 self.unlearn(check.key());
                 (answer, Source::Eventual)
             }
-            _ => return None,
+            _ => return Err(Missed { is_new: true }),
         };
-        Some(Verdict::new(check.rule(), check.plan(), answer, source))
+        Ok(Verdict::new(check.rule(), check.plan(), answer, source))
     }
 
     /// The same for one of several checks. What a mark of the request reads is left to the store, which is asked anyway.
@@ -239,28 +253,37 @@ impl Prefilter {
         checks: &[Check],
         check: &Check,
         now: Tick,
-    ) -> Option<Verdict> {
-        let is_counted = matches!(self.plan(check)?.in_force, InForce::Eventual(_));
-        if is_counted && rules.has_marks() && has_mark(rules, checks, check) {
-            return None;
+    ) -> Result<Verdict, Missed> {
+        if rules.has_marks()
+            && let Some(reports) = &self.reports
+            && self.report_terms(slot_of(check)).is_some()
+            && has_mark(rules, checks, check)
+        {
+            return Err(reports.see(slot_of(check)));
         }
         self.hold(check, now)
     }
 
     /// What goes to the store with these checks.
     #[inline(never)]
-    fn ask(&self, checks: &[Check], now: Tick) -> Asking {
-        let mut asking = Asking::new();
+    fn ask(&self, checks: &[Check], new: Places, now: Tick) -> Asking {
+        let mut asking = Asking {
+            lots: SmallVec::new(),
+            new,
+        };
         let Some(leases) = &self.leases else {
             return asking;
         };
         for (place, check) in (0..).zip(checks) {
+            if new.contains(usize::from(place)) {
+                continue;
+            }
             let Some(InForce::Leased(terms)) = self.plan(check).map(|plan| &plan.in_force) else {
                 continue;
             };
             let ask = leases.ask(slot_of(check), now, check.cost(), terms);
             if !ask.is_nothing() {
-                asking.push((place, ask));
+                asking.lots.push((place, ask));
             }
         }
         asking

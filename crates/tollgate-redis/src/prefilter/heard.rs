@@ -8,23 +8,24 @@ use tollgate_prefilter::{InForce, Lot};
 use crate::prefilter::{
     filter::{Prefilter, has_twins},
     keyed::slot_of,
+    part::Places,
     reports::Sent,
 };
 
 impl Prefilter {
     /// The store has decided about checks that were sent at `sent`. What was reported with them is heard first.
     ///
-    /// `of_others` says of a rule's place that its answer was about a state that the client shares with others.
+    /// Nothing is kept of the keys of `new` ones. `of_others` says of a rule's place that its answer was about a state that the client shares with others.
     pub(crate) fn learn(
         &self,
         checks: &[Check],
         decision: &Decision,
-        sent: Sent,
+        (sent, new): (Sent, Places),
         of_others: impl Fn(u16) -> bool,
     ) {
-        let at = sent.at;
-        self.store_time.told((at, self.now()), decision.at());
-        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+        let (at, now) = (sent.at, self.now());
+        self.store_time.told((at, now), decision.at());
+        for (place, (check, verdict)) in checks.iter().zip(decision.verdicts()).enumerate() {
             let Some(plan) = self.plan(check) else {
                 continue;
             };
@@ -36,13 +37,16 @@ impl Prefilter {
             if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
                 self.unlearn(check.key());
             }
-            if verdict.outcome() == Outcome::Deny && !has_twins(checks) && !of_others(check.rule())
+            if verdict.outcome() == Outcome::Deny
+                && !has_twins(checks)
+                && !of_others(check.rule())
+                && let Some(deny) = &self.deny
             {
-                let times = (at, self.now());
-                if let Some(deny) = &self.deny {
-                    let has_plans = self.plans.count(check.rule()) > 1;
-                    deny.learn(&plan.denials, slot, times, check.cost(), verdict, has_plans);
-                }
+                let (times, has_plans) = ((at, now), self.plans.count(check.rule()) > 1);
+                deny.learn(&plan.denials, slot, times, check.cost(), verdict, has_plans);
+            }
+            if new.contains(place) {
+                continue;
             }
             if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
                 leases.told(slot, at, verdict);
@@ -50,7 +54,7 @@ impl Prefilter {
             if let (InForce::Eventual(terms), Some(reports)) = (&plan.in_force, &self.reports) {
                 let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
                 let said = (verdict.remaining(), lasts);
-                reports.learned(slot, (sent, self.now()), said, terms);
+                reports.learned(slot, (sent, now), said, terms);
             }
         }
     }

@@ -20,6 +20,13 @@ pub(crate) struct Slot {
     plan: u16,
 }
 
+/// Of a key is not kept what was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// It was not seen before, or many others were since.
+    pub(crate) is_new: bool,
+}
+
 /// What is kept of at most so many keys: sets of a few, each behind a lock of its own.
 ///
 /// Of a key that is seen for the first time nothing is kept but that: most keys of a crowd are seen once. Where a set is full,
@@ -143,7 +150,25 @@ impl<T: Default> Keyed<T> {
         Some(act(&mut entry.value))
     }
 
-    /// The same, and keeps something of the key from the second time on, if there is room.
+    /// The same, and notes that the key was seen.
+    #[inline]
+    pub(crate) fn look<R>(
+        &self,
+        slot: Slot,
+        act: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Result<R, Missed> {
+        let mut set = self.set(slot);
+        let Some(place) = set.find(slot) else {
+            drop(set);
+            let is_new = !self.was_seen(slot);
+            return Err(Missed { is_new });
+        };
+        let entry = set.entries.get_mut(place);
+        let found = entry.and_then(|entry| act(&mut entry.value));
+        found.ok_or(Missed { is_new: false })
+    }
+
+    /// The same, and keeps something of the key from now on, if there is room: to be asked for what is not new.
     pub(crate) fn with_new<R>(
         &self,
         slot: Slot,
@@ -154,8 +179,7 @@ impl<T: Default> Keyed<T> {
         let mut set = self.set(slot);
         let place = match set.find(slot) {
             Some(place) => place,
-            None if self.was_seen(slot) => set.make_room(slot, now, is_idle)?,
-            None => return None,
+            None => set.make_room(slot, now, is_idle)?,
         };
         let entry = set.entries.get_mut(place)?;
         entry.touched = (now >> AGE) as u32;

@@ -8,7 +8,7 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{Ask, Closed, Holder, LeaseTerms, Lot};
 
-use crate::prefilter::keyed::{Keyed, Slot};
+use crate::prefilter::keyed::{Keyed, Missed, Slot};
 
 /// The keys that this process may hold lots of. Of more it asks for every unit.
 const KEYS: usize = 1 << 18;
@@ -40,18 +40,18 @@ impl Leases {
 
     /// Takes units from the lot of a key, if they are there.
     #[inline]
-    pub(crate) fn spend(&self, slot: Slot, now: Tick, cost: u64) -> Option<Assessment> {
-        self.keys.with(slot, |lease| {
+    pub(crate) fn spend(&self, slot: Slot, now: Tick, cost: u64) -> Result<Assessment, Missed> {
+        self.keys.look(slot, |lease| {
             lease.holder.spend(now, cost).then(|| Assessment {
                 fits: true,
                 remaining: lease.left.saturating_add(lease.holder.left(now)),
                 reset_after: lease.fresh_at.saturating_sub(now),
                 retry: Retry::Now,
             })
-        })?
+        })
     }
 
-    /// What to say to the store with a request that the lot of a key does not hold.
+    /// What to say to the store with a request that the lot of a key does not hold. To be asked for a key that is not new.
     pub(crate) fn ask(&self, slot: Slot, now: Tick, cost: u64, terms: &LeaseTerms) -> Ask {
         let is_idle = |lease: &Lease| lease.holder.is_idle(now);
         let ask = |lease: &mut Lease| lease.holder.ask(now, cost, terms);

@@ -15,8 +15,31 @@ pub(crate) enum Answer {
     Part(Box<Part>),
 }
 
-/// What goes to the store beside checks: by the place of the check among them.
-pub(crate) type Asking = SmallVec<[(u16, Ask); 1]>;
+/// What to ask the store beside checks, and what not to learn from its answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asking {
+    /// By the place of the check.
+    pub(crate) lots: SmallVec<[(u16, Ask); 1]>,
+    /// The checks whose keys were not seen before: nothing is kept of them.
+    pub(crate) new: Places,
+}
+
+/// Some of the first 64 checks of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places(u64);
+
+impl Places {
+    /// Of one that is not among the first nothing is noted.
+    pub(crate) fn insert(&mut self, place: usize) {
+        if place < 64 {
+            self.0 |= 1 << place;
+        }
+    }
+
+    pub(crate) fn contains(self, place: usize) -> bool {
+        place < 64 && self.0 >> place & 1 > 0
+    }
+}
 
 /// A request of which a part is held here.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{ReportTerms, Spent, Tally};
 
-use crate::prefilter::keyed::{Keyed, Slot};
+use crate::prefilter::keyed::{Keyed, Missed, Slot};
 
 /// The keys that this process may count alone. Of more it asks for every unit.
 const KEYS: usize = 1 << 18;
@@ -83,8 +83,8 @@ impl Reports {
         now: Tick,
         cost: u64,
         terms: &ReportTerms,
-    ) -> Option<Assessment> {
-        let (answer, is_first) = self.keys.with(slot, |counted| {
+    ) -> Result<Assessment, Missed> {
+        let (answer, is_first) = self.keys.look(slot, |counted| {
             if counted.tally.spend(now, cost, terms) == Spent::AskFirst {
                 return None;
             }
@@ -97,11 +97,17 @@ impl Reports {
                 retry: Retry::Now,
             };
             Some((answer, is_first))
-        })??;
+        })?;
         if is_first {
             self.is_due(slot);
         }
-        Some(answer)
+        Ok(answer)
+    }
+
+    /// Notes that a key was seen, and counts nothing.
+    pub(crate) fn see(&self, slot: Slot) -> Missed {
+        let seen = self.keys.look(slot, |_| None::<()>);
+        seen.err().unwrap_or(Missed { is_new: false })
     }
 
     /// What is to be reported of a key at once: its request has to ask the store, which is told of this first.
@@ -148,7 +154,8 @@ impl Reports {
         due
     }
 
-    /// The store has answered a request: so much is left, and until when something is used.
+    /// The store has answered a request: so much is left, and until when something is used. To be told of a key that is not
+    /// new.
     pub(crate) fn learned(
         &self,
         slot: Slot,

@@ -15,7 +15,11 @@ use tollgate_core::{
 use tollgate_prefilter::Lot;
 
 use crate::prefilter::{
-    deny::DenyCache, filter::Prefilter, keyed::Slot, part::Answer, process_clock,
+    deny::DenyCache,
+    filter::Prefilter,
+    keyed::Slot,
+    part::{Answer, Places},
+    process_clock,
 };
 
 const KEY: Fingerprint = Fingerprint::from_bits(7);
@@ -49,10 +53,8 @@ impl Subject {
         self.clock.advance(Duration::from_micros(300));
         let verdict = Verdict::new(0, 0, answer, Source::Store);
         let decision = Decision::new(sent.at + AHEAD + 150, [verdict], |_| true);
-        // Of a key that is seen once nothing is kept.
-        for _ in 0..2 {
-            self.filter.learn(&check, &decision, sent, |_| false);
-        }
+        let learned_by = (sent, Places::default());
+        self.filter.learn(&check, &decision, learned_by, |_| false);
     }
 
     fn answer(&self) -> Answer {

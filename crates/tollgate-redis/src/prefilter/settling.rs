@@ -89,8 +89,8 @@ impl Prefilter {
                 // What this process holds is as good as what the store has.
                 let more = check.with_cost(units);
                 return match self.hold(&more, now) {
-                    Some(_) => None,
-                    None => Some((*holding, how)),
+                    Ok(_) => None,
+                    Err(_) => Some((*holding, how)),
                 };
             }
             _ => return None,

@@ -211,7 +211,7 @@ impl BoundStore for Bound {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        self.ask(checks, &Asking::new(), false)
+        self.ask(checks, &Asking::default(), false)
     }
 
     fn settle(&self, holdings: &[Holding], how: Settlement) {

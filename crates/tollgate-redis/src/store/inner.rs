@@ -55,7 +55,7 @@ impl Inner {
         checks: &[Check],
         asking: &Asking,
     ) -> Option<Waiting> {
-        if asking.is_empty() {
+        if asking.lots.is_empty() {
             return None;
         }
         let mut waiting = Waiting {
@@ -63,7 +63,7 @@ impl Inner {
             checks: Checks::from_slice(checks),
             wanted: Wanted::new(),
         };
-        for (place, ask) in asking {
+        for (place, ask) in &asking.lots {
             let check = checks.get(usize::from(*place))?;
             let terms = self.prefilter.lease_terms(check);
             let answer = terms

@@ -13,7 +13,10 @@ use crate::{
     call::Asked,
     connection::{error::CallError, value::Value},
     observe::{CallFor, LotDid, Timer},
-    prefilter::{part::Asking, reports::Sent},
+    prefilter::{
+        part::{Asking, Places},
+        reports::Sent,
+    },
     reply::NewKey,
     store::{
         backend::Answer,
@@ -32,6 +35,7 @@ struct Hearing {
     asked: Asked,
     takes: bool,
     sent: Sent,
+    new: Places,
     timer: Timer,
     size: usize,
     lots: Option<Waiting>,
@@ -48,7 +52,7 @@ impl Inner {
     ) -> Step<Decision> {
         let sent = self.prefilter.sent();
         let mut call = self.shared.begin();
-        for (place, ask) in asking {
+        for (place, ask) in &asking.lots {
             if let (Some(check), Some(closed)) = (checks.get(usize::from(*place)), ask.closed) {
                 // One that does not go back runs out.
                 if call.close(&self.encoder, check, closed).is_some() {
@@ -98,6 +102,7 @@ impl Inner {
             asked,
             takes,
             sent,
+            new: asking.new,
             timer,
             size: call.checks(),
             lots,
@@ -130,7 +135,7 @@ impl Hearing {
         };
         inner
             .prefilter
-            .learn(&self.checks, &decision, self.sent, |rule| {
+            .learn(&self.checks, &decision, (self.sent, self.new), |rule| {
                 // The same client has a state with each client of the rule that says where states lie.
                 !inner.encoder.is_found_alone(rule) || is_refused(rule)
             });

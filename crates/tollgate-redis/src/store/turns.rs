@@ -20,15 +20,17 @@ pub(super) struct Group {
 impl Group {
     /// What of `asking` goes with this group.
     fn asking(&self, asking: &Asking) -> Asking {
-        let at = |place: u16| {
-            let mut places = self.places.iter();
-            places.position(|other| *other == usize::from(place))
-        };
-        let of_group = |(place, ask): &(u16, _)| {
-            // A request has fewer than 65 536 checks.
-            Some((u16::try_from(at(*place)?).ok()?, *ask))
-        };
-        asking.iter().filter_map(of_group).collect()
+        let mut of_group = Asking::default();
+        // A request has fewer than 65 536 checks.
+        for (at, place) in (0_u16..).zip(&self.places) {
+            let mut lots = asking.lots.iter();
+            let lot = lots.find(|(other, _)| usize::from(*other) == *place);
+            of_group.lots.extend(lot.map(|(_, ask)| (at, *ask)));
+            if asking.new.contains(*place) {
+                of_group.new.insert(usize::from(at));
+            }
+        }
+        of_group
     }
 }
 
@@ -41,7 +43,7 @@ struct Unasked {
 impl Drop for Unasked {
     fn drop(&mut self) {
         for (group, asking) in &self.groups {
-            for (place, _) in asking {
+            for (place, _) in &asking.lots {
                 if let Some(check) = group.checks.get(usize::from(*place)) {
                     self.inner.prefilter.answered(check, (0, 0), None);
                 }

@@ -9,23 +9,24 @@ fn slot(key: u128) -> Slot {
 #[test]
 fn of_a_key_that_is_seen_once_nothing_is_kept() {
     let table = Keyed::<u64>::new(1);
-    assert_eq!(table.with_new(slot(7), 1, |_| true, |value| *value), None);
-    assert_eq!(table.with(slot(7), |value| *value), None);
-    assert_eq!(
-        table.with_new(slot(7), 2, |_| true, |value| *value),
-        Some(0)
-    );
+    let look = |key| table.look(slot(key), |value| Some(*value));
+    assert_eq!(look(7), Err(Missed { is_new: true }));
+    assert_eq!(look(7), Err(Missed { is_new: false }));
+    assert_eq!(look(8), Err(Missed { is_new: true }));
+    assert_eq!(table.sum(|_| 1), 0);
+    let kept = table.with_new(slot(7), 2, |_| true, |value| *value);
+    assert_eq!((kept, look(7)), (Some(0), Ok(0)));
+    let nothing = table.look(slot(7), |_| None::<()>);
+    assert_eq!(nothing, Err(Missed { is_new: false }));
 }
 
 #[test]
 fn a_full_set_forgets_what_has_been_idle_for_longest_and_nothing_that_is_in_use() {
     let table = Keyed::<u64>::new(1);
     for key in 0..WAYS as u128 {
-        assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
         table.with_new(slot(key), (key as u64) << AGE, |_| true, |value| *value = 1);
     }
     let in_use = |value: &u64| *value == 0;
-    assert!(!table.was_seen(slot(99)));
     assert_eq!(
         table.with_new(slot(99), 100 << AGE, in_use, |value| *value),
         None
@@ -54,7 +55,6 @@ fn keys_that_look_alike_are_told_apart() {
     // One byte is looked at first, and it is the same; the next is the one above it.
     let keys = [7 << 56 | 1, 6 << 56, 7 << 56 | 2, 0, 7 << 56];
     for key in keys {
-        assert!(table.was_seen(slot(key)) || table.was_seen(slot(key)));
         table.with_new(slot(key), 1, |_| true, |value| *value = key);
     }
     for key in keys {
