@@ -33,7 +33,7 @@ pub(crate) struct Missed {
 /// the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
 pub(crate) struct Keyed<T> {
     sets: Box<[Locker<T>]>,
-    /// The last four keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
+    /// Four of the last keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
     seen: Box<[AtomicU64]>,
 }
 
@@ -120,17 +120,22 @@ impl<T: Default> Keyed<T> {
         }
     }
 
-    /// Whether a key was seen before, and not many others since.
+    /// Whether a key was seen before, and not many others since. If not, it takes the place of any of the others: of keys that
+    /// come by turns, one more than there is room for, some are known again, and not none of them.
     fn was_seen(&self, slot: Slot) -> bool {
         let [high, low] = slot.key;
         let tag = ((high >> 16) as u16 ^ slot.rule ^ slot.plan.rotate_left(8)) | 1;
         let seen = &self.seen[low as usize & (SEEN - 1)];
         let tags = seen.load(Ordering::Relaxed);
-        if (0..4).any(|place| (tags >> (16 * place)) as u16 == tag) {
+        let at = |place: u32| (tags >> (16 * place)) as u16;
+        if (0..4).any(|place| at(place) == tag) {
             return true;
         }
+        let place = (0..4).find(|place| at(*place) == 0);
+        let place = 16 * place.unwrap_or_else(|| fastrand::u32(..4));
         // Of two that come at once one may be missed.
-        seen.store(tags << 16 | u64::from(tag), Ordering::Relaxed);
+        let others = tags & !(0xffff << place);
+        seen.store(others | u64::from(tag) << place, Ordering::Relaxed);
         false
     }
 
