@@ -10,7 +10,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::redis::server::Server;
+use crate::redis::server::{Server, time_of};
 
 /// Whom the callers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Measured {
     pub median: f64,
     /// How long 99 of 100 waited at most, in microseconds.
     pub p99: f64,
+    /// Processor time of the callers' thread for an answer, the connection's part included, in microseconds.
+    pub callers: f64,
     /// Processor time of the server for an answer, in microseconds.
     pub server: f64,
     /// Scripts that the server ran for an answer.
@@ -48,7 +50,7 @@ pub async fn run<F: Future<Output = ()> + 'static>(
     ask: impl Fn(u64) -> F + Clone + 'static,
 ) -> Measured {
     let scripts = server.scripts();
-    let busy = server.processor_time();
+    let busy = (time_of("thread-self"), server.processor_time());
     let start = Instant::now();
     let tasks = LocalSet::new();
     let callers: Vec<_> = (0..callers as u64)
@@ -73,10 +75,14 @@ pub async fn run<F: Future<Output = ()> + 'static>(
         .collect();
     tasks.await;
     let elapsed = start.elapsed();
-    let busy = server
-        .processor_time()
-        .zip(busy)
-        .map(|(after, before)| after - before);
+    let since = |after: Option<f64>, before: Option<f64>| {
+        let spent = after.zip(before).map(|(after, before)| after - before);
+        spent.unwrap_or(f64::NAN) / 1000.0
+    };
+    let busy = (
+        since(time_of("thread-self"), busy.0),
+        since(server.processor_time(), busy.1),
+    );
     let scripts = match (server.scripts(), scripts) {
         (Ok(after), Ok(before)) => (after - before) as f64,
         _ => f64::NAN,
@@ -91,8 +97,26 @@ pub async fn run<F: Future<Output = ()> + 'static>(
         per_second: count as f64 / elapsed.as_secs_f64(),
         median: waits[count / 2],
         p99: waits[count * 99 / 100],
-        server: busy.unwrap_or(f64::NAN) / 1000.0 / count as f64,
+        callers: busy.0 / count as f64,
+        server: busy.1 / count as f64,
         scripts: scripts / count as f64,
+    }
+}
+
+impl Measured {
+    /// On average over turns that took as long.
+    #[must_use]
+    pub fn mean(turns: &[Self]) -> Self {
+        let of =
+            |figure: fn(&Self) -> f64| turns.iter().map(figure).sum::<f64>() / turns.len() as f64;
+        Self {
+            per_second: of(|measured| measured.per_second),
+            median: of(|measured| measured.median),
+            p99: of(|measured| measured.p99),
+            callers: of(|measured| measured.callers),
+            server: of(|measured| measured.server),
+            scripts: of(|measured| measured.scripts),
+        }
     }
 }
 

@@ -69,8 +69,9 @@ impl Knows {
     fn lessons(self) -> &'static [u64] {
         match self {
             Self::Nothing => &[],
-            // Of a key that is seen for the first time nothing is kept.
-            Self::Lease => &[1, 1, 1, WANTED],
+            // Of a key that is seen for the first time nothing is kept. At the end come those again of which an older lot was
+            // on its way back.
+            Self::Lease => &[1, 1, 1, WANTED, 1],
             Self::Eventual => &[1, 1, 1],
             Self::Bound => &[1, 1],
         }

@@ -63,8 +63,7 @@ impl Server {
     #[must_use]
     pub fn processor_time(&self) -> Option<f64> {
         // The first number is the time on a processor; the server decides on its first thread.
-        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).ok()?;
-        text.split(' ').next()?.parse().ok()
+        time_of(&self.child.id().to_string())
     }
 
     /// The commands to run a script that it has carried out.
@@ -101,6 +100,12 @@ impl Server {
         let answer = String::from_utf8_lossy(&answer[..length]);
         Ok(answer.lines().next().unwrap_or_default().to_owned())
     }
+}
+
+/// The processor time that a process or a thread of `/proc` has used, in nanoseconds.
+pub(super) fn time_of(who: &str) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{who}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok()
 }
 
 /// How long a connection to a server that just starts is waited for.

@@ -13,20 +13,32 @@ use tollgate_benches::redis::{
 
 use crate::{harness::Compared, prefilter::hybrid::Hybrid, table::Row};
 
-/// How long one side runs in one round.
-const SPAN: Duration = Duration::from_millis(200);
+/// How long one turn of a side takes. It has two in a lap.
+const SPAN: Duration = Duration::from_millis(50);
+
+/// The laps of a round.
+const LAPS: usize = 2;
 
 /// No caller is denied.
 const QUOTA: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000);
 
-const LEASED: Consistency = Consistency::Leased {
-    reserve_permille: 100,
-};
-
-const EVENTUAL: Consistency = Consistency::Eventual {
-    interval: Duration::from_millis(100),
-    max_unreported: 1_000_000,
-};
+/// The sides: each consistency, exact a second time, and the hybrid provider.
+const CONSISTENCIES: [Consistency; 4] = [
+    Consistency::Exact,
+    Consistency::Leased {
+        reserve_permille: 100,
+    },
+    Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 1_000_000,
+    },
+    Consistency::Exact,
+];
+const EXACT: usize = 0;
+const LEASED: usize = 1;
+const EVENTUAL: usize = 2;
+const AGAIN: usize = 3;
+const HYBRID: usize = 4;
 
 type Asked = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -42,49 +54,82 @@ pub(super) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
     for (keys, clients) in [("hot", Clients::Hot), ("cold", Clients::Cold)] {
         for callers in [64, 512] {
             let sides = [
-                Side::ours(Consistency::Exact)?,
-                Side::ours(LEASED)?,
-                Side::ours(EVENTUAL)?,
+                Side::ours(CONSISTENCIES[EXACT])?,
+                Side::ours(CONSISTENCIES[LEASED])?,
+                Side::ours(CONSISTENCIES[EVENTUAL])?,
+                Side::ours(CONSISTENCIES[AGAIN])?,
                 Side::theirs()?,
             ];
             // The first round warms up.
             let measured: Vec<_> = (0..=rounds)
-                .map(|_| sides.each_ref().map(|side| side.turn(callers, clients)))
+                .map(|turn| round(&sides, turn, callers, clients))
                 .skip(1)
                 .collect();
-            let compared = |ours: usize, theirs: usize, figure: fn(&Measured) -> f64| {
+            let compared = |ours: usize,
+                            theirs: &dyn Fn(&[Measured]) -> Measured,
+                            figure: fn(&Measured) -> f64| {
                 let rounds = measured
                     .iter()
-                    .map(|sides| (figure(&sides[ours]), figure(&sides[theirs])));
+                    .map(|sides| (figure(&sides[ours]), figure(&theirs(sides))));
                 Compared::of(&rounds.collect::<Vec<_>>())
             };
-            for (side, name) in ["exact", "leased", "eventual"].into_iter().enumerate() {
-                let row = |what: &str, unit, figure| {
-                    let what = format!("{keys} keys, {name}, {callers} callers, {what}");
-                    Row::compared(what, unit, "trypema hybrid", compared(side, 3, figure))
+            // Times, so that less is better here as elsewhere.
+            let each = |side: &Measured| 1e6 / side.per_second;
+            let of = |name, what: &str| format!("{keys} keys, {name}, {callers} callers, {what}");
+            for (side, name) in [(EXACT, "exact"), (LEASED, "leased"), (EVENTUAL, "eventual")] {
+                let mut beside_hybrid = |what: &str, unit, figure| {
+                    let compared = compared(side, &|sides| sides[HYBRID], figure);
+                    let what = of(name, what);
+                    print(Row::compared(what, unit, "trypema hybrid", compared));
                 };
-                // Times, so that less is better here as elsewhere.
-                print(row("each", "µs", |side| 1e6 / side.per_second));
-                print(row("scripts", "", |side| side.scripts));
-                print(row("server CPU", "µs", |side| side.server));
-                if side > 0 {
-                    let what = format!("{keys} keys, {name}, {callers} callers, each");
-                    let row = Row::compared(
-                        what,
-                        "µs",
-                        "exact",
-                        compared(side, 0, |side| 1e6 / side.per_second),
-                    );
-                    print(if clients == Clients::Cold {
-                        row.gate(1.05).direction(1.0)
-                    } else {
-                        row
-                    });
-                }
+                beside_hybrid("each", "µs", each);
+                beside_hybrid("scripts", "", |side| side.scripts);
+                beside_hybrid("callers' CPU", "µs", |side| side.callers);
+                beside_hybrid("server CPU", "µs", |side| side.server);
             }
+            let both_exact = |sides: &[Measured]| Measured::mean(&[sides[EXACT], sides[AGAIN]]);
+            for (side, name) in [(LEASED, "leased"), (EVENTUAL, "eventual")] {
+                let beside_exact = |what, figure| {
+                    let compared = compared(side, &both_exact, figure);
+                    Row::compared(of(name, what), "µs", "exact", compared)
+                };
+                let row = beside_exact("each", each);
+                print(if clients == Clients::Cold {
+                    row.gate(1.05).direction(1.0)
+                } else {
+                    row
+                });
+                print(beside_exact("callers' CPU", |side| side.callers));
+            }
+            // As far from 1 as this is, the other ratios may be as well.
+            let compared = compared(AGAIN, &|sides| sides[EXACT], each);
+            print(Row::compared(
+                of("exact again", "each"),
+                "µs",
+                "exact",
+                compared,
+            ));
         }
     }
     Ok(())
+}
+
+/// Laps of a turn of each side, and one more the other way round: what gets slower or faster meanwhile hits all of them alike.
+/// Each lap begins with another side, because two turns of the first, and of the last, follow on each other.
+fn round<const SIDES: usize>(
+    sides: &[Side; SIDES],
+    round: usize,
+    callers: usize,
+    clients: Clients,
+) -> [Measured; SIDES] {
+    let mut turns = [const { Vec::new() }; SIDES];
+    for lap in round * LAPS..(round + 1) * LAPS {
+        let order = (0..SIDES).map(|place| (place + lap) % SIDES);
+        for side in order.clone().chain(order.rev()) {
+            turns[side].push(sides[side].turn(callers, clients));
+        }
+    }
+    turns.map(|turns| Measured::mean(&turns))
 }
 
 impl Side {
