@@ -11,6 +11,8 @@ use std::{
 
 use tollgate_core::{Check, Fingerprint, Tick};
 
+use self::sieve::Sieve;
+
 /// A key under one quota of one rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -35,6 +37,7 @@ pub(crate) struct Keyed<T> {
     sets: Box<[Locker<T>]>,
     /// Four of the last keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
     seen: Box<[AtomicU64]>,
+    sieve: Sieve,
 }
 
 /// Places for keys that were seen once.
@@ -117,6 +120,7 @@ impl<T: Default> Keyed<T> {
         Self {
             sets: (0..sets).map(|_| Locker(Mutex::new(empty()))).collect(),
             seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
+            sieve: Sieve::new(),
         }
     }
 
@@ -162,15 +166,16 @@ impl<T: Default> Keyed<T> {
         slot: Slot,
         act: impl FnOnce(&mut T) -> Option<R>,
     ) -> Result<R, Missed> {
-        let mut set = self.set(slot);
-        let Some(place) = set.find(slot) else {
-            drop(set);
-            let is_new = !self.was_seen(slot);
-            return Err(Missed { is_new });
+        let found = match self.sieve.may_hold(slot) {
+            true => self.with(slot, act),
+            false => None,
         };
-        let entry = set.entries.get_mut(place);
-        let found = entry.and_then(|entry| act(&mut entry.value));
-        found.ok_or(Missed { is_new: false })
+        match found {
+            Some(done) => done.ok_or(Missed { is_new: false }),
+            None => Err(Missed {
+                is_new: !self.was_seen(slot),
+            }),
+        }
     }
 
     /// The same, and keeps something of the key from now on, if there is room: to be asked for what is not new.
@@ -184,7 +189,10 @@ impl<T: Default> Keyed<T> {
         let mut set = self.set(slot);
         let place = match set.find(slot) {
             Some(place) => place,
-            None => set.make_room(slot, now, is_idle)?,
+            None => {
+                self.sieve.insert(slot);
+                set.make_room(slot, now, is_idle)?
+            }
         };
         let entry = set.entries.get_mut(place)?;
         entry.touched = (now >> AGE) as u32;
@@ -316,5 +324,6 @@ impl fmt::Debug for Slot {
     }
 }
 
+mod sieve;
 #[cfg(test)]
 mod tests;

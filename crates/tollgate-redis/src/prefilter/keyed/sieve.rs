@@ -1,0 +1,72 @@
+//! Which keys are certainly not kept.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::prefilter::keyed::Slot;
+
+/// A bit for all keys that fall on one place: whether any of them was ever kept. It is small enough to stay in the first cache
+/// of a core, and spares the look at a set, a line that is not.
+///
+/// Nothing is taken out: where very many keys have been kept it says nothing any more, and costs next to nothing.
+pub(super) struct Sieve(Box<[AtomicU64]>);
+
+/// Words of 64 places: 8 KiB.
+const WORDS: usize = 1024;
+
+impl Sieve {
+    pub(super) fn new() -> Self {
+        Self((0..WORDS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The word of a key, and its bit there.
+    #[inline]
+    fn place(&self, slot: Slot) -> (&AtomicU64, u64) {
+        let bits = (slot.key[0] as usize) ^ usize::from(slot.rule).wrapping_mul(0x9e37);
+        (&self.0[bits >> 6 & (WORDS - 1)], 1 << (bits & 63))
+    }
+
+    /// Whether a key may be kept.
+    #[inline]
+    pub(super) fn may_hold(&self, slot: Slot) -> bool {
+        let (word, bit) = self.place(slot);
+        word.load(Ordering::Relaxed) & bit > 0
+    }
+
+    /// A key is kept from now on.
+    pub(super) fn insert(&self, slot: Slot) {
+        let (word, bit) = self.place(slot);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Sieve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sieve").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Fingerprint;
+
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_may_be_held_and_most_else_is_not() {
+        let sieve = Sieve::new();
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut slots = || -> Vec<Slot> {
+            let keys = std::iter::repeat_with(|| Fingerprint::from_bits(random.u128(..)));
+            keys.take(1000).map(|key| Slot::new(3, 1, key)).collect()
+        };
+        let (kept, others) = (slots(), slots());
+        kept.iter().for_each(|slot| sieve.insert(*slot));
+        assert!(kept.iter().all(|slot| sieve.may_hold(*slot)));
+        let others = others.iter().filter(|slot| sieve.may_hold(**slot));
+        // 1000 of 65 536 places are taken.
+        assert!(others.count() < 50);
+    }
+}
