@@ -20,7 +20,7 @@ use crate::{
     table::Row,
 };
 
-const GROUPS: [&str; 12] = [
+const GROUPS: [&str; 13] = [
     "hot-allowed",
     "hot-denied",
     "uniform",
@@ -33,6 +33,7 @@ const GROUPS: [&str; 12] = [
     "memory",
     "redis",
     "prefilter",
+    "consistency",
 ];
 
 fn main() -> ExitCode {
@@ -100,7 +101,8 @@ fn measure(
         "grpc" => grpc::rows(rounds, print)?,
         "allocations" => memory::per_request(print),
         "redis" => redis::rows(rounds, print)?,
-        "prefilter" => prefilter::rows(rounds, print)?,
+        "prefilter" => prefilter::answered_here(rounds, print)?,
+        "consistency" => prefilter::by_consistency(rounds, print)?,
         _ => memory::per_key(print),
     }
     Ok(())

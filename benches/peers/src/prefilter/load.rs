@@ -50,7 +50,7 @@ struct Side {
     server: Server,
 }
 
-pub(super) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<dyn Error>> {
+pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<dyn Error>> {
     for (keys, clients) in [("hot", Clients::Hot), ("cold", Clients::Cold)] {
         for callers in [64, 512] {
             let sides = [

@@ -56,7 +56,7 @@ struct Round {
 /// For how long a side does what it has put off, after each of its turns.
 const BACKGROUND: Duration = Duration::from_millis(40);
 
-pub(super) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<dyn Error>> {
+pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<dyn Error>> {
     for (what, knows, many) in [
         ("leased", Knows::Lease, MANY),
         ("eventual", Knows::Eventual, MANY),

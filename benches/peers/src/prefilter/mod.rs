@@ -3,6 +3,5 @@
 mod hybrid;
 mod load;
 mod local;
-mod rows;
 
-pub(crate) use self::rows::rows;
+pub(crate) use self::{load::rows as by_consistency, local::rows as answered_here};
