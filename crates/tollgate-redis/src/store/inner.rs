@@ -176,6 +176,16 @@ impl Waiting {
     }
 }
 
+impl Drop for Inner {
+    /// Nobody reports any more.
+    fn drop(&mut self) {
+        let units = self.prefilter.units_unreported();
+        if units > 0 {
+            self.shared.gave_up(units);
+        }
+    }
+}
+
 impl Drop for Waiting {
     /// The answer did not come, or nobody waits for it any more: what it lends is lost.
     fn drop(&mut self) {

@@ -54,9 +54,7 @@ impl Drop for Keeper {
         if self.inner.prefilter.units_unreported() > 0 {
             let inner = Arc::clone(&self.inner);
             self.inner.spawn(async move {
-                if timeout(FAREWELL, inner.send_all()).await.is_err() {
-                    inner.shared.gave_up(inner.prefilter.units_unreported());
-                }
+                let _ = timeout(FAREWELL, inner.send_all()).await;
             });
         }
     }

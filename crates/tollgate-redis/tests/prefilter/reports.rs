@@ -45,6 +45,17 @@ async fn left(service: &Service, rule: Rule) -> u64 {
     .await
 }
 
+/// Waits until it is known that the server is gone: what is sent from then on certainly does not run.
+async fn is_lost(limiter: &Limiter) {
+    let other = limiter.check("rule", &Key::of(["other"]));
+    let other = [other.expect("the rule is there").with_cost(0)];
+    eventually("the connection is known to be gone", || async {
+        let decision = limiter.acquire(&other).await;
+        (decision.verdicts()[0].source() == Source::Fallback).then_some(())
+    })
+    .await;
+}
+
 /// How often the server ran the script.
 async fn calls(server: &RedisServer) -> u64 {
     let stats = server.ask(&["INFO", "commandstats"]).await;
@@ -176,13 +187,7 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
         service.take_until(&limiter, client, Source::Eventual).await;
         service.take(&limiter, client, 4).await;
         server.kill();
-        let other = limiter.check("rule", &Key::of(["other"]));
-        let other = [other.expect("the rule is there").with_cost(0)];
-        eventually("the connection is known to be gone", || async {
-            let decision = limiter.acquire(&other).await;
-            (decision.verdicts()[0].source() == Source::Fallback).then_some(())
-        })
-        .await;
+        is_lost(&limiter).await;
         let limiter = (!is_dropped).then_some(limiter);
         if !is_dropped {
             assert_eq!(service.store.flush(SHORT).await, 5);
@@ -193,6 +198,24 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
         assert_eq!(left(&service, rule()).await, LIMIT - 5);
         drop(limiter);
     }
+}
+
+#[tokio::test]
+async fn units_of_a_limiter_that_is_gone_are_missing_once_however_long_nobody_can_be_told() {
+    /// Longer than a limiter that is dropped reports by itself.
+    const LONGER: Duration = Duration::from_secs(6);
+    let mut server = RedisServer::start(&[]).await;
+    let mut service = Service::start(&server.url()).await;
+    let limiter = service.limiter([rule()]);
+    let check = check(&limiter, "rule");
+    service.take_until(&limiter, check, Source::Eventual).await;
+    service.take(&limiter, check, 4).await;
+    server.kill();
+    is_lost(&limiter).await;
+    drop(limiter);
+    assert_eq!(service.store.flush(LONGER).await, 5);
+    // They were told of, and nobody is left who would report them.
+    assert_eq!(service.store.flush(SHORT).await, 0);
 }
 
 #[tokio::test]
