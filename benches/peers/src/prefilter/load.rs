@@ -101,21 +101,20 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
                 });
                 print(beside_exact("callers' CPU", |side| side.callers));
             }
-            // As far from 1 as this is, the other ratios may be as well.
-            let compared = compared(AGAIN, &|sides| sides[EXACT], each);
-            print(Row::compared(
-                of("exact again", "each"),
-                "µs",
-                "exact",
-                compared,
-            ));
+            // As far from 1 as these are, the other ratios may be as well.
+            let figures: [(_, fn(&Measured) -> f64); 2] =
+                [("each", each), ("callers' CPU", |side| side.callers)];
+            for (what, figure) in figures {
+                let compared = compared(AGAIN, &|sides| sides[EXACT], figure);
+                print(Row::compared(of("exact again", what), "µs", "exact", compared));
+            }
         }
     }
     Ok(())
 }
 
 /// Laps of a turn of each side, and one more the other way round: what gets slower or faster meanwhile hits all of them alike.
-/// Each lap begins with another side, because two turns of the first, and of the last, follow on each other.
+/// Each lap begins with another side, because two turns of the last follow on each other.
 fn round<const SIDES: usize>(
     sides: &[Side; SIDES],
     round: usize,

@@ -40,7 +40,7 @@
 //! | `tollgate_redis_reserve_units{rule,consistency}` | of a leased rule, the most units of a key that may lie idle while a request is refused | |
 //! | `tollgate_redis_units_on_lease` | units that this process holds in lots, of all keys | |
 //! | `tollgate_redis_units_unreported` | units that this process has admitted and Redis does not know of, of all keys | a number that only grows: reports do not arrive |
-//! | `tollgate_redis_units_given_up_total` | units of reports that had no answer: nobody knows whether Redis has counted them | any increase, with the outage that it came from |
+//! | `tollgate_redis_units_given_up_total` | units of reports that had no answer, so that nobody knows whether Redis has counted them, and those that a limiter which is gone could not report | any increase, with the outage that it came from |
 //! | `tollgate_redis_lots_total{what}` | lots that were `asked` for, `lent`, `handed_back`, or `lost` because no answer came | many asked and few lent: the quota is too small, or too full, for leases |
 //! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `given_up` | any `given_up` |
 //! | `tollgate_redis_meter_requests_total{rule,consistency}` | requests of sampled keys that the [meter](super::consistency#reading-the-meter) has followed | none, where one is set |

@@ -123,11 +123,11 @@ impl Prefilter {
         if let Some(verdict) = deny() {
             return self.here(rules, verdict, now);
         }
-        let mut new = Places::default();
+        let mut unkept = Places::default();
         if missed.is_new {
-            new.insert(0);
+            unkept.insert(0);
         }
-        Answer::Ask(self.ask(checks, new, now))
+        Answer::Ask(self.ask(checks, unkept, now))
     }
 
     #[inline]
@@ -145,8 +145,17 @@ impl Prefilter {
             return Answer::Ask(Asking::default());
         }
         if has_twins(checks) {
-            // They are one check for the store.
-            return Answer::Ask(Asking::default());
+            // They are one check for the store. Of a key that comes only so nothing could be answered here.
+            let mut asking = Asking::default();
+            for (place, check) in checks.iter().enumerate() {
+                let slot = slot_of(check);
+                if let (Some(_), Some(reports)) = (self.report_terms(slot), &self.reports)
+                    && !reports.keeps(slot)
+                {
+                    asking.unkept.insert(place);
+                }
+            }
+            return Answer::Ask(asking);
         }
         let mut part = Part {
             checks: Checks::new(),
@@ -155,13 +164,13 @@ impl Prefilter {
             at: now,
             held: SmallVec::new(),
         };
-        let mut new = Places::default();
+        let mut unkept = Places::default();
         for (place, check) in (0..).zip(checks) {
             match self.hold_beside(rules, checks, check, now) {
                 Ok(verdict) => part.held.push((place, *check, verdict)),
                 Err(missed) => {
                     if missed.is_new {
-                        new.insert(part.places.len());
+                        unkept.insert(part.places.len());
                     }
                     part.places.push(place);
                     part.checks.push(*check);
@@ -172,7 +181,7 @@ impl Prefilter {
             let verdicts = part.held.iter().map(|(_, _, verdict)| *verdict);
             return Answer::Here(self.decide(rules, verdicts, now));
         }
-        part.asking = self.ask(&part.checks, new, now);
+        part.asking = self.ask(&part.checks, unkept, now);
         if part.held.is_empty() {
             return Answer::Ask(part.asking);
         }
@@ -266,16 +275,16 @@ impl Prefilter {
 
     /// What goes to the store with these checks.
     #[inline(never)]
-    fn ask(&self, checks: &[Check], new: Places, now: Tick) -> Asking {
+    fn ask(&self, checks: &[Check], unkept: Places, now: Tick) -> Asking {
         let mut asking = Asking {
             lots: SmallVec::new(),
-            new,
+            unkept,
         };
         let Some(leases) = &self.leases else {
             return asking;
         };
         for (place, check) in (0..).zip(checks) {
-            if new.contains(usize::from(place)) {
+            if unkept.contains(usize::from(place)) {
                 continue;
             }
             let Some(InForce::Leased(terms)) = self.plan(check).map(|plan| &plan.in_force) else {

@@ -15,12 +15,13 @@ use crate::prefilter::{
 impl Prefilter {
     /// The store has decided about checks that were sent at `sent`. What was reported with them is heard first.
     ///
-    /// Nothing is kept of the keys of `new` ones. `of_others` says of a rule's place that its answer was about a state that the client shares with others.
+    /// Of `unkept` ones no count is begun. `of_others` says of a rule's place that its answer was about a state that the client
+    /// shares with others.
     pub(crate) fn learn(
         &self,
         checks: &[Check],
         decision: &Decision,
-        (sent, new): (Sent, Places),
+        (sent, unkept): (Sent, Places),
         of_others: impl Fn(u16) -> bool,
     ) {
         let (at, now) = (sent.at, self.now());
@@ -45,16 +46,13 @@ impl Prefilter {
                 let (times, has_plans) = ((at, now), self.plans.count(check.rule()) > 1);
                 deny.learn(&plan.denials, slot, times, check.cost(), verdict, has_plans);
             }
-            if new.contains(place) {
-                continue;
-            }
             if let (InForce::Leased(_), Some(leases)) = (&plan.in_force, &self.leases) {
                 leases.told(slot, at, verdict);
             }
             if let (InForce::Eventual(terms), Some(reports)) = (&plan.in_force, &self.reports) {
                 let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
                 let said = (verdict.remaining(), lasts);
-                reports.learned(slot, (sent, now), said, terms);
+                reports.learned(slot, (sent, now), said, (terms, unkept.contains(place)));
             }
         }
     }

@@ -22,16 +22,16 @@ pub(crate) struct Slot {
     plan: u16,
 }
 
-/// Of a key is not kept what was looked for.
+/// What was looked for is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missed {
-    /// It was not seen before, or many others were since.
+    /// The key was not seen before, or many others were since: nothing is to be kept of it yet.
     pub(crate) is_new: bool,
 }
 
 /// What is kept of at most so many keys: sets of a few, each behind a lock of its own.
 ///
-/// Of a key that is seen for the first time nothing is kept but that: most keys of a crowd are seen once. Where a set is full,
+/// Of a key that is [looked](Self::look) for the first time nothing is kept but that: most keys of a crowd are seen once. Where a set is full,
 /// the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
 pub(crate) struct Keyed<T> {
     sets: Box<[Locker<T>]>,
@@ -153,24 +153,23 @@ impl<T: Default> Keyed<T> {
     /// Does something with what is kept of a key.
     #[inline]
     pub(crate) fn with<R>(&self, slot: Slot, act: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if !self.sieve.may_hold(slot) {
+            return None;
+        }
         let mut set = self.set(slot);
         let place = set.find(slot)?;
         let entry = set.entries.get_mut(place)?;
         Some(act(&mut entry.value))
     }
 
-    /// The same, and notes that the key was seen.
+    /// The same. Of a key of which nothing is kept, notes that it was seen.
     #[inline]
     pub(crate) fn look<R>(
         &self,
         slot: Slot,
         act: impl FnOnce(&mut T) -> Option<R>,
     ) -> Result<R, Missed> {
-        let found = match self.sieve.may_hold(slot) {
-            true => self.with(slot, act),
-            false => None,
-        };
-        match found {
+        match self.with(slot, act) {
             Some(done) => done.ok_or(Missed { is_new: false }),
             None => Err(Missed {
                 is_new: !self.was_seen(slot),
@@ -178,7 +177,8 @@ impl<T: Default> Keyed<T> {
         }
     }
 
-    /// The same, and keeps something of the key from now on, if there is room: to be asked for what is not new.
+    /// Does something with what is kept of a key, and keeps something of it from now on, if there is room. To be asked for
+    /// what is not [new](Missed::is_new).
     pub(crate) fn with_new<R>(
         &self,
         slot: Slot,
@@ -190,8 +190,9 @@ impl<T: Default> Keyed<T> {
         let place = match set.find(slot) {
             Some(place) => place,
             None => {
+                let place = set.make_room(slot, now, is_idle)?;
                 self.sieve.insert(slot);
-                set.make_room(slot, now, is_idle)?
+                place
             }
         };
         let entry = set.entries.get_mut(place)?;

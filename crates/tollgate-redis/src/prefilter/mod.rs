@@ -14,6 +14,6 @@ pub(crate) mod process_clock;
 pub(crate) mod reports;
 #[cfg(test)]
 mod seams;
-mod settling;
+pub(crate) mod settling;
 mod store_time;
 mod upkeep;

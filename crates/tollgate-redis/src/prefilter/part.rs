@@ -20,16 +20,16 @@ pub(crate) enum Answer {
 pub(crate) struct Asking {
     /// By the place of the check.
     pub(crate) lots: SmallVec<[(u16, Ask); 1]>,
-    /// The checks whose keys were not seen before: nothing is kept of them.
-    pub(crate) new: Places,
+    /// The checks of whose keys nothing is kept: nothing is to be kept of them now.
+    pub(crate) unkept: Places,
 }
 
-/// Some of the first 64 checks of a request.
+/// Some of the checks of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places(u64);
 
 impl Places {
-    /// Of one that is not among the first nothing is noted.
+    /// Those behind the first 64 always are.
     pub(crate) fn insert(&mut self, place: usize) {
         if place < 64 {
             self.0 |= 1 << place;
@@ -37,7 +37,7 @@ impl Places {
     }
 
     pub(crate) fn contains(self, place: usize) -> bool {
-        place < 64 && self.0 >> place & 1 > 0
+        place >= 64 || self.0 >> place & 1 > 0
     }
 }
 

@@ -104,6 +104,11 @@ impl Reports {
         Ok(answer)
     }
 
+    /// Whether something is kept of a key.
+    pub(crate) fn keeps(&self, slot: Slot) -> bool {
+        self.keys.with(slot, |_| ()).is_some()
+    }
+
     /// Notes that a key was seen, and counts nothing.
     pub(crate) fn see(&self, slot: Slot) -> Missed {
         let seen = self.keys.look(slot, |_| None::<()>);
@@ -154,22 +159,27 @@ impl Reports {
         due
     }
 
-    /// The store has answered a request: so much is left, and until when something is used. To be told of a key that is not
-    /// new.
+    /// The store has answered a request: so much is left, and until when something is used. From now on this is kept, unless
+    /// the key was `unkept` when it was asked, and still is.
     pub(crate) fn learned(
         &self,
         slot: Slot,
         (sent, now): (Sent, Tick),
         (left, lasts): (u64, Tick),
-        terms: &ReportTerms,
+        (terms, unkept): (&ReportTerms, bool),
     ) {
         let is_idle = |counted: &Counted| counted.tally.is_idle();
-        self.keys.with_new(slot, now, is_idle, |counted| {
+        let learn = |counted: &mut Counted| {
             counted.tally.learned(sent.place, left);
             counted.fresh_at = sent.at.saturating_add(lasts);
             // The store does not know of these.
             counted.uses(now, counted.tally.unreported(), terms);
-        });
+        };
+        if unkept {
+            self.keys.with(slot, learn);
+        } else {
+            self.keys.with_new(slot, now, is_idle, learn);
+        }
     }
 
     /// The store has answered a report: so much is left, and until when something is used. The answer was heard at `now`.

@@ -17,7 +17,7 @@ use tollgate_prefilter::Lot;
 use crate::prefilter::{
     deny::DenyCache,
     filter::Prefilter,
-    keyed::Slot,
+    keyed::{Slot, slot_of},
     part::{Answer, Places},
     process_clock,
 };
@@ -105,6 +105,75 @@ fn a_lot_is_not_spent_after_the_machine_has_slept_for_longer_than_it_lives() {
     // It sleeps, and wakes.
     since_boot.fetch_add(20_000_000, Ordering::Relaxed);
     assert!(matches!(subject.answer(), Answer::Ask(_)));
+}
+
+#[test]
+fn of_keys_that_are_new_no_count_is_begun_wherever_they_stand_in_a_request() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let mut subject = Subject::new(Quota::fixed_window(1_000, SECOND), eventual);
+    let rule = |name, quota| Rule::new(name, quota).consistency(eventual);
+    let rules = [
+        rule("rule", Quota::fixed_window(1_000, SECOND)),
+        rule("other", Quota::fixed_window(2_000, SECOND)),
+    ];
+    subject.rules = RuleSet::new(rules).expect("valid rules");
+    subject.filter = Prefilter::new(&subject.rules, (&subject.clock).into(), None, |_| None);
+    subject.told(Assessment {
+        fits: true,
+        remaining: 900,
+        reset_after: 1_000_000,
+        retry: Retry::Now,
+    });
+    let unkept = |checks: &[Check]| match subject.filter.answer(&subject.rules, checks) {
+        Answer::Here(_) => panic!("the store has to be asked"),
+        Answer::Ask(asking) => asking.unkept,
+        Answer::Part(part) => part.asking.unkept,
+    };
+    let places = |places: &[usize]| {
+        let mut unkept = Places::default();
+        places.iter().for_each(|place| unkept.insert(*place));
+        unkept
+    };
+    let known = Check::new(0, KEY, 1);
+    let other = |key| Check::new(1, Fingerprint::from_bits(key), 1);
+    // The first is answered here, and what is asked is counted from the first that is.
+    assert_eq!(unkept(&[known, other(8)]), places(&[0]));
+    assert_eq!(unkept(&[known, other(8)]), places(&[]));
+    assert_eq!(unkept(&[other(8), known, other(9)]), places(&[1]));
+    // Two of one state go to the store, and what is not kept yet is not kept for them.
+    assert_eq!(unkept(&[known, other(8), other(8)]), places(&[1, 2]));
+    assert_eq!(unkept(&[known.with_cost(900), other(9)]), places(&[]));
+    // The answer is heard all the same where something is kept by then.
+    let reports = subject.filter.reports().expect("a rule that is counted");
+    let keeps = |check: Check| reports.keeps(slot_of(&check));
+    assert!(keeps(known) && !keeps(other(8)));
+    let answered = |unkept| {
+        let checks = [known, other(8)];
+        let sent = subject.filter.sent();
+        let answer = Assessment {
+            fits: true,
+            remaining: 5,
+            reset_after: 1_000_000,
+            retry: Retry::Now,
+        };
+        let verdicts = [0, 1].map(|rule| Verdict::new(rule, 0, answer, Source::Store));
+        let decision = Decision::new(sent.at + AHEAD, verdicts, |_| true);
+        let heard = (sent, unkept);
+        subject.filter.learn(&checks, &decision, heard, |_| false);
+    };
+    answered(places(&[0, 1]));
+    assert!(!keeps(other(8)));
+    let answer = subject.filter.answer(&subject.rules, &[known]);
+    let Answer::Here(decision) = answer else {
+        panic!("it is counted here");
+    };
+    // Three units were counted before, and are not reported.
+    assert_eq!(decision.verdicts()[0].remaining(), 5 - 3 - 1);
+    answered(places(&[]));
+    assert!(keeps(other(8)));
 }
 
 #[test]

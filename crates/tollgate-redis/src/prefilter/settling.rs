@@ -144,7 +144,7 @@ impl Prefilter {
 }
 
 /// What was taken for a check at a time by the store's clock.
-fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Holding {
+pub(crate) fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Holding {
     let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
     Holding {
         check: *check,

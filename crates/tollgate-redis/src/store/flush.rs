@@ -33,9 +33,10 @@ impl InUse {
             shared.under_way.idle().await;
         };
         let _ = timeout(within, sent).await;
+        // Those that are given up in between are rather told of twice than not at all.
         let unreported = all.iter().map(|inner| inner.prefilter.units_unreported());
-        let given_up = shared.given_up.load(Ordering::Relaxed) - before;
-        unreported.sum::<u64>() + given_up
+        let unreported: u64 = unreported.sum();
+        unreported + (shared.given_up.load(Ordering::Relaxed) - before)
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Weak<Inner>>> {

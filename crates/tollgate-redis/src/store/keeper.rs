@@ -16,7 +16,8 @@ use crate::store::inner::Inner;
 /// How often lots are looked through, and the metrics are told what is held.
 const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
-/// For so long reports are sent again that Redis did not take when a rule set ended.
+/// For so long reports are sent again that Redis did not take when a rule set ended. Then, or when the last answer is no longer
+/// waited for, they are given up.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The task that reports. Dropping this ends it.

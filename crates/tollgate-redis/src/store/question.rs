@@ -35,7 +35,7 @@ struct Hearing {
     asked: Asked,
     takes: bool,
     sent: Sent,
-    new: Places,
+    unkept: Places,
     timer: Timer,
     size: usize,
     lots: Option<Waiting>,
@@ -102,7 +102,7 @@ impl Inner {
             asked,
             takes,
             sent,
-            new: asking.new,
+            unkept: asking.unkept,
             timer,
             size: call.checks(),
             lots,
@@ -135,7 +135,7 @@ impl Hearing {
         };
         inner
             .prefilter
-            .learn(&self.checks, &decision, (self.sent, self.new), |rule| {
+            .learn(&self.checks, &decision, (self.sent, self.unkept), |rule| {
                 // The same client has a state with each client of the rule that says where states lie.
                 !inner.encoder.is_found_alone(rule) || is_refused(rule)
             });

@@ -164,3 +164,55 @@ impl fmt::Debug for RedisStore {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use tollgate_core::{
+        BoundStore, Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
+        algorithm::Assessment,
+    };
+
+    use super::*;
+    use crate::{keys::Keys, prefilter::part::Places};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_limiter_that_is_gone_could_not_report_is_given_up() {
+        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain());
+        let store = store.and_then(|store| store.connect());
+        let store = store.expect("a valid address and a runtime");
+        let rule = Rule::new("rule", Quota::fixed_window(100, SECOND));
+        let rule = rule.consistency(Consistency::Eventual {
+            interval: Duration::from_millis(100),
+            max_unreported: 10,
+        });
+        let rules = RuleSet::new([rule]).expect("a valid rule");
+        let shared = Arc::clone(&store.shared);
+        let bound = Bound::new(shared, None, Arc::new(rules)).expect("a store for the rule");
+        let check = Check::new(0, Fingerprint::from_bits(7), 5);
+        let prefilter = &bound.inner().prefilter;
+        let (sent, answer) = (
+            prefilter.sent(),
+            Assessment {
+                fits: true,
+                remaining: 50,
+                reset_after: 1_000_000,
+                retry: Retry::Now,
+            },
+        );
+        let verdict = Verdict::new(0, 0, answer, Source::Store);
+        let decision = Decision::new(sent.at, [verdict], |_| true);
+        let learned_by = (sent, Places::default());
+        prefilter.learn(&[check], &decision, learned_by, |_| false);
+        let decision = bound.acquire(&[check]).ready();
+        assert!(decision.is_some_and(|decision| decision.is_allowed()));
+        drop(bound);
+        let given_up = || store.shared.given_up.load(Ordering::Relaxed);
+        // It goes on for a while.
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(given_up(), 0);
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(given_up(), 5);
+    }
+}

@@ -49,7 +49,7 @@ pub(super) struct Shared {
     pub(super) denied: Option<DenyCache>,
     /// Calls whose answers no request waits for.
     pub(super) under_way: UnderWay,
-    /// Units that were reported, and nobody knows whether Redis has counted them.
+    /// Units that are not reported any more, and that Redis may not have counted.
     pub(super) given_up: AtomicU64,
 }
 
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Nobody knows whether Redis has counted units that were reported.
+    /// Units are not reported any more, and Redis may not have counted them.
     pub(super) fn gave_up(&self, units: u64) {
         self.given_up.fetch_add(units, Ordering::Relaxed);
         self.observer.units_given_up(units);

@@ -3,12 +3,13 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Source, Verdict,
-    algorithm::Taken,
-};
+use tollgate_core::{Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Verdict};
 
-use crate::{encode::Encoder, prefilter::part::Asking, store::inner::Inner};
+use crate::{
+    encode::Encoder,
+    prefilter::{part::Asking, settling::holding},
+    store::inner::Inner,
+};
 
 /// Checks that are decided in one step.
 pub(super) struct Group {
@@ -26,8 +27,8 @@ impl Group {
             let mut lots = asking.lots.iter();
             let lot = lots.find(|(other, _)| usize::from(*other) == *place);
             of_group.lots.extend(lot.map(|(_, ask)| (at, *ask)));
-            if asking.new.contains(*place) {
-                of_group.new.insert(usize::from(at));
+            if asking.unkept.contains(*place) {
+                of_group.unkept.insert(usize::from(at));
             }
         }
         of_group
@@ -139,15 +140,34 @@ fn taken(inner: &Inner, group: &Group, decision: &Decision) -> impl Iterator<Ite
                 && verdict.outcome() == Outcome::Allow
                 && inner.rules.enforces(verdict.rule())
         })
-        .map(move |(check, verdict)| {
-            let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
-            Holding {
-                check: *check,
-                taken: Taken {
-                    at,
-                    fresh_at: at.saturating_add(lasts),
-                },
-                source: Source::Store,
-            }
-        })
+        .map(move |(check, verdict)| holding(check, verdict, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_with_a_check_goes_with_it_to_the_group_that_has_it() {
+        let check = Check::new(0, Fingerprint::from_bits(7), 1);
+        let group = Group {
+            places: smallvec![1, 3, 70],
+            checks: Checks::from_slice(&[check; 3]),
+        };
+        let ask = |parking| tollgate_prefilter::Ask {
+            parking,
+            ..Default::default()
+        };
+        let mut asking = Asking::default();
+        asking
+            .lots
+            .extend([(0, ask(10)), (3, ask(13)), (70, ask(80))]);
+        asking.unkept.insert(0);
+        asking.unkept.insert(1);
+        let of_group = group.asking(&asking);
+        assert_eq!(of_group.lots.as_slice(), [(1, ask(13)), (2, ask(80))]);
+        let unkept = [0, 1, 2].map(|place| of_group.unkept.contains(place));
+        // Of the 65th and those behind it nothing is kept.
+        assert_eq!(unkept, [true, false, true]);
+    }
 }

@@ -23,6 +23,7 @@ fn of_a_key_that_is_seen_once_nothing_is_kept() {
 #[test]
 fn keys_that_come_by_turns_are_known_again_also_where_there_are_more_than_there_is_room_for() {
     let table = Keyed::<u64>::new(1);
+    // They have five tags, for four places.
     let mut are_new: Vec<_> = (1..=9_u128).map(|key| slot(key << 80 | 7)).collect();
     for _ in 0..1000 {
         are_new.retain(|slot| table.look(*slot, |_| Some(())) == Err(Missed { is_new: true }));
