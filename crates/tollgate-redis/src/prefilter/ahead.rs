@@ -5,7 +5,7 @@ use tollgate_core::{Check, Retry, Source, Tick, Verdict, algorithm::Assessment};
 use crate::prefilter::{
     deny::Denials,
     filter::Prefilter,
-    keyed::{Slot, slot_of},
+    slot::{Slot, slot_of},
 };
 
 impl Prefilter {

@@ -18,7 +18,7 @@ use tollgate_core::{
     algorithm::{Algorithm, Arrival, Assessment, LearnedBound},
 };
 
-use crate::prefilter::keyed::Slot;
+use crate::prefilter::slot::Slot;
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 const TRUST: Tick = 1_000_000;

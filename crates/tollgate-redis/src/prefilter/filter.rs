@@ -10,11 +10,12 @@ use tollgate_prefilter::{InForce, LeaseTerms, ReportTerms};
 
 use crate::prefilter::{
     deny::DenyCache,
-    keyed::{Missed, Slot, check_of, slot_of},
+    keyed::Missed,
     leases::Leases,
     part::{Answer, Asking, Part, Places},
     plans::{Plan, Plans},
     reports::{Reports, Sent},
+    slot::{Slot, check_of, slot_of},
     store_time::StoreTime,
 };
 

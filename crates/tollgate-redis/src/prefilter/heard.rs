@@ -7,9 +7,9 @@ use tollgate_prefilter::{InForce, Lot};
 
 use crate::prefilter::{
     filter::{Prefilter, has_twins},
-    keyed::slot_of,
     part::Places,
     reports::Sent,
+    slot::slot_of,
 };
 
 impl Prefilter {

@@ -9,18 +9,9 @@ use std::{
     },
 };
 
-use tollgate_core::{Check, Fingerprint, Tick};
+use tollgate_core::Tick;
 
-use self::sieve::Sieve;
-
-/// A key under one quota of one rule.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// The halves of its fingerprint: as one number they would take 16 bytes at a time.
-    key: [u64; 2],
-    rule: u16,
-    plan: u16,
-}
+use crate::prefilter::{sieve::Sieve, slot::Slot};
 
 /// What was looked for is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +22,8 @@ pub(crate) struct Missed {
 
 /// What is kept of at most so many keys: sets of a few, each behind a lock of its own.
 ///
-/// Of a key that is [looked](Self::look) for the first time nothing is kept but that: most keys of a crowd are seen once. Where a set is full,
-/// the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
+/// Of a key that is [looked](Self::look) for the first time nothing is kept but that: most keys of a crowd are seen once. Where
+/// a set is full, the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
 pub(crate) struct Keyed<T> {
     sets: Box<[Locker<T>]>,
     /// Four of the last keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
@@ -73,34 +64,6 @@ const ROOM: usize = 4;
 
 /// How finely it is known how long an entry has been idle: 65 ms, in binary digits of µs.
 const AGE: u32 = 16;
-
-impl Slot {
-    pub(crate) fn new(rule: u16, plan: u16, key: Fingerprint) -> Self {
-        let bits = key.bits();
-        Self {
-            key: [(bits >> 64) as u64, bits as u64],
-            rule,
-            plan,
-        }
-    }
-
-    pub(crate) fn rule(&self) -> u16 {
-        self.rule
-    }
-
-    pub(crate) fn plan(&self) -> u16 {
-        self.plan
-    }
-
-    pub(crate) fn key(&self) -> Fingerprint {
-        let [high, low] = self.key;
-        Fingerprint::from_bits(u128::from(high) << 64 | u128::from(low))
-    }
-
-    fn tag(&self) -> u8 {
-        (self.key[1] >> 56) as u8
-    }
-}
 
 impl<T> Entry<T> {
     #[inline]
@@ -297,16 +260,6 @@ fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where what is kept of a check's key is.
-pub(crate) fn slot_of(check: &Check) -> Slot {
-    Slot::new(check.rule(), check.plan(), check.key())
-}
-
-/// The check of nothing that a slot stands for.
-pub(crate) fn check_of(slot: Slot) -> Check {
-    Check::new(slot.rule(), slot.key(), 0).with_plan(slot.plan())
-}
-
 /// Without the keys.
 impl<T> fmt::Debug for Keyed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -316,15 +269,5 @@ impl<T> fmt::Debug for Keyed<T> {
     }
 }
 
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("rule", &self.rule)
-            .field("plan", &self.plan)
-            .finish_non_exhaustive()
-    }
-}
-
-mod sieve;
 #[cfg(test)]
 mod tests;

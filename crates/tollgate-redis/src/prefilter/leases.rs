@@ -8,7 +8,10 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{Ask, Closed, Holder, LeaseTerms, Lot};
 
-use crate::prefilter::keyed::{Keyed, Missed, Slot};
+use crate::prefilter::{
+    keyed::{Keyed, Missed},
+    slot::Slot,
+};
 
 /// The keys that this process may hold lots of. Of more it asks for every unit.
 const KEYS: usize = 1 << 18;

@@ -6,7 +6,7 @@ mod ahead;
 pub(crate) mod deny;
 pub(crate) mod filter;
 mod heard;
-pub(crate) mod keyed;
+mod keyed;
 mod leases;
 pub(crate) mod part;
 mod plans;
@@ -15,5 +15,7 @@ pub(crate) mod reports;
 #[cfg(test)]
 mod seams;
 pub(crate) mod settling;
+mod sieve;
+pub(crate) mod slot;
 mod store_time;
 mod upkeep;

@@ -14,7 +14,10 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{ReportTerms, Spent, Tally};
 
-use crate::prefilter::keyed::{Keyed, Missed, Slot};
+use crate::prefilter::{
+    keyed::{Keyed, Missed},
+    slot::Slot,
+};
 
 /// The keys that this process may count alone. Of more it asks for every unit.
 const KEYS: usize = 1 << 18;

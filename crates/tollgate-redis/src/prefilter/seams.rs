@@ -17,9 +17,9 @@ use tollgate_prefilter::Lot;
 use crate::prefilter::{
     deny::DenyCache,
     filter::Prefilter,
-    keyed::{Slot, slot_of},
     part::{Answer, Places},
     process_clock,
+    slot::{Slot, slot_of},
 };
 
 const KEY: Fingerprint = Fingerprint::from_bits(7);

@@ -10,8 +10,8 @@ use tollgate_prefilter::Closed;
 
 use crate::prefilter::{
     filter::Prefilter,
-    keyed::{Slot, slot_of},
     part::{Back, Part},
+    slot::{Slot, slot_of},
 };
 
 impl Prefilter {

@@ -5,8 +5,8 @@ use tollgate_prefilter::Closed;
 
 use crate::prefilter::{
     filter::Prefilter,
-    keyed::Slot,
     reports::{Report, Reports},
+    slot::Slot,
 };
 
 impl Prefilter {

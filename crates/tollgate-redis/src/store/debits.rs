@@ -9,8 +9,8 @@ use crate::{
     call::Call,
     observe::ReportDid,
     prefilter::{
-        keyed::{check_of, slot_of},
         reports::{Report, Sent},
+        slot::{check_of, slot_of},
     },
     reply::Reply,
     store::{inner::Inner, under_way::OnItsWay},

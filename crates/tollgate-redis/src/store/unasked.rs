@@ -10,8 +10,8 @@ use crate::{
     observe::{CallFor, LotDid, Timer},
     prefilter::{
         filter::Prefilter,
-        keyed::{Slot, check_of},
         reports::Report,
+        slot::{Slot, check_of},
     },
     store::{debits::Debits, inner::Inner},
 };

@@ -1,5 +1,7 @@
 //! Tests of the table of keys.
 
+use tollgate_core::Fingerprint;
+
 use super::*;
 
 fn slot(key: u128) -> Slot {

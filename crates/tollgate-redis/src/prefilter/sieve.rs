@@ -5,19 +5,19 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::prefilter::keyed::Slot;
+use crate::prefilter::slot::Slot;
 
 /// A bit for all keys that fall on one place: whether any of them was ever kept. It is small enough to stay in the first cache
 /// of a core, and spares the look at a set, a line that is not.
 ///
 /// Nothing is taken out: where very many keys have been kept it says nothing any more, and costs next to nothing.
-pub(super) struct Sieve(Box<[AtomicU64]>);
+pub(crate) struct Sieve(Box<[AtomicU64]>);
 
 /// Words of 64 places: 8 KiB.
 const WORDS: usize = 1024;
 
 impl Sieve {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self((0..WORDS).map(|_| AtomicU64::new(0)).collect())
     }
 
@@ -30,13 +30,13 @@ impl Sieve {
 
     /// Whether a key may be kept.
     #[inline]
-    pub(super) fn may_hold(&self, slot: Slot) -> bool {
+    pub(crate) fn may_hold(&self, slot: Slot) -> bool {
         let (word, bit) = self.place(slot);
         word.load(Ordering::Relaxed) & bit > 0
     }
 
     /// A key is kept from now on.
-    pub(super) fn insert(&self, slot: Slot) {
+    pub(crate) fn insert(&self, slot: Slot) {
         let (word, bit) = self.place(slot);
         word.fetch_or(bit, Ordering::Relaxed);
     }
