@@ -229,7 +229,7 @@
 //!
 //! On two cores, an answer without a call takes some 60 ns for a check that was made before, on one thread and one key (a
 //! denial as much); two threads on one key of a lot 80 to 110 ns. Of 100 000 keys it takes 250 to 300 ns, most of it waiting for
-//! memory. Hashing the key of a request takes 110 ns more. A client that comes once costs this process 0 to 3 per cent more than
+//! memory. Hashing the key of a request takes 110 ns more. A client that comes once costs this process 0 to 5 per cent more than
 //! with `Exact`, and up to 8 once it has kept something of some 50 000 others; it costs Redis the same. From the second request on
 //! something is kept of it. `benches/peers -- --only prefilter`, and `--only consistency`, in the repository measure it.
 //!
