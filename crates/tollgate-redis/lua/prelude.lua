@@ -40,13 +40,14 @@
 --          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
---          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; else the µs
---          after which the units would fit
---          units left: after the take if the request takes, as they are if not
+--          -1 fits, -2 never fits, -3 the value of the key is not ours, -4 the server refuses a command of this check, and
+--          may run those of others: of both, nothing was done for this check; else the µs after which the units would fit
+--          units left: after the take if the request takes, as they are if not; of -4, why the server refuses: 1 it has no
+--          memory, 2 it cannot save, 3 it has too few replicas, 4 the user has no right to it, 0 another reason
 --          µs until the state equals a fresh one; after a take without what is parked in lots
 --          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, 3 one of what is to come, or -3; its units; its
 --          generation or window, or the µs after which its units begin to come.
---          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
+--          A check that wants to be told of new keys, and was not answered -3 or -4: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
@@ -66,6 +67,18 @@ local call, try = redis.call, redis.pcall
 
 -- A lot that is parked is known for two generations of 10 s, by the number of the one in which it was lent.
 local LIFE = 10000000
+
+-- Why the server refuses a command, as a reply says it. Nil for what concerns every check, such as a replica that takes no
+-- writes: then the error is the answer to the call, unless something was written, which would look as if it were not.
+local function refusal(err, wrote)
+  local function says(words) return string.find(err, words, 1, true) end
+  if says('OOM') then return 1 end
+  if says('MISCONF') then return 2 end
+  if says('NOREPLICAS') then return 3 end
+  -- The words of Valkey, and of Redis.
+  if says('NOPERM') or says('ACL failure') or says('user executing the script') then return 4 end
+  if wrote then return 0 end
+end
 
 -- The size of a lot: at most a quarter of what is left, and of what may still be parked. One of one unit spares nothing.
 local function lot(wanted, level, room)

@@ -244,11 +244,13 @@ impl RedisStoreBuilder {
         let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
+        let deadline = self.options.deadline;
         let options = self.options.probing_with(&self.namespace, &instance);
         let backend = Backend::start(self.address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         let shared = Shared {
             backend,
+            deadline,
             keyspace,
             instances: Instances::default(),
             observer,

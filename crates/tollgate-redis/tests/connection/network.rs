@@ -1,6 +1,11 @@
 //! Networks that delay, swallow and cut.
 
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::{
     connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
@@ -122,4 +127,24 @@ async fn a_network_that_refuses_or_closes_is_tried_again_with_pauses() {
         bench.is_well().await;
     }
     assert!(proxy.accepted() > 2);
+}
+
+/// A server that reads on would run what it has not read yet, although nobody waits for it any more.
+#[tokio::test]
+async fn what_a_server_has_not_read_when_its_connection_is_dropped_is_taken_back() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let bench = Bench::start(&format!("redis://127.0.0.1:{port}"));
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut input = vec![0; 1_024];
+    assert!(server.read(&mut input).await.unwrap() > 0);
+    server
+        .write_all(b"-ERR unknown command 'HELLO'\r\n")
+        .await
+        .unwrap();
+    bench.hears_nothing("k").await;
+    bench.happens("it is dropped", is_lost).await;
+    let read = server.read(&mut input).await;
+    let error = read.expect_err("the connection is reset, and what was on it is gone");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }

@@ -7,6 +7,7 @@ mod calls;
 mod foreign;
 mod lots;
 mod owed;
+mod refused;
 mod reports;
 #[path = "../keys/server.rs"]
 #[allow(dead_code, reason = "it is a part of another program too")]
