@@ -34,8 +34,7 @@ struct Service {
     /// Before the first instances.
     proxies: Vec<Proxy>,
     stores: Vec<RedisStore>,
-    limiters: Vec<Limiter>,
-    check: Check,
+    limiters: Vec<(Limiter, Check)>,
     clock: ManualClock,
     admitted: u64,
 }
@@ -65,15 +64,14 @@ impl Service {
             let limiter = Limiter::with_instances(store.clone(), [rule], instances)
                 .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule");
-            limiters.push(limiter);
+            let check = limiter.check("rule", &Key::of(["client"]));
+            limiters.push((limiter, check.expect("it is there")));
             stores.push(store);
         }
-        let check = limiters[0].check("rule", &Key::of(["client"]));
         Self {
             _server: server,
             proxies,
             stores,
-            check: check.expect("it is there"),
             limiters,
             clock,
             admitted: 0,
@@ -82,8 +80,8 @@ impl Service {
 
     /// All instances let through what they can, and time goes on.
     async fn step(&mut self) {
-        for limiter in &self.limiters {
-            while limiter.acquire(&[self.check]).await.is_allowed() {
+        for (limiter, check) in &self.limiters {
+            while limiter.acquire(&[*check]).await.is_allowed() {
                 self.admitted += 1;
             }
         }
@@ -99,10 +97,10 @@ impl Service {
 
     /// The first ones do not reach the server any more.
     async fn cut(&self) {
-        for (proxy, limiter) in self.proxies.iter().zip(&self.limiters) {
+        for (proxy, (limiter, check)) in self.proxies.iter().zip(&self.limiters) {
             proxy.set(Fault::Refuse);
             eventually("it decides for itself", || async {
-                let looked = limiter.acquire(&[self.check.with_cost(0)]).await;
+                let looked = limiter.acquire(&[check.with_cost(0)]).await;
                 (looked.verdicts()[0].source() == Source::Fallback).then_some(())
             })
             .await;
