@@ -89,8 +89,8 @@
 //! # Waiting
 //!
 //! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
-//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::acquire_within` waits in line until the units are
-//! there.
+//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::wait` waits in a queue until the units are there, and
+//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`].
 //!
 //! # Writing a store
 //!
@@ -189,10 +189,11 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
+mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
@@ -203,7 +204,6 @@ mod key;
 mod last_seen;
 mod learned;
 mod limiter;
-#[cfg(feature = "tokio")]
 mod lines;
 pub mod memory;
 #[cfg(feature = "tokio")]
@@ -216,8 +216,6 @@ mod sync;
 mod ticket;
 mod time;
 
-#[cfg(feature = "tokio")]
-pub use self::lines::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
@@ -225,6 +223,7 @@ pub use self::{
     key::{Fingerprint, Key, KeyBuf, PartKind},
     learned::LearnedCells,
     limiter::{Grant, Limiter},
+    lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,

@@ -143,8 +143,8 @@
 //! one rule evicts states of that rule only, and a client that is locked out stays locked out. Raise the bound, or count by
 //! something that is harder to make up.
 //!
-//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters, and the first of each line beyond that,
-//! up to 16 384. State is not kept over a restart: everybody starts anew.
+//! On a [`Limiter`](crate::Limiter), at most 1 024 wait for the same rules and keys, and 16 384 in all, of whom 8 192 stand
+//! behind others: clients with a few keys cannot take the places of all. State is not kept over a restart: everybody starts anew.
 //!
 //! # Everybody is one client
 //!
