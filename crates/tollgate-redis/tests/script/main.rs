@@ -5,6 +5,7 @@ mod support;
 
 mod calls;
 mod foreign;
+mod heartbeat;
 mod lots;
 mod owed;
 mod refused;
