@@ -33,7 +33,7 @@ struct Moved<'a> {
 
 impl Moved<'_> {
     fn check(&self, cost: u64) -> [Check; 1] {
-        let check = self.limiter.check(&self.rule, &Key::of(["client"]));
+        let check = self.limiter.check(&self.rule, &Key::of("client"));
         [check.expect("the rule is there").with_cost(cost)]
     }
 
