@@ -8,7 +8,7 @@ use tower_layer::Layer;
 
 use crate::{
     config::Config, header::HeaderStyle, key::Extracted, protocol::Protocol, rejection::Rejection,
-    rule::RequestRule, service::RateLimit,
+    rule::KeyedRule, service::RateLimit,
 };
 
 /// Limits the requests to a service.
@@ -36,10 +36,13 @@ impl RateLimitLayer {
     )]
     pub fn new(
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
         Ok(Self {
-            config: Arc::new(Config::new(&store, rules.into_iter().collect())?),
+            config: Arc::new(Config::new(
+                &store,
+                rules.into_iter().map(Into::into).collect(),
+            )?),
         })
     }
 
@@ -133,7 +136,7 @@ impl RateLimitLayer {
     /// `None` where there is no such rule or no key, or where the key is looked up.
     ///
     /// ```
-    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
     ///
     /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
