@@ -89,8 +89,8 @@
 //! # Waiting
 //!
 //! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
-//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::acquire_within` waits in line until the units are
-//! there.
+//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::wait` waits in a queue until the units are there, and
+//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`].
 //!
 //! # Writing a store
 //!
@@ -189,12 +189,13 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
+mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
@@ -206,7 +207,6 @@ mod key_part;
 mod last_seen;
 mod learned;
 mod limiter;
-#[cfg(feature = "tokio")]
 mod lines;
 pub mod memory;
 mod network;
@@ -220,8 +220,6 @@ mod sync;
 mod ticket;
 mod time;
 
-#[cfg(feature = "tokio")]
-pub use self::lines::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
@@ -230,6 +228,7 @@ pub use self::{
     key_part::KeyPart,
     learned::LearnedCells,
     limiter::{Grant, Limiter},
+    lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
     quota::{

@@ -168,7 +168,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
 //! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut for its handler, and `client::PaceLayer::over_channel` |
 //! | `client` | `client::PaceLayer`, a layer for outgoing requests that obeys what servers say |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |

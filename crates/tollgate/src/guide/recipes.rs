@@ -287,8 +287,8 @@
 //! # A worker
 //!
 //! No HTTP is involved: a [`Limiter`](crate::Limiter) has the same rules. `acquire_up_to` takes what is there now, for a
-//! batch. `acquire_within` waits in line, in the order of arrival, for as long as you say. Waiting needs the feature
-//! `tokio`.
+//! batch. `wait` waits for a unit, in the order of arrival, for as long as you say, and `acquire_within` for checks at costs of
+//! their own. Both need the feature `tokio`; a thread takes `wait_blocking`, which needs none.
 //!
 //! ```
 //! # #[cfg(not(feature = "tokio"))] fn main() {}
@@ -304,13 +304,14 @@
 //!     let store = MemoryStore::builder().clock(Clock::tokio()).build();
 //!     let provider = Rule::new("provider", Quota::token_bucket(50).refill(10, SECOND));
 //!     let limiter = Limiter::new(store, [provider])?;
-//!     let call = limiter.check("provider", &Key::of("api.example.com"))?;
+//!     let key = Key::of("api.example.com");
+//!     let call = limiter.check("provider", &key)?;
 //!
 //!     let batch = limiter.acquire_up_to(&[call], 80).await;
 //!     assert_eq!(batch.units, 50);
 //!
 //!     // A tenth of a second later there is one more.
-//!     let next = limiter.acquire_within(&[call], Duration::from_secs(1)).await?;
+//!     let next = limiter.wait("provider", &key, Duration::from_secs(1)).await?;
 //!     assert!(next.is_allowed());
 //!     // 20 units take two seconds. That is known at once, and nothing is taken.
 //!     let many = limiter.acquire_within(&[call.with_cost(20)], Duration::from_secs(1)).await?;
@@ -351,7 +352,7 @@
 //!     // hangs up just before the end must not work for nothing.
 //!     let ticket = limiter.ticket(&[check], &decision);
 //!     let answer = prompt.to_uppercase();
-//!     ticket.settle(ESTIMATE, answer.len() as u64);
+//!     ticket.settle(answer.len() as u64);
 //!     Ok(answer)
 //! }
 //!
