@@ -24,7 +24,7 @@ while i <= checks do
     steps[alg] = step
   end
 
-  local retry, left, reset, state, ttl, leaves, keeps = -1, 0, 0
+  local retry, left, reset, state, ttl, leaves, keeps, again = -1, 0, 0
   if what == 4 and alg > 19 then
     local done = try('DEL', KEYS[key])
     if done == 0 or done == 1 then
@@ -32,7 +32,7 @@ while i <= checks do
     else
       local code = refusal(done.err, wrote)
       if not code then return done end
-      retry, left = -4, code
+      retry, left = -3, code
     end
   else
     -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
@@ -87,7 +87,7 @@ while i <= checks do
         -- Not the value: this user may not read.
         local code = refusal(raw.err, wrote)
         if not code then return raw end
-        retry, left = -4, code
+        retry, left = -3, code
       end
     elseif what > 4 then
       if what == 7 and not (granted or waits and alg == 17) then
@@ -101,7 +101,19 @@ while i <= checks do
         if what > 5 then lent = nil end
       end
     elseif what < 2 then
-      retry, left, reset, state, ttl, leaves, keeps = step(raw, first, limit, third, now, cost)
+      retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
+      if retry == -1 and left == 0 and cost == 0 then
+        -- What one unit would be told, by the quota that wrote the state if a denial leaves it that.
+        local _, other
+        again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
+        if other then
+          local _, first0, limit0, third0 = unpack('<BddI4', raw)
+          if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
+            local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit)
+            if later ~= -1 then again = later end
+          end
+        end
+      end
       if leaves and retry ~= -1 then
         -- A denial leaves a state to the quota that wrote it: cut to the limit of this one it would give away units of the
         -- larger, and who can ask both in turn would never run out. The writer says when the units fit, and repairs it.
@@ -156,13 +168,13 @@ while i <= checks do
         end
       else
         -- Read from a value that only looked like ours.
-        retry = -3
+        retry, left, reset = -3, 0, 0
       end
       if done and done.err then
         -- This check takes nothing, and others may.
         local code = refusal(done.err, wrote)
         if not code then return done end
-        retry, left, reset, told = -4, code, 0, nil
+        retry, left, reset, told = -3, code, 0, nil
         granted, waits = false, false
       elseif retry ~= -3 then
         wrote = true
@@ -172,7 +184,7 @@ while i <= checks do
     end
     if told == 2 then left = -1 - left end
   end
-  out[n + 1], out[n + 2], out[n + 3] = retry, left, reset
+  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
   n = n + 3
   i = i + 1
 
@@ -181,12 +193,13 @@ while i <= checks do
     for place = 1, size, 13 do
       local reply = group[place + 12]
       local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
-      if denied and out[reply + 1] == -1 then
+      if denied and (out[reply + 1] == -1 or out[reply + 1] < -3) then
         if role == 0 then
           -- It would have let the request pass, and keeps its units: its numbers are those before the take.
           local step, raw = group[place], group[place + 1]
           local _, left, reset = step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
           out[reply + 2], out[reply + 3] = left, reset
+          if left > 0 then out[reply + 1] = -1 end
           state = false
         elseif group[place + 6] ~= 65535 and group[place + 6] ~= denied then
           -- A shadow counts as if it were alone, or in the place of the rule that it replaces.
@@ -204,19 +217,19 @@ while i <= checks do
         elseif ttl < 2^53 then
           done = try('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
         else
-          out[reply + 1] = -3
+          out[reply + 1], out[reply + 2], out[reply + 3] = -3, 0, 0
         end
         if done and done.err then
           local code = refusal(done.err, wrote)
           if not code then return done end
-          out[reply + 1], out[reply + 2], out[reply + 3], told = -4, code, 0, false
+          out[reply + 1], out[reply + 2], out[reply + 3], told = -3, code, 0, false
         elseif out[reply + 1] ~= -3 then
           wrote = true
           if told and done and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
           if gone then try('DEL', KEYS[gone]) end
         end
       end
-      if out[reply + 1] < -2 then granted = false end
+      if out[reply + 1] == -3 then granted = false end
       if told == 2 then out[reply + 2] = -1 - out[reply + 2] end
     end
     size, denied = 0, nil

@@ -40,14 +40,16 @@
 --          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
---          -1 fits, -2 never fits, -3 the value of the key is not ours, -4 the server refuses a command of this check, and
---          may run those of others: of both, nothing was done for this check; else the µs after which the units would fit
---          units left: after the take if the request takes, as they are if not; of -4, why the server refuses: 1 it has no
---          memory, 2 it cannot save, 3 it has too few replicas, 4 the user has no right to it, 0 another reason
+--          -1 fits, -2 never fits, -3 nothing was done for this check; from 0 on it does not fit: the µs after which it
+--          would; from -4 down it fits and leaves less than its units: -4 - the µs after which they fit again (units of 0
+--          with nothing left: after which one does)
+--          units left: after the take if the request takes, as they are if not; after -3 why: 0 the value of the key is not
+--          ours; or the server refuses a command of this check, and may run those of others: 1 it has no memory, 2 it
+--          cannot save, 3 it has too few replicas, 4 the user has no right to it, 5 for another reason
 --          µs until the state equals a fresh one; after a take without what is parked in lots
 --          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, 3 one of what is to come, or -3; its units; its
 --          generation or window, or the µs after which its units begin to come.
---          A check that wants to be told of new keys, and was not answered -3 or -4: -1 - units left where they are those of
+--          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
@@ -77,7 +79,7 @@ local function refusal(err, wrote)
   if says('NOREPLICAS') then return 3 end
   -- The words of Valkey, and of Redis.
   if says('NOPERM') or says('ACL failure') or says('user executing the script') then return 4 end
-  if wrote then return 0 end
+  if wrote then return 5 end
 end
 
 -- The size of a lot: at most a quarter of what is left, and of what may still be parked. One of one unit spares nothing.
@@ -116,6 +118,7 @@ end
 -- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
 -- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
 -- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw and a
--- denial may leave it so; then whether the state will be fresh at the very time at which raw would.
+-- denial may leave it so; then whether the state will be fresh at the very time at which raw would; then, if units were
+-- taken and as many do not fit again at once, the µs after which they do.
 --
 -- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.

@@ -20,15 +20,16 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The refusal that the script gives this number.
-    pub(crate) fn of(number: i64) -> Self {
-        match number {
+    /// The refusal that the script gives this number. None: it met a value that is not ours.
+    pub(crate) fn of(number: i64) -> Option<Self> {
+        Some(match number {
             1 => Self::OutOfMemory,
             2 => Self::NotPersisted,
             3 => Self::TooFewReplicas,
             4 => Self::NoPermission,
-            _ => Self::Other,
-        }
+            5 => Self::Other,
+            _ => return None,
+        })
     }
 
     /// As a server says it: first the code.

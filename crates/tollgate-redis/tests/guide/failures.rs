@@ -35,7 +35,7 @@ fn a_server_without_memory_refuses_takes_and_still_answers_denials_and_looks() {
     assert!(run(&mut connection, &take).integers()[1] > 0);
     assert_eq!(run(&mut connection, &look).integers()[1], -1);
     // There is no memory for it.
-    assert_eq!(run(&mut connection, &other).integers()[1..], [-4, 1, 0]);
+    assert_eq!(run(&mut connection, &other).integers()[1..], [-3, 1, 0]);
     // Nothing was taken.
     connection.say("CONFIG SET maxmemory 0");
     assert_eq!(run(&mut connection, &other).integers()[1], -1);
