@@ -309,9 +309,9 @@ async fn a_ticket_settles_to_the_real_cost_and_gives_back_at_most_what_was_taken
     for (left, settle) in [
         (
             85,
-            (|admission: Admission| admission.ticket().settle(40, 15)) as fn(Admission),
+            (|admission: Admission| admission.ticket().settle(15)) as fn(Admission),
         ),
-        (50, |admission| admission.ticket().settle(40, 50)),
+        (50, |admission| admission.ticket().settle(50)),
         (70, |admission| admission.ticket().refund(10)),
         (100, |admission| admission.ticket().refund(4_000)),
         (100, |admission| admission.ticket().cancel()),
