@@ -183,6 +183,7 @@
 
 mod admission;
 mod admit;
+mod applied;
 mod body;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
@@ -196,9 +197,12 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+mod look_ups;
 pub mod message;
+mod notice;
 mod observe;
 mod protocol;
+mod refund;
 pub mod rejection;
 mod request_rules;
 mod rule;
@@ -217,6 +221,7 @@ pub use self::{
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
+    refund::Refund,
     rejection::Rejection,
     rule::{By, Missing, RequestRule},
     service::RateLimit,
