@@ -6,7 +6,9 @@ mod failing;
 mod handler;
 mod keys;
 mod observed;
+mod proxies;
 mod rules;
+mod shed;
 mod stacks;
 mod wire;
 
