@@ -205,7 +205,7 @@ impl Rule {
         self
     }
 
-    /// The units that a request costs where nothing computes them. 0 asks without taking.
+    /// The units that a request costs where nothing computes them: 1 by default, and at least that.
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.cost = units;
@@ -415,6 +415,13 @@ impl Rule {
     }
 
     fn validate_cost(&self) -> Result<(), RuleError> {
+        if self.cost == 0 {
+            return Err(self.error(
+                RuleErrorKind::Cost,
+                "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To ask without \
+                 taking, call `Limiter::peek` or give one check a cost of 0; to limit nothing, take Quota::unlimited() or off()",
+            ));
+        }
         if self.cost > MAX_UNITS {
             return Err(self.error(
                 RuleErrorKind::Cost,

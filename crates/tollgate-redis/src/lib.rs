@@ -15,7 +15,7 @@
 //! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
 //! let limiter = Limiter::new(store, [Rule::new("per-key", Quota::gcra(60, MINUTE))])?;
 //!
-//! let check = limiter.check("per-key", &Key::of(["key-7"]))?;
+//! let check = limiter.check("per-key", &Key::of("key-7"))?;
 //! let decision = limiter.acquire(&[check]).await;
 //! assert!(decision.is_allowed());
 //! # Ok(())
@@ -46,7 +46,7 @@
 //! let two = NonZeroU32::new(2).expect("it is not 0");
 //! let limiter = Limiter::new(store, rules)?.shared_by(two)?;
 //!
-//! let key = Key::of(["account-7"]);
+//! let key = Key::of("account-7");
 //! let log_in = limiter.acquire(&[limiter.check("log-in", &key)?]).await;
 //! assert!(!log_in.is_allowed());
 //! let search = limiter.acquire(&[limiter.check("search", &key)?]).await;

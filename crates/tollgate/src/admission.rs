@@ -18,7 +18,7 @@ use crate::config::Config;
 
 /// How a request was admitted: the decision, and more to ask. In the request's extensions after
 /// [`RateLimitLayer::attach`](crate::RateLimitLayer::attach), and where a rule is left to
-/// [handlers](crate::By::by_handler). With the feature `axum` it is an extractor.
+/// [handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor.
 ///
 /// Where several layers wrap a handler, it is the innermost one's.
 ///
@@ -153,7 +153,7 @@ impl Admission {
         }
     }
 
-    /// Asks a rule that was left to the handler ([`By::by_handler`](crate::By::by_handler)), at its fixed cost: a log-in
+    /// Asks a rule that was left to the handler ([`Rule::by_handler`](crate::Rule::by_handler)), at its fixed cost: a log-in
     /// by account, where the account is in the body.
     ///
     /// The client is told of this rule's budget with the others, whatever the handler answers.
@@ -401,12 +401,11 @@ mod tests {
     use tollgate_core::{MINUTE, MemoryStore, Quota};
 
     use super::*;
-    use crate::By;
 
     #[tokio::test]
     async fn a_handler_that_asks_for_ever_keeps_one_decision_a_rule() {
         let rules = ["messages", "bytes"]
-            .map(|name| Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
+            .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
         let config = Config::new(&MemoryStore::new(), rules.into()).expect("valid rules");
         let (head, ()) = http::Request::new(()).into_parts();
         let admission = Admission::new(

@@ -4,7 +4,7 @@
 //!
 //! ```
 //! use http::Method;
-//! use tollgate::{By, MINUTE, Quota, Rule, condition::{any_of, method_in, path_under}, key::header};
+//! use tollgate::{MINUTE, Quota, Rule, condition::{any_of, method_in, path_under}, key::header};
 //!
 //! let writes = Rule::new("writes-per-key", Quota::gcra(60, MINUTE))
 //!     .by(header("x-api-key"))

@@ -8,7 +8,7 @@ use tower_layer::Layer;
 
 use crate::{
     config::Config, header::HeaderStyle, key::Extracted, protocol::Protocol, rejection::Rejection,
-    rule::RequestRule, service::RateLimit,
+    rule::KeyedRule, service::RateLimit,
 };
 
 /// Limits the requests to a service.
@@ -37,10 +37,13 @@ impl RateLimitLayer {
     )]
     pub fn new(
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
         Ok(Self {
-            config: Arc::new(Config::new(&store, rules.into_iter().collect())?),
+            config: Arc::new(Config::new(
+                &store,
+                rules.into_iter().map(Into::into).collect(),
+            )?),
         })
     }
 
@@ -103,7 +106,7 @@ impl RateLimitLayer {
     /// Puts an [`Admission`](crate::Admission) into the request's extensions, for handlers that read the decision or
     /// ask for more, and a denied request's [`Decision`](crate::Decision) into the extensions of its response, for layers
     /// outside: an access log, say. Not done unless asked for, because it costs allocations, or unless a rule is left to
-    /// [handlers](crate::By::by_handler), which could not ask it otherwise.
+    /// [handlers](crate::Rule::by_handler), which could not ask it otherwise.
     pub fn attach(self) -> Self {
         self.with(|config| config.attach = true)
     }
@@ -164,7 +167,7 @@ impl RateLimitLayer {
     /// `None` where there is no such rule or no key, or where the key is looked up.
     ///
     /// ```
-    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
     ///
     /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;

@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use http::StatusCode;
 use tollgate::{
-    By, HeaderStyle, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule,
-    RuleError, RuleErrorKind, SECOND,
+    HeaderStyle, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule, RuleError,
+    RuleErrorKind, SECOND,
     key::{KeyExtractor, KeyExtractorExt, client_ip, constant, cookie, header, path_parameter},
 };
 

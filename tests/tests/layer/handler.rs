@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
-    Admission, By, Decision, Denied, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer,
-    Reason, Rejection, RequestRule, Rule, SECOND,
+    Admission, Decision, Denied, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
+    Rejection, RequestRule, Rule, SECOND,
     key::{constant, header},
 };
 use tollgate_tests::{events::Events, server::Server, slow::SlowStore};
@@ -283,7 +283,7 @@ async fn a_handlers_denial_of_head_has_no_body() {
 #[tokio::test]
 async fn a_handler_may_answer_a_denial_in_its_own_way_and_the_client_is_told_all_the_same() {
     let handler = |admission: Admission| async move {
-        let key = Key::of(["ann"]);
+        let key = Key::of("ann");
         match admission.acquire("per-account", &key).await {
             Ok(_) => "all",
             Err(denied) => {
@@ -310,9 +310,9 @@ async fn a_rule_that_is_asked_several_times_is_told_once() {
             }
         }
         // Denied, and then another one that is not.
-        let denied = admission.acquire("per-account", &Key::of(["ann"])).await;
+        let denied = admission.acquire("per-account", &Key::of("ann")).await;
         assert!(denied.is_err());
-        let allowed = admission.acquire("per-account", &Key::of(["eve"])).await;
+        let allowed = admission.acquire("per-account", &Key::of("eve")).await;
         assert!(allowed.is_ok());
     };
     let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
@@ -327,7 +327,7 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
     for name in ["per-acount", "all"] {
         let events = Events::listen();
         let handler = move |admission: Admission| async move {
-            admission.acquire(name, &Key::of(["ann"])).await?;
+            admission.acquire(name, &Key::of("ann")).await?;
             Ok::<_, Denied>("welcome")
         };
         let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
@@ -346,7 +346,7 @@ async fn a_handler_may_ask_at_another_cost() {
     let rules = [per_minute("words", 10).cost(2).by_handler()];
     let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
     let handler = |admission: Admission| async move {
-        let key = Key::of(["ann"]);
+        let key = Key::of("ann");
         admission.acquire("words", &key).await?;
         admission.acquire_cost("words", 0, &key).await?;
         admission.acquire_cost("words", 7, &key).await?;
@@ -386,9 +386,9 @@ async fn a_ticket_settles_to_the_real_cost_and_gives_back_at_most_what_was_taken
     for (left, settle) in [
         (
             85,
-            (|admission: Admission| admission.ticket().settle(40, 15)) as fn(Admission),
+            (|admission: Admission| admission.ticket().settle(15)) as fn(Admission),
         ),
-        (50, |admission| admission.ticket().settle(40, 50)),
+        (50, |admission| admission.ticket().settle(50)),
         (70, |admission| admission.ticket().refund(10)),
         (100, |admission| admission.ticket().refund(4_000)),
         (100, |admission| admission.ticket().cancel()),
@@ -441,9 +441,9 @@ async fn a_denied_request_is_a_response_outside_of_axum_too() {
     let inner = tower::service_fn(|request: http::Request<String>| async move {
         let admission: &Admission = request.extensions().get().expect("attached");
         for _ in 0..2 {
-            let _ = admission.acquire("per-account", &Key::of(["ann"])).await;
+            let _ = admission.acquire("per-account", &Key::of("ann")).await;
         }
-        let denied = admission.acquire("per-account", &Key::of(["ann"])).await;
+        let denied = admission.acquire("per-account", &Key::of("ann")).await;
         let response: Response<bytes::Bytes> = denied.err().unwrap().into_response();
         Ok::<_, std::convert::Infallible>(response.map(http_body_util::Full::new))
     });

@@ -8,7 +8,7 @@ use std::sync::{
 use axum::{Router, body::Body, routing};
 use http::{Request, Response, StatusCode, request};
 use tollgate::{
-    By, Decision, MINUTE, Missing, Quota, RateLimitLayer, Reason, RequestRule, Rule,
+    Decision, MINUTE, Missing, Quota, RateLimitLayer, Reason, RequestRule, Rule,
     key::{KeyExtractor, KeyExtractorExt, client_ip, constant, header, look_up},
 };
 use tollgate_tests::{events::Events, server::Server, slow::SlowStore};

@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode, request};
 use metrics::set_default_local_recorder;
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Admission, By, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     SECOND,
     key::{client_ip, constant, header, look_up},
 };
@@ -404,7 +404,7 @@ async fn what_handlers_ask_is_counted_too() {
     let rules = [per_minute("per-account", 1).cost(1).by_handler()];
     let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
     let handler = |admission: Admission| async move {
-        let denied = admission.acquire("per-account", &Key::of(["ann"])).await;
+        let denied = admission.acquire("per-account", &Key::of("ann")).await;
         denied.map(|_| ())
     };
     let app = Router::new().fallback(handler).layer(layer);

@@ -18,8 +18,7 @@ use metrics::set_default_local_recorder;
 use metrics_util::debugging::DebuggingRecorder;
 use tokio::{sync::Semaphore, task::JoinHandle, time::Instant};
 use tollgate::{
-    Admission, By, HeaderStyle, MINUTE, Quota, RateLimitLayer, Refund, RequestRule, Rule,
-    key::header,
+    Admission, HeaderStyle, MINUTE, Quota, RateLimitLayer, Refund, RequestRule, Rule, key::header,
 };
 use tollgate_tests::{counted::Counted, slow::SlowStore};
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};

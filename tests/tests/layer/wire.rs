@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use tollgate::{
-    By, HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
+    HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
     key::{client_ip, constant, header},
 };
 use tollgate_tests::server::{Answer, Server, head};

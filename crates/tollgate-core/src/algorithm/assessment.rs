@@ -88,8 +88,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         false
     }
 
-    /// Units that the state holds, where many keys are fresh at one instant: of two states that are equally near to
-    /// fresh, the one that holds fewer is forgotten first.
+    /// Units that a window's counters hold, whether they still count or not: what models tell states apart by.
     fn weight(_state: &Self::State) -> u64 {
         0
     }

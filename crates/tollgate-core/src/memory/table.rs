@@ -4,7 +4,10 @@ use crate::{
     algorithm::{Algorithm, Assessment, LearnedBound, Taken},
     key::Fingerprint,
     learned::LearnedCells,
-    memory::{shard::Shard, slots::Entry},
+    memory::{
+        shard::{Assess, EvictionOrder, Shard},
+        slots::Entry,
+    },
     quota::Quota,
     store::{Settlement, Usage},
     sync::{Mutex, MutexGuard, lock},
@@ -120,15 +123,86 @@ impl<A: Algorithm> Table<A> {
             .filter(|answer| answer.reset_after <= plan.longest_reset)
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    /// What is kept, and a step of sweeping: bounded work, whatever the size of the table.
+    pub(super) fn usage(&self, now: Tick) -> Usage {
         let mut usage = Usage::default();
+        // In parts of a key, because most shards are told from a sample.
+        let mut parts = 0;
         for shard in &self.shards {
-            let shard = lock(&shard.0);
-            usage.keys += shard.len() as u64;
+            let mut shard = lock(&shard.0);
+            // Behind the shard, as in `writer`.
+            let quotas = lock(&self.quotas);
+            let by = ByWriters(&quotas);
+            shard.sweep(SWEEP, now, &by);
+            let (live, seen) = shard.sample(SAMPLE, now, &by);
+            // Both factors are far below 2^26. Of few entries a sample may meet none.
+            let entries = shard.len() as u64 * PARTS;
+            parts += (entries * live).checked_div(seen).unwrap_or(entries);
             usage.bytes += shard.bytes() as u64;
             usage.evicted_live += shard.evicted_live;
         }
+        usage.keys = parts / PARTS;
         usage
+    }
+
+    /// Whether there is no entry, expired or not.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| lock(&shard.0).len() == 0)
+    }
+}
+
+/// Slots of a shard that are looked at for expired states when somebody asks what is kept.
+const SWEEP: usize = 128;
+/// Slots of a shard that are looked at to tell how many entries are live. A shard that has no more is counted.
+const SAMPLE: usize = 32;
+/// Parts of a key, for sums of estimates.
+const PARTS: u64 = 1 << 10;
+
+/// All quotas of a table: each entry is assessed under the one that wrote it.
+struct ByWriters<'a, A>(&'a [Plan<A>]);
+
+impl<A: Algorithm> Assess<A> for ByWriters<'_, A> {
+    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+        let writer = self.0.get(usize::from(entry.quota()));
+        writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
+    }
+
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        let writer = self.0.get(usize::from(entry.quota()));
+        writer.map_or(EvictionOrder::default(), |writer| writer.order(entry, now))
+    }
+}
+
+/// A plan and its table: most entries were written under the plan.
+struct ByPlan<'a, A: Algorithm>(&'a Plan<A>, &'a Table<A>);
+
+impl<A: Algorithm> ByPlan<'_, A> {
+    fn with_writer<T: Default>(
+        &self,
+        entry: &Entry<A::State>,
+        assess: impl FnOnce(&Plan<A>) -> T,
+    ) -> T {
+        if entry.quota() == self.0.number {
+            return assess(self.0);
+        }
+        let writer = self.1.writer(entry.quota());
+        writer.map_or_else(T::default, |writer| assess(&writer))
+    }
+}
+
+impl<A: Algorithm> Assess<A> for ByPlan<'_, A> {
+    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+        self.with_writer(entry, |plan| plan.quota.fresh_at(&entry.state))
+    }
+
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        self.with_writer(entry, |plan| plan.order(entry, now))
+    }
+}
+
+impl<A: Algorithm> Plan<A> {
+    fn order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        EvictionOrder::new(self.quota.assess(&entry.state, now, 0), self.limit)
     }
 }
 
@@ -328,20 +402,12 @@ impl<A: Algorithm> Locked<'_, A> {
         change: impl FnOnce(&mut A::State),
     ) {
         let table = self.table;
-        let fresh_at = |entry: &Entry<A::State>| {
-            if entry.quota() == plan.number {
-                plan.quota.fresh_at(&entry.state)
-            } else {
-                table
-                    .writer(entry.quota())
-                    .map_or(0, |writer| writer.quota.fresh_at(&entry.state))
-            }
-        };
+        let by = ByPlan(plan, table);
         match self.shard.find(key) {
             Some(entry) => {
                 let carried =
                     (entry.quota() != plan.number).then(|| self.carried(entry, plan, now));
-                self.shard.update(key, now, &fresh_at, |entry| {
+                self.shard.update(key, now, &by, |entry| {
                     if let Some(carried) = carried {
                         entry.state = carried;
                         entry.set_quota(plan.number);
@@ -353,7 +419,7 @@ impl<A: Algorithm> Locked<'_, A> {
                 let mut state = A::State::default();
                 change(&mut state);
                 self.shard
-                    .insert(key, Entry::new(key, plan.number, state), now, &fresh_at);
+                    .insert(key, Entry::new(key, plan.number, state), now, &by);
             }
         }
     }

@@ -128,7 +128,7 @@
 //! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
 //! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);
 //! let limiter = Limiter::new(store.clone(), [rule])?;
-//! let check = limiter.check("everybody", &Key::of(["all"]))?;
+//! let check = limiter.check("everybody", &Key::of("all"))?;
 //! let decision = limiter.acquire(&[check]).await;
 //! // The service ends: with axum, `serve(..).with_graceful_shutdown(..)` has returned.
 //! let unreported = store.flush(Duration::from_millis(50)).await;

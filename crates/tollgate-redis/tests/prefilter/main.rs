@@ -18,10 +18,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../clock/server.rs"]
-#[allow(dead_code, reason = "it is a part of another program too")]
-mod moved;
-
 mod admission;
 mod alone;
 mod calls;

@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use http::request::Parts;
-use tollgate_core::{KeyBuf, PartKind, Pending};
+use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
@@ -18,7 +18,8 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// with all others of the request: they run at the same time. An alternative behind it
 /// ([`or`](crate::key::KeyExtractorExt::or)) is for keys that are not there, and begins only when it has ended.
 ///
-/// The key has one part of [`PartKind::LOOK_UP`].
+/// What it finds is a [`KeyPart`]; the parts of the key are of [`PartKind::LOOK_UP`], those of addresses of
+/// [`PartKind::ADDRESS`].
 ///
 /// # Cancel safety
 ///
@@ -46,7 +47,7 @@ pub fn look_up<F, Fut, K>(find: F) -> LookUp<F, Fut>
 where
     F: Fn(&Parts) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
-    K: AsRef<[u8]>,
+    K: KeyPart,
 {
     LookUp {
         find,
@@ -64,14 +65,14 @@ impl<F, Fut, K> KeyExtractor for LookUp<F, Fut>
 where
     F: Fn(&Parts) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
-    K: AsRef<[u8]>,
+    K: KeyPart,
 {
     fn extract(&self, head: &Parts, _: &mut KeyBuf) -> Extracted {
         let found = (self.find)(head);
         Extracted::Later(Pending::new(async move {
             let value = found.await.ok_or(NoKey::Absent)?;
             let mut key = KeyBuf::new();
-            key.push(PartKind::LOOK_UP, value);
+            value.add_to(&mut key, PartKind::LOOK_UP);
             Ok(key)
         }))
     }

@@ -19,7 +19,8 @@
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
 //! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up; for outgoing requests, the server |
-//! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds |
+//! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds in the head |
+//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure makes |
 //! | [`look_up(\|head\| async ..)`](look_up()) | what a future finds |
 //! | [`constant("all")`](constant()) | everybody together, or a mark inside of a tuple |
 //! | `(a, b)`, up to six | all of them together: one budget for each combination |
@@ -129,6 +130,7 @@
 
 mod authority;
 mod client_ip;
+mod computed;
 mod constant;
 mod cookie;
 mod extension;
@@ -157,6 +159,7 @@ pub(crate) use self::grpc::service_and_method;
 pub use self::{
     authority::{Authority, authority},
     client_ip::{ClientIp, client_ip},
+    computed::{Computed, computed},
     constant::{Constant, constant},
     cookie::{Cookie, cookie},
     extension::{Extension, ExtensionWith, extension, extension_with},

@@ -10,7 +10,7 @@ use crate::{
     header::HeaderStyle,
     message::{call::Patience, service::MessageLimit},
     protocol::Protocol,
-    rule::RequestRule,
+    rule::{KeyedRule, RequestRule},
 };
 
 /// Limits the messages that clients send to a gRPC service.
@@ -40,9 +40,9 @@ impl MessageLimitLayer {
     )]
     pub fn new(
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().collect();
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
             return Err(RuleError::new(
                 RuleErrorKind::Key,

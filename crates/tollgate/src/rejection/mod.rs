@@ -44,7 +44,7 @@
 //!
 //! ```
 //! use http::{Request, Response};
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::grpc_method};
+//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::grpc_method};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

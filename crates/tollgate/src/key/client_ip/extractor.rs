@@ -9,14 +9,12 @@ use std::{
 };
 
 use http::{HeaderName, header, request::Parts};
-use tollgate_core::KeyBuf;
+use tollgate_core::{KeyBuf, KeyPart, Network, PartKind};
 
 use crate::{
     key::{
         client_ip::{
-            forwarded,
-            network::Prefixes,
-            single_header,
+            forwarded, single_header,
             trust::{MAX_ENTRIES, Trust, network},
             x_forwarded_for::{self, X_FORWARDED_FOR},
         },
@@ -36,14 +34,16 @@ use crate::{
 /// rule is built, because a header that anybody may write is not an address.
 ///
 /// IPv4 addresses count whole, IPv6 addresses by their /64. IPv4-mapped IPv6 addresses are IPv4 addresses. The key has one
-/// part of [`PartKind::ADDRESS`](tollgate_core::PartKind::ADDRESS): family, prefix length, network.
+/// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the prefixes that it has by default it equals
+/// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same ones.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
     ClientIp {
         source: Source::Peer,
         trust: Trust::Nobody,
-        prefixes: Prefixes::default(),
+        ipv4_prefix: 32,
+        ipv6_prefix: 64,
         mistake: None,
         distrusted: Arc::default(),
     }
@@ -57,7 +57,8 @@ pub fn client_ip() -> ClientIp {
 pub struct ClientIp {
     source: Source,
     trust: Trust,
-    prefixes: Prefixes,
+    ipv4_prefix: u8,
+    ipv6_prefix: u8,
     mistake: Option<String>,
     /// Whether it was told that somebody sends the header who is not trusted.
     distrusted: Arc<AtomicBool>,
@@ -75,7 +76,7 @@ impl ClientIp {
     /// Counts IPv4 addresses by their first `bits` bits, 1 to 32. The default is 32.
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         match bits {
-            1..=32 => self.prefixes.ipv4 = bits,
+            1..=32 => self.ipv4_prefix = bits,
             _ => self.note(format!("an IPv4 prefix has 1 to 32 bits, not {bits}")),
         }
         self
@@ -86,7 +87,7 @@ impl ClientIp {
     /// One host has a /64 for itself, so more bits let it have any number of budgets.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         match bits {
-            1..=128 => self.prefixes.ipv6 = bits,
+            1..=128 => self.ipv6_prefix = bits,
             _ => self.note(format!("an IPv6 prefix has 1 to 128 bits, not {bits}")),
         }
         self
@@ -241,7 +242,10 @@ impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         match self.resolve(head) {
             Ok(address) => {
-                self.prefixes.push(address, key);
+                Network::of(address)
+                    .ipv4_prefix(self.ipv4_prefix)
+                    .ipv6_prefix(self.ipv6_prefix)
+                    .add_to(key, PartKind::ADDRESS);
                 Extracted::Key
             }
             Err(why) => Extracted::Nothing(why),
