@@ -151,11 +151,13 @@ impl Verdict {
         self.reset_after
     }
 
-    /// When the same cost would fit.
+    /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
+    /// request of cost 0 is told when one unit fits.
     ///
     /// # Accuracy
     ///
-    /// Exact to the microsecond for one client alone on the key.
+    /// Exact to the microsecond for one client alone on the key where the source is the store. Where it is not, a process
+    /// that does not know says rather too late than too early.
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {

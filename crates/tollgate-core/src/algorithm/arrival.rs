@@ -303,11 +303,16 @@ impl Arrival {
         }
         let after = self.after(ahead, cost);
         if after <= self.tolerance {
+            let remaining = self.units_in(self.difference(self.tolerance, after));
             let answer = Assessment {
                 fits: true,
-                remaining: self.units_in(self.difference(self.tolerance, after)),
+                remaining,
                 reset_after: ceil(after),
-                retry: Retry::Now,
+                retry: if remaining < cost {
+                    self.wait(after, cost)
+                } else {
+                    Retry::Now
+                },
             };
             return (answer, after);
         }
@@ -325,6 +330,12 @@ impl Arrival {
         (answer, ahead)
     }
 
+    /// When `cost` units fit that do not fit now. They are at most the burst.
+    fn wait(&self, ahead: Span, cost: u64) -> Retry {
+        let after = self.after(ahead, cost);
+        Retry::after_micros(ceil(self.difference(after, self.tolerance)))
+    }
+
     /// The same where a unit takes a whole number of microseconds, as it does at most rates that people choose: there are
     /// no remainders.
     #[inline(always)]
@@ -335,14 +346,16 @@ impl Arrival {
         let then = if fits { after } else { ahead };
         let left = tolerance - then;
         let guess = ((u128::from(left) * u128::from(self.inverse)) >> 64) as u64;
+        // What the cost lacks: now if it is denied, the next time if it fits.
+        let lacks = (cost * self.numerator).saturating_sub(left);
         let answer = Assessment {
             fits,
             remaining: guess + u64::from(left - guess * self.numerator >= self.numerator),
             reset_after: then,
-            retry: if fits {
+            retry: if lacks == 0 {
                 Retry::Now
             } else {
-                Retry::after_micros(after - tolerance)
+                Retry::after_micros(lacks)
             },
         };
         (
@@ -359,17 +372,17 @@ impl Arrival {
     fn answer_at_the_edge(&self, ahead: Span, cost: u64) -> Assessment {
         // Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
         let ahead = ahead.min(self.tolerance);
+        let remaining = self.units_in(self.difference(self.tolerance, ahead));
         Assessment {
             fits: cost == 0,
-            remaining: self.units_in(self.difference(self.tolerance, ahead)),
+            remaining,
             reset_after: ceil(ahead),
-            retry: if cost == 0 {
+            retry: if cost == 0 && remaining > 0 {
                 Retry::Now
             } else if cost > self.burst {
                 Retry::Never
             } else {
-                let after = self.after(ahead, cost);
-                Retry::after_micros(ceil(self.difference(after, self.tolerance)))
+                self.wait(ahead, cost.max(1))
             },
         }
     }

@@ -21,7 +21,9 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     ///
     /// A cost of 0 always fits and tells what is left. A cost above the limit never fits: [`Retry::Never`].
     ///
-    /// A denial answers for the state as [`repair`](Self::repair) leaves it.
+    /// What fits answers for the state as [`take`](Self::take) leaves it: [`Retry::Now`] where the same cost fits again at
+    /// once, and otherwise when it does. A denial answers for the state as [`repair`](Self::repair) leaves it. So does a
+    /// cost of 0 where nothing is left: with the retry of a unit that is denied.
     fn assess(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment;
 
     /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`. A cost of 0 changes nothing.
@@ -144,14 +146,15 @@ pub struct Assessment {
     pub remaining: u64,
     /// Microseconds until the state equals the fresh one: after the take if it fits, as it is if not.
     pub reset_after: u64,
-    /// When the same cost would fit, for one client alone on the key.
+    /// When the same cost fits, for one client alone on the key: the next time if it fits now. For a cost of 0, what one
+    /// unit would be told that is not taken.
     pub retry: Retry,
 }
 
 /// When to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// At once: it was allowed.
+    /// At once.
     Now,
     /// After this time, and not one microsecond earlier, for one client alone on the key.
     After(Duration),

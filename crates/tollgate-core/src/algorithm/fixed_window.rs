@@ -144,15 +144,18 @@ impl Algorithm for FixedWindow {
         if cost > left {
             return self.denial(state, now, cost);
         }
+        let (remaining, ends) = (left - cost, self.end(state.window).saturating_sub(now));
         Assessment {
             fits: true,
-            remaining: left - cost,
-            reset_after: if state.used + cost > 0 {
-                self.end(state.window).saturating_sub(now)
+            remaining,
+            reset_after: if state.used + cost > 0 { ends } else { 0 },
+            retry: if remaining == 0 && cost == 0 {
+                self.denial(state, now, 1).retry
+            } else if remaining < cost {
+                Retry::after_micros(ends)
             } else {
-                0
+                Retry::Now
             },
-            retry: Retry::Now,
         }
     }
 

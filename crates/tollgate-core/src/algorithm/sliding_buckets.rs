@@ -165,6 +165,20 @@ impl SlidingBuckets {
         }
     }
 
+    /// When `cost` units fit once more that are taken in sub-bucket `number`.
+    fn fits_again_at(&self, state: &SlidingBucketsState, number: u64, cost: u64) -> Tick {
+        let used = self.used(state, number) + cost;
+        let mut must_go = (used + cost).saturating_sub(self.limit);
+        for (n, units) in self.counting(state, number) {
+            if units >= must_go {
+                return self.gone_at(n);
+            }
+            must_go -= units;
+        }
+        // The units that are taken now.
+        self.gone_at(number)
+    }
+
     /// Whether the newest sub-bucket holds units and lies where a repair at `now` would leave it.
     fn is_settled(&self, state: &SlidingBucketsState, now: Tick) -> bool {
         self.newest_used(state, state.newest) == Some(self.repaired(state.newest, now))
@@ -217,11 +231,19 @@ impl Algorithm for SlidingBuckets {
         } else {
             self.newest_used(state, number)
         };
+        let remaining = left - cost;
         Assessment {
             fits: true,
-            remaining: left - cost,
+            remaining,
             reset_after: newest.map_or(0, |n| self.gone_at(n).saturating_sub(now)),
-            retry: Retry::Now,
+            retry: if remaining == 0 && cost == 0 {
+                self.denial(state, now, 1).retry
+            } else if remaining < cost {
+                let at = self.fits_again_at(state, number, cost);
+                Retry::after_micros(at.saturating_sub(now))
+            } else {
+                Retry::Now
+            },
         }
     }
 

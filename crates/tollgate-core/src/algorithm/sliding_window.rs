@@ -240,12 +240,24 @@ impl Algorithm for SlidingWindow {
         let view = self.view(state, now);
         let left = self.left(&view);
         if cost <= left {
-            let fresh_at = self.fresh_at_of(view.window, view.previous, view.current + cost);
+            let remaining = left - cost;
+            let after = View {
+                current: view.current + cost,
+                ..view
+            };
             return Assessment {
                 fits: true,
-                remaining: left - cost,
-                reset_after: fresh_at.saturating_sub(now),
-                retry: Retry::Now,
+                remaining,
+                reset_after: self
+                    .fresh_at_of(after.window, after.previous, after.current)
+                    .saturating_sub(now),
+                retry: if remaining == 0 && cost == 0 {
+                    self.assess(state, now, 1).retry
+                } else if remaining < cost {
+                    self.retry(&after, now, cost)
+                } else {
+                    Retry::Now
+                },
             };
         }
         // A window far ahead is repaired by this denial.

@@ -239,6 +239,10 @@ impl<A: Algorithm> Locked<'_, A> {
         };
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
         let answer = plan.quota.assess(&carried, now, cost);
+        if answer.fits && cost == 0 && answer.remaining == 0 {
+            let retry = self.assess_carried(entry, plan, now, 1).retry;
+            return Assessment { retry, ..answer };
+        }
         if answer.fits || !plan.quota.leaves_to(&writer.quota, &entry.state, now) {
             return answer;
         }

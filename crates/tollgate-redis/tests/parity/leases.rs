@@ -157,7 +157,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             "{at}"
         );
         assert_eq!(
-            (decision.is_allowed(), decision.retry()),
+            (decision.is_allowed(), verdict.retry()),
             (answer.fits, answer.retry),
             "{at}"
         );

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use http::{HeaderName, request::Parts};
-use tollgate_core::{KeyBuf, KeyPart, Network, PartKind};
+use ipnet::IpNet;
+use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, RuleError, RuleErrorKind};
 
 use crate::key::{
     client_ip::{
@@ -176,6 +177,51 @@ impl ClientIp {
                 single_header::read(headers, name).unwrap_or(peer)
             }
             Source::SingleHeader(_) => peer,
+        })
+    }
+
+    /// The condition that the client's address, found in this way, is in one of these networks: CIDRs or single addresses,
+    /// as in [`trusted_proxies`](Self::trusted_proxies). For [`RequestRule::when`](crate::RequestRule::when) and
+    /// [`exempt`](crate::RequestRule::exempt); where the peer is the client,
+    /// [`condition::client_in`](crate::condition::client_in) is shorter.
+    ///
+    /// It does not hold for a request without a peer address. Where a rule depends on that, as with `when`, check that the
+    /// server says who the peer is.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
+    ///
+    /// let client = client_ip().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for();
+    /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE))
+    ///     .by(header("x-api-key"))
+    ///     // The monitoring.
+    ///     .exempt(client.is_in(["192.0.2.0/28", "2001:db8:7::/48"])?);
+    /// # let _ = rule;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A text that is not a network, no network at all, or a mistake in the settings of this extractor.
+    pub fn is_in<N: ToString>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+        let wrong = |mistake: String| RuleError::general(RuleErrorKind::Key, mistake);
+        self.validate().map_err(wrong)?;
+        let networks: Vec<IpNet> = networks
+            .into_iter()
+            .map(|text| network(&text.to_string()))
+            .collect::<Result<_, _>>()
+            .map_err(wrong)?;
+        if networks.is_empty() {
+            return Err(wrong(
+                "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
+            ));
+        }
+        Ok(move |head: &Parts| {
+            self.resolve(head)
+                .is_ok_and(|client| networks.iter().any(|network| network.contains(&client)))
         })
     }
 
