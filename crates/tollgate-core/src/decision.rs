@@ -178,6 +178,15 @@ impl Verdict {
         self.reset_after
     }
 
+    /// The same verdict, told so many µs before the state is full again: for a store that tells the verdicts of several times with
+    /// one.
+    #[inline]
+    #[must_use]
+    pub const fn with_reset_after(mut self, micros: u64) -> Self {
+        self.reset_after = micros;
+        self
+    }
+
     /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
     /// request of cost 0 is told when one unit fits.
     ///
