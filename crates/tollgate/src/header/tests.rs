@@ -245,7 +245,7 @@ fn what_slides_lasts_until_it_is_whole() {
         // It is whole when the last of the three has gone, and not a tick before.
         let whole = now + taken.reset_after;
         assert_eq!(algorithm.assess(&state, whole, 0).remaining, 10);
-        assert_eq!(algorithm.assess(&state, whole - 1, 0).remaining, 9);
+        assert!(algorithm.assess(&state, whole - 1, 0).remaining < 10);
         written(S::DRAFT_11, &rules, &[verdict]).swap_remove(0)
     }
     let window = 5 * SECOND;
