@@ -39,6 +39,20 @@ pub enum Source {
     Fallback,
 }
 
+impl Source {
+    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::LearnedBound => "deny_cache",
+            Self::Lease => "lease",
+            Self::Eventual => "local",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
 /// Why a request was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -47,10 +61,23 @@ pub enum Reason {
     Quota,
     /// The cost is above what ever fits.
     Never,
-    /// The store failed, and a rule says to deny then.
+    /// The store failed, or a look-up of the key, and a rule says to deny then.
     StoreFailed,
     /// There is no key, and a rule says to reject then.
     NoKey,
+}
+
+impl Reason {
+    /// The word for it in logs: `quota`, `never`, `store_failed` or `no_key`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quota => "quota",
+            Self::Never => "never",
+            Self::StoreFailed => "store_failed",
+            Self::NoKey => "no_key",
+        }
+    }
 }
 
 /// The answer to one check.
@@ -169,6 +196,15 @@ impl Verdict {
 
     pub(crate) fn reset_after_ticks(&self) -> u64 {
         self.reset_after
+    }
+
+    /// The same verdict, told so many µs before the state is full again: for a store that tells the verdicts of several times with
+    /// one.
+    #[inline]
+    #[must_use]
+    pub const fn with_reset_after(mut self, micros: u64) -> Self {
+        self.reset_after = micros;
+        self
     }
 
     /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
@@ -291,6 +327,15 @@ impl Decision {
             reason: Some(Reason::NoKey),
             retry: CompactRetry::UNKNOWN,
             ..Self::unlimited(0)
+        }
+    }
+
+    /// The denial of a request whose key could not be found out, by a rule that denies then. Nobody was asked.
+    #[must_use]
+    pub fn without_answer() -> Self {
+        Self {
+            reason: Some(Reason::StoreFailed),
+            ..Self::without_key()
         }
     }
 

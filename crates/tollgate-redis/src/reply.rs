@@ -1,7 +1,7 @@
 //! Replies of the script as decisions.
 //!
 //! ```
-//! use tollgate_core::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
+//! use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
 //! use tollgate_redis::call::Call;
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
@@ -23,7 +23,7 @@
 //! A value that is not ours fails the check, and the rule's own answer to a failure applies:
 //!
 //! ```
-//! # use tollgate_core::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
+//! # use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
 //! # use tollgate_redis::call::Call;
 //! # use tollgate_redis::encode::Encoder;
 //! # use tollgate_redis::keyspace::{Keyspace, Partition};

@@ -6,7 +6,7 @@
 //! `RateLimitLayer::key_of` makes it of a request's head and `RateLimitLayer::limiter` is the limiter:
 //!
 //! ```no_run
-//! use tollgate_core::{HOUR, Key, Limiter, Quota, Rule};
+//! use tollgate::{HOUR, Key, Limiter, Quota, Rule};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

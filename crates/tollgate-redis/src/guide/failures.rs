@@ -117,7 +117,7 @@
 //! answer. In code, a decision says who made it:
 //!
 //! ```no_run
-//! use tollgate_core::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
+//! use tollgate::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

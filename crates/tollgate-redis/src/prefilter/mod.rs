@@ -20,3 +20,4 @@ pub(crate) mod slot;
 mod store_time;
 mod upkeep;
 mod wait;
+mod windows;

@@ -23,6 +23,7 @@ mod alone;
 mod calls;
 mod clock;
 mod faults;
+mod given_back;
 mod job;
 mod meter;
 mod partitions;
