@@ -30,7 +30,8 @@
 --          then for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh;
 --          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
 --          there.
---          for 6, '<dd': the units that are left of the lot, and the generation that was told when it was lent;
+--          for 6, '<dd': the units that are left, of a window with those of earlier lots that came back later, and the
+--          generation that was told when the lot was lent;
 --          for 7, '<dddddd': the units wanted in transit, the most that may be parked, and how few units have to be left
 --          where a lot in transit is lent; the units wanted of what is to come, within how many µs all that is taken
 --          has to come back, and how few units have to be left.

@@ -184,6 +184,7 @@
 
 mod admission;
 mod admit;
+mod applied;
 mod body;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
@@ -197,9 +198,12 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+mod look_ups;
 pub mod message;
+mod notice;
 mod observe;
 mod protocol;
+mod refund;
 pub mod rejection;
 mod request_rules;
 mod rule;
@@ -218,6 +222,7 @@ pub use self::{
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
+    refund::Refund,
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},
     service::RateLimit,

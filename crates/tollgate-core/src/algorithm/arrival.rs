@@ -204,6 +204,57 @@ impl Arrival {
         units
     }
 
+    /// Until when units that were taken weigh: had they never been taken, the bucket could have been empty from
+    /// `taken.fresh_at` on, so what lies behind it was given back by time. That tick was rounded up, and the part of a
+    /// microsecond is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
+    fn weighs_until(&self, taken: Taken, cost: u64) -> Span {
+        let units = self.span_of(cost.min(self.burst));
+        let rounded = Span {
+            whole: taken.fresh_at,
+            rest: 0,
+        };
+        let part = u64::from(self.denominator > 1);
+        let down = Span {
+            whole: taken.fresh_at.saturating_sub(part),
+            rest: part,
+        };
+        let reach = Span {
+            whole: taken.at.saturating_add(units.whole),
+            rest: units.rest,
+        };
+        reach.min(rounded).max(down)
+    }
+
+    /// A span in 1/denominator µs: a unit is `numerator` of them.
+    fn parts(&self, span: Span) -> u128 {
+        u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest)
+    }
+
+    fn span_from(&self, parts: u128) -> Span {
+        let denominator = u128::from(self.denominator);
+        Span {
+            whole: u64::try_from(parts / denominator).unwrap_or(u64::MAX),
+            // Below the denominator.
+            rest: (parts % denominator) as u64,
+        }
+    }
+
+    /// As many units of this quota as lie in a span of another one, in 1/denominator µs and rounded down.
+    fn scaled(&self, before: &Self, span: Span) -> u128 {
+        let parts = before.parts(span);
+        let (old, new) = (u128::from(before.numerator), u128::from(self.numerator));
+        // In two halves, so that no product leaves 128 bits.
+        (parts / old)
+            .saturating_mul(new)
+            .saturating_add(parts % old * new / old)
+    }
+
+    /// Whether a unit takes less time than under another quota.
+    fn is_faster_than(&self, other: &Self) -> bool {
+        u128::from(self.numerator) * u128::from(other.denominator)
+            < u128::from(other.numerator) * u128::from(self.denominator)
+    }
+
     /// What is ahead of `now`: the debt that time has still to pay back.
     #[inline]
     fn ahead(state: &ArrivalState, now: Tick) -> Span {
@@ -219,8 +270,7 @@ impl Arrival {
 
     /// What is ahead of `now`, at most the tolerance, in 1/denominator µs: a unit is `numerator` of them.
     fn owed(&self, state: &ArrivalState, now: Tick) -> u128 {
-        let ahead = Self::ahead(state, now).min(self.tolerance);
-        u128::from(ahead.whole) * u128::from(self.denominator) + u128::from(ahead.rest)
+        self.parts(Self::ahead(state, now).min(self.tolerance))
     }
 
     #[inline]
@@ -408,34 +458,47 @@ impl Algorithm for Arrival {
     }
 
     fn refund(&self, state: &mut ArrivalState, now: Tick, taken: Taken, cost: u64) {
-        // What the units still weigh: had they never been taken, the bucket could have been empty from `taken.fresh_at`
-        // on, so what lies behind it was given back by time. That tick was rounded up, and the part of a microsecond
-        // is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
-        let units = self.span_of(cost.min(self.burst));
-        let rounded = Span {
-            whole: taken.fresh_at,
-            rest: 0,
-        };
-        let down = Span {
-            whole: taken
-                .fresh_at
-                .saturating_sub(u64::from(self.denominator > 1)),
-            rest: u64::from(self.denominator > 1),
-        };
-        let reach = Span {
-            whole: taken.at.saturating_add(units.whole),
-            rest: units.rest,
-        };
-        let until = reach.min(rounded).max(down);
         let weight = self.difference(
-            until,
+            self.weighs_until(taken, cost),
             Span {
                 whole: now,
                 rest: 0,
             },
         );
-        let back = units.min(weight);
+        let back = self.span_of(cost.min(self.burst)).min(weight);
         *state = Self::state(now, self.difference(Self::ahead(state, now), back));
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut ArrivalState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        let since = u128::from(now.saturating_sub(taken.at)) * u128::from(self.denominator);
+        // From when they were taken, by this rate if it is the faster one; else until now by the other.
+        let is_faster = self.is_faster_than(before);
+        let from = Span {
+            whole: if is_faster { taken.at } else { now },
+            rest: 0,
+        };
+        let weight = before.difference(before.weighs_until(taken, cost), from);
+        let mut back = self.scaled(before, weight);
+        if is_faster {
+            back = back.saturating_sub(since);
+        }
+        back = back.min(u128::from(cost) * u128::from(self.numerator));
+        let ahead = Self::ahead(state, now);
+        let level = self.parts(ahead).saturating_add(since);
+        if before.burst > self.burst && level >= self.parts(self.tolerance) {
+            // It may have been full when it was converted, and have forgotten what was beyond that.
+            let forgotten = u128::from(before.burst - self.burst) * u128::from(self.numerator);
+            back = back.saturating_sub(forgotten);
+        }
+        let back = self.span_from(back);
+        *state = Self::state(now, self.difference(ahead, back));
     }
 
     #[inline]
@@ -474,9 +537,7 @@ impl Algorithm for Arrival {
     fn leaves_to(&self, writer: &Self, state: &ArrivalState, now: Tick) -> bool {
         let is_cut =
             writer.owed(state, now) > u128::from(self.burst) * u128::from(writer.numerator);
-        let is_faster = u128::from(self.numerator) * u128::from(writer.denominator)
-            < u128::from(writer.numerator) * u128::from(self.denominator);
-        is_cut || !is_faster
+        is_cut || !self.is_faster_than(writer)
     }
 
     #[inline]

@@ -58,6 +58,29 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// never more than was taken. After a [repair](Self::repair) the units may not be found, or others in their place.
     fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
 
+    /// The same for units that were taken under the quota `before`, of a state that was [converted](Self::convert) to this one
+    /// since. They are converted too: what they count for here comes back.
+    ///
+    /// # Accuracy
+    ///
+    /// Never gives more than the units weigh now, whenever the state was converted.
+    ///
+    /// Exact where windows and sub-buckets stay as long as they were. Under windows of another length, units count where the
+    /// state was converted, and no state tells when that was. They come back if it is certain that they still count: if they
+    /// would under both quotas, had each of them been in force all along. Otherwise they come back when that window ends.
+    ///
+    /// A bucket gives back what the units weigh by the faster of the two rates: less than what they weigh by at most the
+    /// difference of the rates, since they were taken. If its burst is smaller, and it may have been full when it was
+    /// converted, it gives back less by the difference of the bursts, as it has forgotten as many units.
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut Self::State,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    );
+
     /// The tick from which on the state equals the fresh one and may be forgotten. One tick earlier it does not.
     fn fresh_at(&self, state: &Self::State) -> Tick;
 

@@ -178,6 +178,22 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut FixedWindowState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        if before.period == self.period {
+            self.refund(state, now, taken, cost);
+        } else if now < taken.fresh_at && taken.at / self.period == state.window {
+            // Their window is not over, so they were carried over; and not into one before this.
+            state.used = state.used.saturating_sub(cost);
+        }
+    }
+
     #[inline]
     fn fresh_at(&self, state: &FixedWindowState) -> Tick {
         if state.used == 0 {

@@ -279,6 +279,34 @@ impl Algorithm for SlidingBuckets {
         }
     }
 
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut SlidingBucketsState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        if before.width == self.width && before.buckets == self.buckets {
+            self.refund(state, now, taken, cost);
+            return;
+        }
+        // They were carried over into the sub-bucket in which they were taken, or a later one, if they counted until now.
+        let first = taken.at / self.width;
+        let number = self.number(state, now);
+        let len = state.units.len() as u64;
+        if now >= taken.fresh_at || first < number.saturating_sub(self.buckets) || len == 0 {
+            return;
+        }
+        let oldest = first.max(state.newest.saturating_sub(len - 1));
+        let mut rest = u32::try_from(cost).unwrap_or(u32::MAX);
+        for n in oldest..=state.newest {
+            let units = &mut state.units[(n % len) as usize];
+            let back = rest.min(*units);
+            (*units, rest) = (*units - back, rest - back);
+        }
+    }
+
     fn fresh_at(&self, state: &SlidingBucketsState) -> Tick {
         // The newest sub-bucket is the first one looked at, and only refunds leave it empty.
         self.newest_used(state, state.newest)

@@ -231,6 +231,20 @@ impl Algorithm for SlidingLog {
         }
     }
 
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut SlidingLogState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        // An entry is an instant, whatever the window. One that a shorter window had let go was moved, nobody knows when.
+        let at = taken.fresh_at.saturating_sub(before.period);
+        let fresh_at = self.gone_at(at);
+        self.refund(state, now, Taken { fresh_at, ..taken }, cost);
+    }
+
     fn fresh_at(&self, state: &SlidingLogState) -> Tick {
         state
             .entries()

@@ -305,6 +305,33 @@ impl Algorithm for SlidingWindow {
         }
     }
 
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut SlidingWindowState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        if before.period == self.period {
+            self.refund(state, now, taken, cost);
+            return;
+        }
+        // What they weigh under the other quota, where they weigh less and less once their window is the one before.
+        let weighs_for = taken.fresh_at.saturating_sub(now).min(before.period);
+        let units = u128::from(cost) * u128::from(weighs_for) / u128::from(before.period);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // They were carried over into the window in which they were taken, or a later one.
+        let first = taken.at / self.period;
+        if first == state.window {
+            state.current = state.current.saturating_sub(units);
+        } else if first.checked_add(1) == Some(state.window) {
+            let rest = units.saturating_sub(state.previous);
+            state.previous = state.previous.saturating_sub(units);
+            state.current = state.current.saturating_sub(rest);
+        }
+    }
+
     #[inline]
     fn fresh_at(&self, state: &SlidingWindowState) -> Tick {
         self.fresh_at_of(
