@@ -90,6 +90,8 @@
 //! - A [local share](crate::OnStoreError::LocalShare) begins with its part of the last state that this instance saw of a key,
 //!   and is cut for as many instances as the store knew of, at least for [as many](crate::RateLimitLayer::instances) as you
 //!   said. Say so: an instance that starts during the outage knows of nobody else.
+//! - If only a part of the instances cannot reach the store, they add their shares to the whole quota that the others still
+//!   get from it: with C of N cut off, `(1 + C/N)` times the rate for as long as that lasts.
 //! - When the store answers again it counts on from its own state. What passed meanwhile is neither taken from it nor given
 //!   back: `tollgate_units_admitted_alone_total`, and [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) in code.
 //!
