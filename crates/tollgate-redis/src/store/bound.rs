@@ -279,7 +279,7 @@ impl BoundStore for Bound {
             )));
         }
         let mut call = inner.shared.begin();
-        inner.close(&mut call, &lots);
+        let places = inner.close(&mut call, &lots);
         let _ = call.reset(&inner.encoder, rule, key);
         if call.is_empty() {
             return Step::Ready(Ok(()));
@@ -294,7 +294,9 @@ impl BoundStore for Bound {
             }
             // Denials that were decided before may have come in between.
             inner.prefilter.unlearn(key);
-            match reply?.first_refusal() {
+            let reply = reply?;
+            inner.keep_refused(&lots, &places, &reply);
+            match reply.first_refusal() {
                 Some(refusal) => Err(refusal.into()),
                 None => Ok(()),
             }
