@@ -143,7 +143,7 @@ impl Bound {
                 return Step::Wait(Pending::new(turns::ask(inner, groups, asking, takes)));
             }
         }
-        Inner::ask(&self.inner, checks, asking, takes)
+        Inner::ask(&self.inner, checks, asking, takes, None)
     }
 
     /// Follows a request once it is decided.
@@ -294,7 +294,10 @@ impl BoundStore for Bound {
             }
             // Denials that were decided before may have come in between.
             inner.prefilter.unlearn(key);
-            reply.map(drop)
+            match reply?.first_refusal() {
+                Some(refusal) => Err(refusal.into()),
+                None => Ok(()),
+            }
         }))
     }
 }
