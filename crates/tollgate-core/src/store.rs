@@ -15,6 +15,7 @@ use crate::{
     decision::{Decision, Source},
     error::{RuleError, StoreError},
     key::{Fingerprint, KeyBuf},
+    registry::RuleRegistry,
     rule_set::RuleSet,
 };
 
@@ -235,10 +236,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// State is found by the rules' names: what was used under a name stays used, also when the quota changed.
     ///
+    /// A [`Limiter`](crate::Limiter) asks the [registry](Self::registry) first. Whoever calls this alone has not: two quotas
+    /// of one name are then counted on one state.
+    ///
     /// # Errors
     ///
     /// A rule that this store cannot serve.
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError>;
+
+    /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
+    /// store in front of another one hands out that one's.
+    fn registry(&self) -> &RuleRegistry;
 }
 
 /// A rule set on a store. Object safe; every future it hands out borrows nothing.
@@ -300,5 +308,9 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
         (**self).bind(rules)
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        (**self).registry()
     }
 }

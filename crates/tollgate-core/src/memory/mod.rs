@@ -7,8 +7,14 @@
 //! Memory is bounded in bytes per rule. A state that equals a fresh one is forgotten a few at a time while new keys come;
 //! nothing runs in the background. Where the bound forces a live state out, it is the one nearest to fresh of a sample,
 //! and [`Usage::evicted_live`](crate::Usage) counts it.
+//!
+//! A rule name that no limiter or layer uses any more keeps its states until they equal fresh ones, so that a limiter that
+//! is dropped and made again forgets nothing. They are packed, at some 32 bytes a key, and all such names together have the
+//! bound of one rule; over it, the name goes whose states are the nearest to fresh.
+//! [`MemoryStore::unbound_usage`] says what is kept.
 
 mod bound;
+mod family;
 mod hasher;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
@@ -16,5 +22,6 @@ mod shard;
 mod slots;
 mod store;
 mod table;
+mod unbound;
 
 pub use self::store::{MemoryStore, MemoryStoreBuilder};
