@@ -303,11 +303,13 @@ impl Limiter {
     ///
     /// # Accuracy
     ///
-    /// A check that another limiter has made, with other rules, is denied: a mistake must not let a request pass.
+    /// A check that another limiter has made, with other rules, is denied, and so are two checks of one rule and key under two
+    /// plans: a mistake must not let a request pass. The reason is then
+    /// [`StoreFailed`](crate::Reason::StoreFailed), and nothing is taken.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(foreign(checks));
+            return Step::Ready(Check::deny_mistake(checks));
         }
         if self.shared.has_marks {
             return self.acquire_resolved(&with_marks(self.rules(), checks));
@@ -493,17 +495,6 @@ impl Shared {
     fn knows(&self, check: &Check) -> bool {
         check.is_of_rules(self.rules_version) && check.rule() < self.rules
     }
-}
-
-/// The answer to checks of another limiter.
-#[cold]
-fn foreign(checks: &[Check]) -> Decision {
-    let denied = checks.iter().map(|check| {
-        let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
-        verdict.deny_for_failure();
-        verdict
-    });
-    Decision::new(0, denied, |_| true)
 }
 
 /// The checks, then those of their marks.

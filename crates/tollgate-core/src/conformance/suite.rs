@@ -96,6 +96,7 @@ macro_rules! conformance_suite {
                 a_request_is_taken_whole_or_not_at_all,
                 verdicts_are_in_the_order_of_the_checks,
                 checks_on_one_state_are_folded,
+                two_plans_of_one_rule_and_key_are_denied,
                 a_check_that_never_fits_makes_the_request_never,
                 a_request_without_checks_passes,
                 a_rule_that_is_off_is_not_asked;

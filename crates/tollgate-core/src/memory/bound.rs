@@ -329,6 +329,9 @@ impl BoundMemory {
 
     /// Decides all checks under their locks, then takes all or nothing.
     fn decide(&self, checks: &[Check], take: bool) -> Decision {
+        if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
+            return denied;
+        }
         let (mut locks, mut slots) = self.lock_all(checks);
         // Under the locks, as in `acquire_one`.
         let now = self.clock.now();
