@@ -196,6 +196,7 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+mod live;
 pub mod message;
 mod observe;
 mod protocol;

@@ -49,16 +49,26 @@ impl Asked {
 }
 
 impl RequestRules {
-    pub(crate) fn new(store: &dyn Store, list: Vec<RequestRule>) -> Result<Self, RuleError> {
+    pub(crate) fn new(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        list: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
         for rule in &list {
             validate(rule)?;
         }
         let set = RuleSet::new(list.iter().map(|rule| rule.rule.clone()))?;
         Ok(Self {
             observer: Arc::new(Observer::new(&set)),
-            limiter: Limiter::bind(store, set, NonZeroU32::MIN)?,
+            limiter: Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?,
             list: list.into(),
         })
+    }
+
+    /// The limiter that keeps the rule names in use. What is left here does not: requests on their way hold it.
+    pub(crate) fn take_registered(&mut self) -> Limiter {
+        let unregistered = self.limiter.unregistered();
+        std::mem::replace(&mut self.limiter, unregistered)
     }
 
     /// The rule set in force.
