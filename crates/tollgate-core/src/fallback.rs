@@ -284,7 +284,7 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
         // Never asked.
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
-    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0)).cost(0);
+    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0));
     for plan in 1..rule.quotas() {
         let name = rule.plan_name(plan).unwrap_or_default();
         local = local.plan(name, share(plan));

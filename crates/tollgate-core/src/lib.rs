@@ -14,7 +14,7 @@
 //!     MemoryStore::new(),
 //!     [Rule::new("mails-per-account", Quota::gcra(1, SECOND).burst(2))],
 //! )?;
-//! let account = Key::of(["account-7"]);
+//! let account = Key::of("account-7");
 //! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
 //! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
 //!
@@ -89,8 +89,8 @@
 //! # Waiting
 //!
 //! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
-//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::acquire_within` waits in line until the units are
-//! there.
+//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::wait` waits in a queue until the units are there, and
+//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`].
 //!
 //! # Writing a store
 //!
@@ -194,10 +194,13 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
+//! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
+mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
@@ -205,12 +208,13 @@ mod error;
 mod fallback;
 mod instances;
 mod key;
+mod key_part;
 mod last_seen;
 mod learned;
 mod limiter;
-#[cfg(feature = "tokio")]
 mod lines;
 pub mod memory;
+mod network;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
@@ -222,16 +226,17 @@ mod sync;
 mod ticket;
 mod time;
 
-#[cfg(feature = "tokio")]
-pub use self::lines::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
+    key_part::KeyPart,
     learned::LearnedCells,
     limiter::{Grant, Limiter},
+    lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
+    network::Network,
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },

@@ -7,6 +7,7 @@ use crate::{
     error::{RuleError, RuleErrorKind, TryAcquireError, UnknownName},
     fallback::Fallback,
     key::{Key, KeyBuf},
+    lines::Lines,
     registry::Registration,
     rule::Rule,
     rule_set::RuleSet,
@@ -51,8 +52,7 @@ struct Shared {
     rules_version: u32,
     /// The number of rules.
     rules: u16,
-    #[cfg(feature = "tokio")]
-    lines: crate::lines::Lines,
+    lines: Lines,
 }
 
 impl Limiter {
@@ -71,7 +71,7 @@ impl Limiter {
     )]
     pub fn new(
         store: impl Store,
-        rules: impl IntoIterator<Item = Rule>,
+        rules: impl IntoIterator<Item: Into<Rule>>,
     ) -> Result<Self, RuleError> {
         Self::bind(&store, RuleSet::new(rules)?, NonZeroU32::MIN)
     }
@@ -85,7 +85,7 @@ impl Limiter {
     #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
     pub fn with_instances(
         store: impl Store,
-        rules: impl IntoIterator<Item = Rule>,
+        rules: impl IntoIterator<Item: Into<Rule>>,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
         Self::bind(&store, RuleSet::new(rules)?, instances)
@@ -228,8 +228,7 @@ impl Limiter {
                 rules: bound.rules().rules().len() as u16,
                 bound,
                 fallback,
-                #[cfg(feature = "tokio")]
-                lines: crate::lines::Lines::default(),
+                lines: Lines::default(),
             }),
             registration: None,
         })
@@ -344,8 +343,11 @@ impl Limiter {
     }
 
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is
-    /// `Failed`.
+    /// `Failed`. A check of another limiter is denied here too.
     pub fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        if !checks.iter().all(|check| self.shared.knows(check)) {
+            return Step::Ready(Check::deny_mistake(checks));
+        }
         let rules = self.rules();
         if rules.has_marks() {
             return self.shared.bound.peek(&with_marks(rules, checks));
@@ -371,7 +373,8 @@ impl Limiter {
 
     /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter.
     ///
-    /// The decision's units are 0 if not even one fits.
+    /// The units are 0 if not even one fits. The decision is then that on one unit of each check: its `retry` is the wait
+    /// for the smallest grant.
     ///
     /// # Cancel safety
     ///
@@ -406,31 +409,24 @@ impl Limiter {
             if decision.is_allowed() || units == 0 {
                 return Grant { units, decision };
             }
-            let left = decision
-                .verdicts()
-                .iter()
-                .filter(|verdict| {
-                    verdict.outcome() == Outcome::Deny && self.rules().enforces(verdict.rule())
-                })
-                .map(|verdict| {
-                    if !verdict.has_numbers() {
-                        return 0;
-                    }
-                    // Checks on one state share what is left of it.
-                    let shared_by = decision
-                        .verdicts()
-                        .iter()
-                        .filter(|other| other.rule() == verdict.rule());
-                    verdict.remaining() / shared_by.count().max(1) as u64
-                })
-                .min()
-                .unwrap_or(0);
-            // What is left is below what was denied; where it is not, somebody gave back, and one less is tried.
-            let next = left.min(units - 1);
-            if next == 0 {
-                return Grant { units: 0, decision };
+            let denied = decision.verdicts().iter().filter(|verdict| {
+                verdict.outcome() == Outcome::Deny && self.rules().enforces(verdict.rule())
+            });
+            let left = denied.map(|verdict| {
+                // Checks on one state share what is left of it.
+                let verdicts = decision.verdicts().iter();
+                let shared_by = verdicts.filter(|other| other.rule() == verdict.rule());
+                let left = verdict.remaining() / shared_by.count().max(1) as u64;
+                verdict.has_numbers().then_some(left)
+            });
+            match left.min() {
+                // Less does not help where nothing was counted. And one unit is the smallest grant.
+                None | Some(None) => return Grant { units: 0, decision },
+                Some(Some(_)) if units == 1 => return Grant { units: 0, decision },
+                // What is left is below what was denied; where it is not, somebody gave back, and one less is tried. Where
+                // nothing is left, one unit tells when there will be.
+                Some(Some(left)) => units = left.min(units - 1).max(1),
             }
-            units = next;
         }
     }
 
@@ -474,8 +470,7 @@ impl Limiter {
         Ok(fallback.map_or(0, |fallback| fallback.admitted_alone(place)))
     }
 
-    #[cfg(feature = "tokio")]
-    pub(crate) fn lines(&self) -> &crate::lines::Lines {
+    pub(crate) fn lines(&self) -> &Lines {
         &self.shared.lines
     }
 }
@@ -606,9 +601,15 @@ mod tests {
             let check = other.check(rule, &Key::shared()).expect("there is one");
             let decision = limiter.acquire(&[check]).ready().expect("at once");
             assert!(!decision.is_allowed(), "{rule}");
+            // And so a look says.
+            let looked = limiter.peek(&[check]).ready().expect("at once");
+            assert_eq!(looked.outcome(), Outcome::Deny, "{rule}");
+            assert_eq!(looked.reason(), decision.reason(), "{rule}");
         }
         // One that was made by hand, of a rule that is not there.
         let check = Check::new(7, Fingerprint::from_bits(0), 1);
+        let looked = limiter.peek(&[check]).ready().expect("at once");
+        assert!(!looked.is_allowed());
         assert!(
             !limiter
                 .acquire(&[check])

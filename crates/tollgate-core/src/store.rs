@@ -255,12 +255,13 @@ pub struct Holding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Keys with a state.
+    /// Keys with a live state: one that differs from a fresh one. Where a large table holds expired entries, this is an
+    /// estimate from a sample.
     pub keys: u64,
     /// Bytes allocated for states.
     pub bytes: u64,
-    /// States that were forgotten although they were not fresh, because the bound forced it. Each of them may have let
-    /// a client start anew: the bound is too small, or a flood is under way.
+    /// Evictions of live states because of the bound. Each of them let a client start anew: the bound is too small, or a
+    /// flood is under way.
     pub evicted_live: u64,
 }
 

@@ -11,7 +11,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+//!     MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -49,7 +49,7 @@
 //! ```
 //! use http::{Method, Request, Response, StatusCode};
 //! use tollgate::{
-//!     Admission, By, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
+//!     Admission, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
 //!     Rejection, Rule, SECOND, key::extension_with,
 //! };
 //! use tower::{ServiceBuilder, ServiceExt};
@@ -125,7 +125,7 @@
 //!
 //! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
 //! - A [`Rule`] is a named quota. The name is the budget: one name on one store is one budget, wherever it is used.
-//! - [`By::by`] says whom a rule counts: see [`key`].
+//! - [`Rule::by`] says whom a rule counts: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
 //!   inner service.
 //! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
@@ -168,11 +168,12 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
 //! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut for its handler, and `client::PaceLayer::over_channel` |
 //! | `client` | `client::PaceLayer`, a layer for outgoing requests that obeys what servers say |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!
 //! # Further
 //!
@@ -183,6 +184,7 @@
 
 mod admission;
 mod admit;
+mod applied;
 mod body;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
@@ -197,9 +199,12 @@ mod judge;
 pub mod key;
 mod layer;
 mod live;
+mod look_ups;
 pub mod message;
+mod notice;
 mod observe;
 mod protocol;
+mod refund;
 pub mod rejection;
 mod request_rules;
 mod rule;
@@ -218,8 +223,9 @@ pub use self::{
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
+    refund::Refund,
     rejection::Rejection,
-    rule::{By, Missing, RequestRule},
+    rule::{KeyedRule, Missing, RequestRule, Rule},
     service::RateLimit,
 };
 

@@ -511,6 +511,6 @@ impl BoundStore for BoundMemory {
 
     fn usage(&self, rule: u16) -> Option<Usage> {
         let rule = self.bound.get(usize::from(rule))?;
-        with_tied!(rule, tied => Some(tied.table.usage()), else None)
+        with_tied!(rule, tied => Some(tied.table.usage(self.clock.now())), else None)
     }
 }

@@ -38,7 +38,7 @@ const SHARDS: usize = 64;
 ///     MemoryStore::new(),
 ///     [Rule::new("mails-per-account", Quota::sliding_window(2, MINUTE))],
 /// )?;
-/// let key = Key::of(["account-7"]);
+/// let key = Key::of("account-7");
 /// assert!(limiter.try_acquire("mails-per-account", &key)?.is_allowed());
 /// assert!(limiter.try_acquire("mails-per-account", &key)?.is_allowed());
 /// assert!(!limiter.try_acquire("mails-per-account", &key)?.is_allowed());
@@ -77,7 +77,10 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// The most bytes that the states of one rule may take: 64 MiB unless told otherwise, at least 64 KiB.
+    /// The most bytes that the states of one rule may take. Default: 64 MiB; at least 64 KiB.
+    ///
+    /// At this bound, expired entries are evicted first, then the least-used ones; entries that deny at present go last.
+    /// See the [module documentation](crate::memory#memory-is-bounded).
     ///
     /// A key of a bucket or a window of counters takes 43 to 64 bytes: 32, in a table that is half to three quarters full.
     /// While one of a rule's 64 shards grows, its old table is there as well. Sub-buckets take 4 bytes each more, a log

@@ -11,7 +11,7 @@ use crate::{
     client::{config::Config, service::Pace},
     live::Live,
     request_rules::RequestRules,
-    rule::RequestRule,
+    rule::{KeyedRule, RequestRule},
 };
 
 /// Sends outgoing requests as fast as their servers want them, and no faster.
@@ -55,7 +55,7 @@ impl PaceLayer {
     pub fn limit(
         self,
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
         self.limit_replacing(&[], store, rules)
     }
@@ -71,9 +71,9 @@ impl PaceLayer {
         self,
         replaced: &[&Limiter],
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().collect();
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
             return Err(RuleError::new(
                 RuleErrorKind::Key,

@@ -90,7 +90,7 @@
 //! ```
 //! use http::{Request, Response};
 //! use tollgate::{
-//!     Admission, By, Decision, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, Source, key::constant,
+//!     Admission, Decision, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, Source, key::constant,
 //! };
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
@@ -133,16 +133,18 @@
 //! # Memory and evictions
 //!
 //! The states of one rule take at most the bytes that the [store](crate::MemoryStoreBuilder::bytes_per_rule) was given,
-//! whatever clients send. A state that equals a fresh one is forgotten, a few at a time while new keys come; nothing runs in
-//! the background. After a flood the memory is given back in the same way. So `tollgate_tracked_keys` may include keys that
-//! are fresh again and not yet forgotten.
+//! whatever clients send. Expired entries, whose state equals a fresh one, are removed a few at a time while new keys come
+//! and while the gauges are updated; nothing runs in the background. After a flood the memory is given back in the same
+//! way, within minutes. `tollgate_tracked_keys` counts live keys only. A table of more than some thousand keys estimates
+//! it from a sample while it holds expired entries.
 //!
-//! If all states are live and a new key comes, the one nearest to fresh of a sample is forgotten, and
-//! `tollgate_evicted_live_total` counts it. That client starts anew, a little before it would have done anyway. A flood on
-//! one rule evicts states of that rule only. Raise the bound, or count by something that is harder to make up.
+//! Expired entries are evicted first, then the least-used ones of a sample; entries that deny at present go last, whatever
+//! the algorithm. Each eviction of a live entry increments `tollgate_evicted_live_total`: that client starts anew. A flood on
+//! one rule evicts states of that rule only, and a client that is locked out stays locked out. Raise the bound, or count by
+//! something that is harder to make up.
 //!
-//! The waiting lines of [`Limiter`](crate::Limiter) hold at most 1 024 waiters, and the first of each line beyond that,
-//! up to 16 384. State is not kept over a restart: everybody starts anew.
+//! On a [`Limiter`](crate::Limiter), at most 1 024 wait for the same rules and keys, and 16 384 in all, of whom 8 192 stand
+//! behind others: clients with a few keys cannot take the places of all. State is not kept over a restart: everybody starts anew.
 //!
 //! # Everybody is one client
 //!

@@ -173,7 +173,7 @@ pub async fn a_reset_makes_one_key_fresh(subject: &Subject) {
         }
         let reset = limiter
             .0
-            .reset(rule, &Key::of(["a"]))
+            .reset(rule, &Key::of("a"))
             .expect("the rule is there");
         reset.await.expect("the store is there");
         assert!(limiter.took(rule, "a", 2).await, "{quota:?}");
