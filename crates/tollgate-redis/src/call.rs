@@ -118,7 +118,8 @@ impl Call {
 
     /// Adds a request that takes its units if all fit.
     ///
-    /// `None` where it does not fit into the call any more, which carries some 65 000 checks; then nothing was added.
+    /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
+    /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
         self.request(rules, checks, What::Take, |_| true)
@@ -224,7 +225,7 @@ impl Call {
         what: What,
         mut may_make: impl FnMut(u16) -> bool,
     ) -> Option<Asked> {
-        if !self.has_room(checks.len()) {
+        if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;
         }
         let first_key = self.keys.len();

@@ -200,6 +200,7 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+mod live;
 mod look_ups;
 pub mod message;
 mod notice;

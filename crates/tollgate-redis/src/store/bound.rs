@@ -163,6 +163,15 @@ impl Bound {
         }))
     }
 
+    /// Before anything is answered here or asked of Redis, which have no sum of two plans.
+    #[inline]
+    fn deny_mistake(&self, checks: &[Check]) -> Option<Step<Decision>> {
+        if checks.len() < 2 {
+            return None;
+        }
+        Check::deny_two_plans(&self.inner.rules, checks).map(Step::Ready)
+    }
+
     fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
         if !self.inner.shared.backend.is_cluster() {
             return self.inner.settle(holdings, how);
@@ -218,6 +227,9 @@ impl BoundStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if let Some(denied) = self.deny_mistake(checks) {
+            return denied;
+        }
         let prefilter = &self.inner.prefilter;
         let step = match prefilter.answer(&self.inner.rules, checks) {
             Answer::Here(decision) => {
@@ -242,6 +254,9 @@ impl BoundStore for Bound {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        if let Some(denied) = self.deny_mistake(checks) {
+            return denied;
+        }
         self.ask(checks, &Asking::default(), false)
     }
 
