@@ -24,7 +24,7 @@ while i <= checks do
 
   local retry, left, reset, state, ttl, leaves, keeps = -1, 0, 0
   if what == 4 and alg > 19 then
-    call('DEL', KEYS[key])
+    left = call('DEL', KEYS[key])
   else
     -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
     local raw, gone, told
@@ -70,7 +70,7 @@ while i <= checks do
         beside = beside or step_of(0)
         _, _, _, state, ttl = beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
       end
-      state, ttl, lent = state or '', ttl or 0, nil
+      state, ttl, lent, left = state or '', ttl or 0, nil, raw and 1 or 0
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     elseif raw and raw.err then
       -- Not the value: this user may not read, and nothing was written yet.

@@ -150,6 +150,12 @@ impl Reply {
         }
     }
 
+    /// Whether one of the states at these places, which were to be forgotten, was there.
+    #[must_use]
+    pub fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
+        places.any(|place| self.of(place).is_some_and(|[_, kept, _]| kept > 0))
+    }
+
     /// What is left after the report at a place; `None`: it failed.
     #[must_use]
     pub fn left(&self, place: u16) -> Option<u64> {

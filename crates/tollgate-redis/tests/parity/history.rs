@@ -246,8 +246,8 @@ impl History {
 
     fn reset(&mut self) {
         let check = self.check(self.bound.rules().given().len() as u64);
-        let done = self.bound.reset(check.rule(), check.key());
-        assert!(matches!(done.ready(), Some(Ok(()))));
+        let done = self.bound.reset(&[check.with_cost(1)]);
+        assert!(matches!(done.ready(), Some(Ok(_))));
         let encoder = Arc::clone(&self.encoder);
         assert!(self.call().reset(encoder.any(), check.rule(), check.key()));
         self.held.clear();
