@@ -16,3 +16,4 @@ mod part;
 mod scheduled;
 mod seed;
 mod site;
+mod start;
