@@ -7,7 +7,7 @@ use axum::{Form, Router, routing::post};
 use http::StatusCode;
 use serde::Deserialize;
 use tollgate::{
-    Admission, By, Denied, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::client_ip,
+    Admission, Denied, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::client_ip,
 };
 use tollgate_examples::serve::serve;
 

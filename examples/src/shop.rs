@@ -1,4 +1,4 @@
-//! A small API with limits of each kind: the routes of the quickstart, on any store.
+//! A small API with limits of each kind: five routes, on any store.
 
 use axum::{
     Router,
@@ -8,7 +8,7 @@ use axum::{
 use http::{StatusCode, request::Parts};
 use serde::Deserialize;
 use tollgate::{
-    By, MINUTE, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    MINUTE, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     key::{client_ip, header, look_up},
 };
 

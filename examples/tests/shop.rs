@@ -1,4 +1,4 @@
-//! The quickstart's routes over a socket.
+//! The routes of the shop over a socket.
 
 use std::time::Duration;
 

@@ -39,6 +39,20 @@ pub enum Source {
     Fallback,
 }
 
+impl Source {
+    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::LearnedBound => "deny_cache",
+            Self::Lease => "lease",
+            Self::Eventual => "local",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
 /// Why a request was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -47,10 +61,23 @@ pub enum Reason {
     Quota,
     /// The cost is above what ever fits.
     Never,
-    /// The store failed, and a rule says to deny then.
+    /// The store failed, or a look-up of the key, and a rule says to deny then.
     StoreFailed,
     /// There is no key, and a rule says to reject then.
     NoKey,
+}
+
+impl Reason {
+    /// The word for it in logs: `quota`, `never`, `store_failed` or `no_key`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quota => "quota",
+            Self::Never => "never",
+            Self::StoreFailed => "store_failed",
+            Self::NoKey => "no_key",
+        }
+    }
 }
 
 /// The answer to one check.
@@ -151,11 +178,22 @@ impl Verdict {
         self.reset_after
     }
 
-    /// When the same cost would fit.
+    /// The same verdict, told so many µs before the state is full again: for a store that tells the verdicts of several times with
+    /// one.
+    #[inline]
+    #[must_use]
+    pub const fn with_reset_after(mut self, micros: u64) -> Self {
+        self.reset_after = micros;
+        self
+    }
+
+    /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
+    /// request of cost 0 is told when one unit fits.
     ///
     /// # Accuracy
     ///
-    /// Exact to the microsecond for one client alone on the key.
+    /// Exact to the microsecond for one client alone on the key where the source is the store. Where it is not, a process
+    /// that does not know says rather too late than too early.
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {
@@ -269,6 +307,15 @@ impl Decision {
             reason: Some(Reason::NoKey),
             retry: CompactRetry::UNKNOWN,
             ..Self::unlimited(0)
+        }
+    }
+
+    /// The denial of a request whose key could not be found out, by a rule that denies then. Nobody was asked.
+    #[must_use]
+    pub fn without_answer() -> Self {
+        Self {
+            reason: Some(Reason::StoreFailed),
+            ..Self::without_key()
         }
     }
 

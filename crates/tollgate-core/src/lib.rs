@@ -14,7 +14,7 @@
 //!     MemoryStore::new(),
 //!     [Rule::new("mails-per-account", Quota::gcra(1, SECOND).burst(2))],
 //! )?;
-//! let account = Key::of(["account-7"]);
+//! let account = Key::of("account-7");
 //! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
 //! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
 //!
@@ -190,6 +190,8 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
+//! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
@@ -201,11 +203,13 @@ mod error;
 mod fallback;
 mod instances;
 mod key;
+mod key_part;
 mod last_seen;
 mod learned;
 mod limiter;
 mod lines;
 pub mod memory;
+mod network;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
@@ -221,10 +225,12 @@ pub use self::{
     decision::{Decision, Outcome, Reason, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
+    key_part::KeyPart,
     learned::LearnedCells,
     limiter::{Grant, Limiter},
     lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
+    network::Network,
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },

@@ -64,7 +64,7 @@ impl Limiter {
     )]
     pub fn new(
         store: impl Store,
-        rules: impl IntoIterator<Item = Rule>,
+        rules: impl IntoIterator<Item: Into<Rule>>,
     ) -> Result<Self, RuleError> {
         Self::bind(&store, RuleSet::new(rules)?, NonZeroU32::MIN)
     }
@@ -78,7 +78,7 @@ impl Limiter {
     #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
     pub fn with_instances(
         store: impl Store,
-        rules: impl IntoIterator<Item = Rule>,
+        rules: impl IntoIterator<Item: Into<Rule>>,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
         Self::bind(&store, RuleSet::new(rules)?, instances)

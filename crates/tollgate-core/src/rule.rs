@@ -91,11 +91,11 @@ pub enum Consistency {
     ///
     /// Every algorithm but the log can count so.
     Eventual {
-        /// How often a process reports what it has let through. 50 to 500 ms is usual: more often costs calls, more seldom
-        /// lets more through above the limit.
+        /// How often a process reports what it has let through, more than 0. 50 to 500 ms is usual: more often costs calls,
+        /// more seldom lets more through above the limit.
         interval: Duration,
-        /// How many units of one key a process may let through before it has reported them, at most the limit. At 0 the
-        /// rule is exact.
+        /// How many units of one key a process may let through before it has reported them. At 0 the rule is exact, and so
+        /// is a plan whose limit is smaller; more than the largest limit of the rule and its plans is refused.
         max_unreported: u64,
     },
 }
@@ -377,17 +377,41 @@ impl Rule {
             quota(cap, &"cap for store failures: ")?;
         }
         self.validate_cost()?;
-        if let Consistency::Leased { reserve_permille } = self.consistency
-            && !(1..=500).contains(&reserve_permille)
-        {
-            return Err(self.error(
-                RuleErrorKind::Mode,
-                format!(
+        self.validate_consistency()
+    }
+
+    fn validate_consistency(&self) -> Result<(), RuleError> {
+        let wrong = |message| Err(self.error(RuleErrorKind::Mode, message));
+        match self.consistency {
+            Consistency::Leased { reserve_permille } if !(1..=500).contains(&reserve_permille) => {
+                wrong(format!(
                     "a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"
-                ),
-            ));
+                ))
+            }
+            Consistency::Eventual { interval, .. } if interval.is_zero() => wrong(
+                "an interval of 0 leaves no time to report in; take 50 to 500 ms, or \
+                 Consistency::Exact to ask the store about each request"
+                    .into(),
+            ),
+            Consistency::Eventual { max_unreported, .. } => match self.largest_limit() {
+                Some(limit) if max_unreported > limit => wrong(format!(
+                    "{max_unreported} unreported units are above the limit of {limit}: a process alone would let more \
+                     than all of it through; take a small part of the limit, {} say",
+                    (limit / 10).max(1)
+                )),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The largest limit of its quotas; `None` if all are unlimited.
+    fn largest_limit(&self) -> Option<u64> {
+        (0..self.quotas())
+            .map(|plan| self.quota_of(plan))
+            .filter(|quota| !quota.is_unlimited())
+            .map(Quota::limit)
+            .max()
     }
 
     fn validate_cost(&self) -> Result<(), RuleError> {

@@ -33,9 +33,9 @@ impl RuleSet {
     /// # Errors
     ///
     /// A rule that cannot be used: see [`RuleErrorKind`].
-    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, RuleError> {
+    pub fn new(rules: impl IntoIterator<Item: Into<Rule>>) -> Result<Self, RuleError> {
         static VERSION: AtomicU64 = AtomicU64::new(1);
-        let mut rules: Vec<_> = rules.into_iter().collect();
+        let mut rules: Vec<Rule> = rules.into_iter().map(Into::into).collect();
         let given = rules.len();
         if given == 0 {
             return Err(RuleError::general(

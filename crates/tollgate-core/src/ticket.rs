@@ -25,7 +25,7 @@ use crate::{
 ///
 /// let rule = Rule::new("tokens-per-account", Quota::gcra(10_000, MINUTE));
 /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
-/// let check = limiter.check("tokens-per-account", &Key::of(["account-7"]))?.with_cost(4_000);
+/// let check = limiter.check("tokens-per-account", &Key::of("account-7"))?.with_cost(4_000);
 /// let decision = limiter.acquire(&[check]).ready().expect("memory answers at once");
 /// let ticket = limiter.ticket(&[check], &decision);
 /// ticket.settle(1_500); // it took 1 500 of the 4 000: 2 500 go back

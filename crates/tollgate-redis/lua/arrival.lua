@@ -170,37 +170,43 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
     end
   end
 
-  local retry = -1
+  local retry, again = -1, nil
   if cost > burst then
     retry = -2
   elseif cost > 0 then
-    local whole, over = ahead + cost * unit, rest
+    local time, part = cost * unit, 0
     if d > 1 then
-      local part = cost * unit_rest
-      over = over + part % d
-      whole = whole + (part - part % d) / d
+      part = cost * unit_rest
+      time, part = time + (part - part % d) / d, part % d
+    end
+    local whole, over = ahead + time, rest + part
+    if over >= d then whole, over = whole + 1, over - d end
+    local fits = whole < most or (whole == most and over <= most_rest)
+    if fits then
+      ahead, rest, repair = whole, over, true
+      -- Once more.
+      whole, over = whole + time, over + part
       if over >= d then whole, over = whole + 1, over - d end
     end
-    if whole < most or (whole == most and over <= most_rest) then
-      ahead, rest, repair = whole, over, true
-    else
-      retry = whole - most
-      if over > most_rest then retry = retry + 1 end
+    if whole > most or (whole == most and over > most_rest) then
+      local wait = whole - most
+      if over > most_rest then wait = wait + 1 end
       if generation and current + previous > 0 then
         -- What is parked is held back until its generation is over, and only then comes back by itself.
         local till, out = (generation + 1) * LIFE - now, current + previous
         for _ = 1, 2 do
           if out > burst then out = burst end
           local more = out + cost - burst
-          if more <= 0 and retry < till then break end
+          if more <= 0 and wait < till then break end
           if more > 0 then
             local part = more * unit_rest
             local later = till + more * unit + (part + (-part) % d) / d
-            if later > retry then retry = later end
+            if later > wait then wait = later end
           end
           till, out = till + LIFE, current
         end
       end
+      if fits then again = wait else retry = wait end
     end
   end
   if n0 and retry ~= -1 then
@@ -305,13 +311,13 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
       till, out, current = till + LIFE, current, 0
     end
     if doing == 7 then return kind, units, kind == 1 and generation or kind == 3 and after or 0, state, ttl end
-    return retry, remaining, reset, state, ttl, leaves
+    return retry, remaining, reset, state, ttl, leaves, nil, again
   end
   if doing == 5 or doing == 6 then
     return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
   end
   if cost > 0 and repair then
-    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, leaves
+    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset, leaves, nil, again
   end
   return retry, remaining, reset
 end

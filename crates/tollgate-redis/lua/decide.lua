@@ -22,7 +22,7 @@ while i <= checks do
     steps[alg] = step
   end
 
-  local retry, left, reset, state, ttl, leaves, keeps = -1, 0, 0
+  local retry, left, reset, state, ttl, leaves, keeps, again = -1, 0, 0
   if what == 4 and alg > 19 then
     left = call('DEL', KEYS[key])
   else
@@ -88,7 +88,19 @@ while i <= checks do
         if what > 5 then lent = nil end
       end
     elseif what < 2 then
-      retry, left, reset, state, ttl, leaves, keeps = step(raw, first, limit, third, now, cost)
+      retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
+      if retry == -1 and left == 0 and cost == 0 then
+        -- What one unit would be told, by the quota that wrote the state if a denial leaves it that.
+        local _, other
+        again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
+        if other then
+          local _, first0, limit0, third0 = unpack('<BddI4', raw)
+          if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
+            local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit)
+            if later ~= -1 then again = later end
+          end
+        end
+      end
       if leaves and retry ~= -1 then
         -- A denial leaves a state to the quota that wrote it: cut to the limit of this one it would give away units of the
         -- larger, and who can ask both in turn would never run out. The writer says when the units fit, and repairs it.
@@ -148,7 +160,7 @@ while i <= checks do
     end
     if told == 2 then left = -1 - left end
   end
-  out[n + 1], out[n + 2], out[n + 3] = retry, left, reset
+  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
   n = n + 3
   i = i + 1
 
@@ -158,12 +170,13 @@ while i <= checks do
     for place = 1, size, 12 do
       if out[reply + 1] == -3 then granted = false end
       local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
-      if denied and out[reply + 1] == -1 then
+      if denied and (out[reply + 1] == -1 or out[reply + 1] < -3) then
         if role == 0 then
           -- It would have let the request pass, and keeps its units: its numbers are those before the take.
           local step, raw = group[place], group[place + 1]
           local _, left, reset = step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
           out[reply + 2], out[reply + 3] = left, reset
+          if left > 0 then out[reply + 1] = -1 end
           state = false
         elseif group[place + 6] ~= 65535 and group[place + 6] ~= denied then
           -- A shadow counts as if it were alone, or in the place of the rule that it replaces.

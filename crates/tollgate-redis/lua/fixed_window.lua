@@ -46,7 +46,9 @@ return function(raw, period, limit, _, now, cost)
     local reset = 0
     if used > 0 then reset = (window + 1) * period - now end
     if cost == 0 then return -1, left, reset end
-    return -1, left - cost, reset, pack('<BddI4dd', 18, period, limit, 0, window, used), reset, foreign, keeps
+    left = left - cost
+    local state = pack('<BddI4dd', 18, period, limit, 0, window, used)
+    return -1, left, reset, state, reset, foreign, keeps, left < cost and reset
   end
   -- Not to the window of now: a clock that goes back over a boundary would free the window it had just left.
   local repair = foreign

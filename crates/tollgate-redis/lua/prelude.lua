@@ -30,7 +30,8 @@
 --          then for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh;
 --          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
 --          there.
---          for 6, '<dd': the units that are left of the lot, and the generation that was told when it was lent;
+--          for 6, '<dd': the units that are left, of a window with those of earlier lots that came back later, and the
+--          generation that was told when the lot was lent;
 --          for 7, '<dddddd': the units wanted in transit, the most that may be parked, and how few units have to be left
 --          where a lot in transit is lent; the units wanted of what is to come, within how many µs all that is taken
 --          has to come back, and how few units have to be left.
@@ -40,8 +41,9 @@
 --          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
---          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; else the µs
---          after which the units would fit
+--          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; from 0 on it does
+--          not fit: the µs after which it would; from -4 down it fits and leaves less than its units: -4 - the µs after
+--          which they fit again (units of 0 with nothing left: after which one does)
 --          units left: after the take if the request takes, as they are if not
 --          µs until the state equals a fresh one; after a take without what is parked in lots
 --          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, 3 one of what is to come, or -3; its units; its
@@ -103,6 +105,7 @@ end
 -- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
 -- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
 -- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw and a
--- denial may leave it so; then whether the state will be fresh at the very time at which raw would.
+-- denial may leave it so; then whether the state will be fresh at the very time at which raw would; then, if units were
+-- taken and as many do not fit again at once, the µs after which they do.
 --
 -- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.

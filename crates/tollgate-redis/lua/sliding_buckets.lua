@@ -82,7 +82,22 @@ return function(raw, width, limit, buckets, now, cost)
     end
     local reset = (number + buckets + 1) * width - now
     local state = pack('<BddI4d', 21, width, limit, buckets, used + cost) .. entries
-    return -1, left - cost, reset, state, reset, foreign, keeps
+    left = left - cost
+    local again
+    if left < cost then
+      -- What is taken goes last.
+      again = reset
+      local must_go, place = used + cost + cost - limit, counting
+      while place < #ring do
+        local oldest, units = unpack('<dI4', ring, place)
+        must_go, place = must_go - units, place + 12
+        if must_go <= 0 then
+          again = (oldest + buckets + 1) * width - now
+          break
+        end
+      end
+    end
+    return -1, left, reset, state, reset, foreign, keeps, again
   end
 
   -- A state far ahead is repaired by a denial: no further ahead than the next sub-bucket, and each keeps its age.

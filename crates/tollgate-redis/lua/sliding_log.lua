@@ -88,7 +88,23 @@ return function(raw, period, limit, _, now, cost)
       entries = sub(log, counting) .. pack('<dI4', now, cost)
     end
     local reset = newest + period - now
-    return -1, left - cost, reset, pack('<BddI4d', 20, period, limit, 0, used + cost) .. entries, reset, foreign
+    left = left - cost
+    local again
+    if left < cost then
+      -- What is taken goes last.
+      again = reset
+      local must_go, place = used + cost + cost - limit, counting
+      while place < #log do
+        local at, units = unpack('<dI4', log, place)
+        must_go, place = must_go - units, place + 12
+        if must_go <= 0 then
+          again = at + period - now
+          break
+        end
+      end
+    end
+    local state = pack('<BddI4d', 20, period, limit, 0, used + cost) .. entries
+    return -1, left, reset, state, reset, foreign, nil, again
   end
 
   local retry, reset = -2, 0

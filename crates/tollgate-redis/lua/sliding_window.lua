@@ -76,26 +76,27 @@ return function(raw, period, limit, grain, now, cost)
   local left = limit - used
   if left > 0 and previous > 0 then left = left - weighted(previous, ends, at, period, grain) end
   if left < 0 then left = 0 end
-  if cost <= left then
-    local keeps = used > 0 and not foreign
+  local fits, keeps, reset, state = cost <= left
+  if fits then
+    keeps = used > 0 and not foreign
     used = used + cost
     -- Only a report takes more than the limit, which is below that.
     if used >= 2^32 then used = 2^32 - 1 end
-    local reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
+    reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
     if cost == 0 then return -1, left, reset end
-    local state = pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used)
-    return -1, left - cost, reset, state, reset, foreign, keeps
-  end
-
+    state = pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used)
+    left = left - cost
+    if left >= cost then return -1, left, reset, state, reset, foreign, keeps end
   -- A window far ahead is repaired: to the next one, at whose start both counters weigh what they weigh now.
-  if window > current + 1 then
+  elseif window > current + 1 then
     window, repair = current + 1, true
     ends, at = (window + 1) * period, window * period
     left = limit - used
     if left > 0 and previous > 0 then left = left - weighted(previous, ends, at, period, grain) end
     if left < 0 then left = 0 end
   end
-  local reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
+  reset = used > 0 and ends + period - now or previous > 0 and ends - now or 0
+  -- When it fits, or once more.
   local retry = -2
   if cost <= limit then
     local room, sliding = limit - used - cost, previous
@@ -111,6 +112,7 @@ return function(raw, period, limit, grain, now, cost)
     retry = (overlap >= grains and ends - period or ends - overlap * grain) - now
     if retry < 0 then retry = 0 end
   end
+  if fits then return -1, left, reset, state, reset, foreign, keeps, retry end
   if repair then
     return retry, left, reset, pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used), reset, foreign
   end

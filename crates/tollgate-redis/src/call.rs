@@ -3,7 +3,7 @@
 //! A call is filled with one request, or with all that wait. Each is decided on its own.
 //!
 //! ```
-//! use tollgate_core::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
+//! use tollgate::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
 //! use tollgate_redis::call::Call;
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};

@@ -4,7 +4,7 @@
 //! [`Call`](crate::call::Call) is then filled with requests.
 //!
 //! ```
-//! use tollgate_core::{MINUTE, Quota, Rule, RuleSet};
+//! use tollgate::{MINUTE, Quota, Rule, RuleSet};
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
@@ -17,7 +17,7 @@
 //! With the states of a request in the slot of one of its clients, that of a rule which has to be there:
 //!
 //! ```
-//! use tollgate_core::{MINUTE, Quota, Rule, RuleErrorKind, RuleSet};
+//! use tollgate::{MINUTE, Quota, Rule, RuleErrorKind, RuleSet};
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!

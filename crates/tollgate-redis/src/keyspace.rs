@@ -11,27 +11,27 @@
 //! service do not write over each other while one replaces the other.
 //!
 //! ```
-//! use tollgate_core::Fingerprint;
+//! use tollgate::Fingerprint;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
 //! let mut key = Vec::new();
 //! let keyspace = Keyspace::new("shop", Partition::default())?;
 //! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
 //! assert_eq!(key, b"{shop}:AAAAAAAAAAAAAAAAAAAAAH:api:a");
-//! # Ok::<(), tollgate_core::RuleError>(())
+//! # Ok::<(), tollgate::RuleError>(())
 //! ```
 //!
 //! Each client in a slot of its own:
 //!
 //! ```
-//! use tollgate_core::Fingerprint;
+//! use tollgate::Fingerprint;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
 //! let mut key = Vec::new();
 //! let keyspace = Keyspace::new("shop", Partition::Key)?;
 //! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
 //! assert_eq!(key, b"shop:{AAAAAAAAAAAAAAAAAAAAAH}:api:a");
-//! # Ok::<(), tollgate_core::RuleError>(())
+//! # Ok::<(), tollgate::RuleError>(())
 //! ```
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};

@@ -1,7 +1,7 @@
 //! Replies of the script as decisions.
 //!
 //! ```
-//! use tollgate_core::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
+//! use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
 //! use tollgate_redis::call::Call;
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
@@ -23,7 +23,7 @@
 //! A value that is not ours fails the check, and the rule's own answer to a failure applies:
 //!
 //! ```
-//! # use tollgate_core::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
+//! # use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
 //! # use tollgate_redis::call::Call;
 //! # use tollgate_redis::encode::Encoder;
 //! # use tollgate_redis::keyspace::{Keyspace, Partition};
@@ -49,6 +49,10 @@ use crate::call::Asked;
 
 const FITS: i64 = -1;
 const NEVER: i64 = -2;
+/// The value was not ours.
+const FAILED: i64 = -3;
+/// From here down it fits, and fits again after as many µs as it is below this.
+const FITS_AGAIN: i64 = -4;
 
 /// What the script answered to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +123,7 @@ impl Reply {
         asked.capped.iter().filter_map(|capped| {
             let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
-                () if retry < NEVER => return None,
+                () if retry == FAILED => return None,
                 () if remaining < 0 => NewKey::Refused,
                 () if reset_after < 0 => NewKey::Made,
                 () => NewKey::No,
@@ -189,12 +193,14 @@ impl Reply {
             };
         }
         Some(Assessment {
-            fits: retry == FITS,
+            fits: retry == FITS || retry <= FITS_AGAIN,
             remaining: u64::try_from(remaining).ok()?,
             reset_after: u64::try_from(reset_after).ok()?,
             retry: match retry {
                 FITS => Retry::Now,
                 NEVER => Retry::Never,
+                FAILED => return None,
+                again if again <= FITS_AGAIN => Retry::after_micros(FITS_AGAIN.abs_diff(again)),
                 after => Retry::after_micros(u64::try_from(after).ok()?),
             },
         })

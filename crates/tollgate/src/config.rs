@@ -6,6 +6,7 @@ use http::StatusCode;
 use tollgate_core::{RuleError, Store};
 
 use crate::{
+    applied::Applied,
     header::{HeaderStyle, Headers},
     protocol::Protocol,
     rejection::{Rejection, Responses},
@@ -30,6 +31,7 @@ pub(crate) struct Config {
     pub(crate) count_preflight: bool,
     /// Whether a handler may ask rules of its own.
     pub(crate) asks_in_handler: bool,
+    pub(crate) applied: Applied,
 }
 
 impl Config {
@@ -46,6 +48,9 @@ impl Config {
             )),
             headers: Arc::new(Headers::new(style, rules.set())),
             asks_in_handler: rules.asks_in_handler(),
+            // A rule that is left to handlers limits nothing where they have nobody to ask.
+            attach: rules.asks_in_handler(),
+            applied: Applied::new(rules.set().version()),
             rules,
             style,
             quiet: false,
@@ -53,7 +58,6 @@ impl Config {
             denied_status,
             protocol: Protocol::Auto,
             jitter_percent: 0,
-            attach: false,
             count_preflight: false,
         })
     }

@@ -11,7 +11,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+//!     MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -49,7 +49,7 @@
 //! ```
 //! use http::{Method, Request, Response, StatusCode};
 //! use tollgate::{
-//!     Admission, By, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
+//!     Admission, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
 //!     Rejection, Rule, SECOND, key::extension_with,
 //! };
 //! use tower::{ServiceBuilder, ServiceExt};
@@ -125,7 +125,7 @@
 //!
 //! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
 //! - A [`Rule`] is a named quota. The name is the budget: one name on one store is one budget, wherever it is used.
-//! - [`By::by`] says whom a rule counts: see [`key`].
+//! - [`Rule::by`] says whom a rule counts: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
 //!   inner service.
 //! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
@@ -173,6 +173,7 @@
 //! | `client` | `client::PaceLayer`, a layer for outgoing requests that obeys what servers say |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!
 //! # Further
 //!
@@ -183,6 +184,7 @@
 
 mod admission;
 mod admit;
+mod applied;
 mod body;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
@@ -196,9 +198,12 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+mod look_ups;
 pub mod message;
+mod notice;
 mod observe;
 mod protocol;
+mod refund;
 pub mod rejection;
 mod request_rules;
 mod rule;
@@ -217,8 +222,9 @@ pub use self::{
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
+    refund::Refund,
     rejection::Rejection,
-    rule::{By, Missing, RequestRule},
+    rule::{KeyedRule, Missing, RequestRule, Rule},
     service::RateLimit,
 };
 

@@ -1,6 +1,6 @@
 //! What a handler of tonic can read and ask.
 
-use tollgate::{Admission, By, Key, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
+use tollgate::{Admission, Key, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
 use tollgate_tests::{
     grpc::GrpcServer,
     weather::{

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use tollgate::{
-    By, HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
+    HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule, SECOND,
     key::{client_ip, constant, header},
 };
 use tollgate_tests::server::{Answer, Server, head};
@@ -421,7 +421,7 @@ async fn another_status_and_another_body_can_be_chosen() {
     let denied = server.get("/").await;
     assert_eq!(denied.status, 403);
     let body: serde_json::Value = serde_json::from_str(&denied.body).unwrap();
-    assert_eq!(body["error"], "rate_limited");
+    assert_eq!(body["error"], "rate_limit_exceeded");
     assert_eq!(body["rule"], "one");
 }
 

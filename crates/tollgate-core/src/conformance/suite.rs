@@ -8,7 +8,7 @@
 /// | what is not promised | leaves out |
 /// | --- | --- |
 /// | `own_clock` | what needs a clock that the suite moves |
-/// | `leased` | the exact `retry` of a client that changes its plan: the other plan may hold a lot |
+/// | `leased` | the exact `retry` of a client that changes its plan: the other plan may hold a lot. And that of what passed: who answers from a lot does not know it to the tick |
 /// | `eventual` | exact counts of many tasks at once, of two limiters on one name, and of two plans on one state: each counts alone, and the others hear of it later, as does whoever asks them. And the exact time of a full state: units count from when they are reported |
 ///
 /// What is left under `eventual` is exact for one limiter that is asked one thing after the other, however its reports fall in
@@ -31,7 +31,9 @@ macro_rules! conformance_suite {
         $crate::conformance_suite!($make, leased, #[$test]);
         $crate::conformance_suite! { @ $make, #[$test]
             time:
-                retry_is_exact_after_a_change_of_plan;
+                retry_is_exact_after_a_change_of_plan,
+                what_passed_is_told_to_the_tick_when_it_passes_again,
+                a_request_that_costs_nothing_is_told_when_one_unit_fits;
         }
     };
     ($make:expr, leased, #[$test:meta]) => {

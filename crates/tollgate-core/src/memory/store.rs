@@ -36,7 +36,7 @@ const SHARDS: usize = 64;
 ///     MemoryStore::new(),
 ///     [Rule::new("mails-per-account", Quota::sliding_window(2, MINUTE))],
 /// )?;
-/// let key = Key::of(["account-7"]);
+/// let key = Key::of("account-7");
 /// assert!(limiter.try_acquire("mails-per-account", &key)?.is_allowed());
 /// assert!(limiter.try_acquire("mails-per-account", &key)?.is_allowed());
 /// assert!(!limiter.try_acquire("mails-per-account", &key)?.is_allowed());

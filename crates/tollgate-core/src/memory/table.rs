@@ -239,6 +239,10 @@ impl<A: Algorithm> Locked<'_, A> {
         };
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
         let answer = plan.quota.assess(&carried, now, cost);
+        if answer.fits && cost == 0 && answer.remaining == 0 {
+            let retry = self.assess_carried(entry, plan, now, 1).retry;
+            return Assessment { retry, ..answer };
+        }
         if answer.fits || !plan.quota.leaves_to(&writer.quota, &entry.state, now) {
             return answer;
         }
@@ -365,19 +369,28 @@ impl<A: Algorithm> Locked<'_, A> {
                     Settlement::Refund(units) => units.min(cost),
                     _ => cost,
                 };
-                // A state that another quota has written since has carried the units over; what they weigh now is not
-                // known, and nothing is given back.
-                let same = self
-                    .shard
-                    .find(key)
-                    .is_some_and(|entry| entry.quota() == plan.number);
-                if same && units > 0 {
-                    self.change(key, plan, now, |state| {
-                        plan.quota.refund(state, now, taken, units);
-                    });
-                }
+                self.refund(key, plan, now, taken, units);
             }
             Settlement::Release => {}
+        }
+    }
+
+    /// Gives units back to the state, under the quota that wrote it: they were carried over with it.
+    fn refund(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, taken: Taken, units: u64) {
+        let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
+            return;
+        };
+        if entry.quota() == plan.number {
+            self.change(key, plan, now, |state| {
+                plan.quota.refund(state, now, taken, units);
+            });
+        } else if let Some(writer) = self.table.writer(entry.quota()) {
+            self.change(key, &writer, now, |state| {
+                let before = &plan.quota;
+                writer
+                    .quota
+                    .refund_converted(before, state, now, taken, units);
+            });
         }
     }
 

@@ -339,7 +339,7 @@ async fn a_line_in_front_of_a_remote_store_keeps_its_order() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_for_a_line_that_nobody_waits_in() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(3, LONG))]);
-    let checks = [limiter.check("rule", &Key::of(["a"])).expect("it is there")];
+    let checks = [limiter.check("rule", &Key::of("a")).expect("it is there")];
     drop(limiter.acquire_within(&checks, PATIENT));
     assert_eq!(left(&limiter, "rule", "a"), 3);
 }

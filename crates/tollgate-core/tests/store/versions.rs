@@ -73,15 +73,12 @@ impl Used {
         }
         let used = self.at(now);
         let left = (burst - self.under(quota, now).units).max(BigRational::zero());
-        let missing = &used + units(if fits { 0 } else { cost }) - units(quota.limit());
+        // If it fits, until it fits again.
+        let missing = (&used + units(cost) - units(quota.limit())).max(BigRational::zero());
         Told {
             fits,
             left: whole(&left.floor()),
-            retry: if fits {
-                0
-            } else {
-                whole(&(missing / rate(&self.writer)).ceil())
-            },
+            retry: whole(&(missing / rate(&self.writer)).ceil()),
             reset: whole(&(used / rate(&self.writer)).ceil()),
         }
     }

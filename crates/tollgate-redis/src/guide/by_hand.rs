@@ -6,7 +6,7 @@
 //! `RateLimitLayer::key_of` makes it of a request's head and `RateLimitLayer::limiter` is the limiter:
 //!
 //! ```no_run
-//! use tollgate_core::{HOUR, Key, Limiter, Quota, Rule};
+//! use tollgate::{HOUR, Key, Limiter, Quota, Rule};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -14,7 +14,7 @@
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
 //! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
 //! let limiter = Limiter::new(store, [Rule::new("exports", Quota::sliding_log(5, HOUR))])?;
-//! let account = Key::of(["account-7"]);
+//! let account = Key::of("account-7");
 //! let look = limiter.check("exports", &account)?.with_cost(0);
 //! let seen = limiter.peek(&[look]).await;
 //! println!("{} of 5 left", seen.verdicts()[0].remaining());

@@ -117,7 +117,7 @@
 //! answer. In code, a decision says who made it:
 //!
 //! ```no_run
-//! use tollgate_core::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
+//! use tollgate::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -126,7 +126,7 @@
 //! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
 //! let rule = Rule::new("codes", Quota::gcra(5, HOUR)).on_store_error(OnStoreError::Deny);
 //! let limiter = Limiter::new(store, [rule])?;
-//! let check = limiter.check("codes", &Key::of(["+44 1632 960000"]))?;
+//! let check = limiter.check("codes", &Key::of("+44 1632 960000"))?;
 //! let decision = limiter.acquire(&[check]).await;
 //! if decision.verdicts()[0].source() == Source::Fallback {
 //!     // Redis did not decide this; under `Deny` nobody gets a code now.

@@ -93,6 +93,11 @@ impl Prefilter {
         }
     }
 
+    /// Whether the check's quota is lent, and counts in windows.
+    pub(crate) fn lends_windows(&self, check: &Check) -> bool {
+        self.plan(check).is_some_and(|plan| plan.windows.is_some())
+    }
+
     pub(super) fn report_terms(&self, slot: Slot) -> Option<&ReportTerms> {
         match &self.plan(&check_of(slot))?.in_force {
             InForce::Eventual(terms) => Some(terms),
@@ -163,6 +168,7 @@ impl Prefilter {
             asking: Asking::default(),
             places: SmallVec::new(),
             at: now,
+            store_at: self.store_time.at(now),
             held: SmallVec::new(),
         };
         let mut unkept = Places::default();
@@ -243,7 +249,13 @@ impl Prefilter {
         let in_force = self.plan(check).map(|plan| &plan.in_force);
         let (answer, source) = match (in_force, &self.leases, &self.reports) {
             (Some(InForce::Leased(_)), Some(leases), _) => {
-                (leases.spend(slot, now, check.cost())?, Source::Lease)
+                let weighs = |window| {
+                    let windows = self.plan(check).and_then(|plan| plan.windows);
+                    let until = windows.map_or(0, |windows| windows.weigh_until(window));
+                    until.saturating_sub(self.store_time.at(now))
+                };
+                let answer = leases.spend(slot, now, check.cost(), weighs)?;
+                (answer, Source::Lease)
             }
             (Some(InForce::Eventual(terms)), _, Some(reports)) => {
                 let answer = reports.spend(slot, now, check.cost(), terms)?;

@@ -19,3 +19,4 @@ mod sieve;
 pub(crate) mod slot;
 mod store_time;
 mod upkeep;
+mod windows;

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, atomic::AtomicBool},
 };
 
 use smallvec::SmallVec;
@@ -17,11 +17,12 @@ use crate::{
     prefilter::{
         deny::DenyCache,
         filter::Prefilter,
-        part::{Answer, Asking, Part},
+        part::{Answer, Asking, Back, Part},
         process_clock::process_clock,
     },
     store::{
-        heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter, shared::Shared, turns,
+        debits::did_not_run, heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter,
+        shared::Shared, turns,
     },
 };
 
@@ -91,6 +92,7 @@ impl Bound {
             counts,
             meter,
             sending: RwLock::new(()),
+            has_ended: AtomicBool::new(false),
             shared,
             rules,
             encoder,
@@ -109,27 +111,28 @@ impl Bound {
 
     /// Asks about what is left of a request of which a part is held here.
     fn ask_part(&self, part: Box<Part>) -> Step<Decision> {
-        let answer = match self.ask(&part.checks, &part.asking, true) {
-            Step::Ready(decision) => return Step::Ready(self.conclude(&part, &decision)),
-            Step::Wait(answer) => answer,
+        let answer = self.ask(&part.checks, &part.asking, true);
+        let undecided = Undecided {
+            bound: self.clone(),
+            part: Some(part),
         };
-        let bound = self.clone();
-        Step::Wait(Pending::new(async move {
-            let decision = answer.await;
-            bound.conclude(&part, &decision)
-        }))
+        match answer {
+            Step::Ready(decision) => Step::Ready(undecided.conclude(decision)),
+            Step::Wait(answer) => Step::Wait(Pending::new(async move {
+                let decision = answer.await;
+                undecided.conclude(decision)
+            })),
+        }
     }
 
-    fn conclude(&self, part: &Part, decision: &Decision) -> Decision {
-        let inner = &self.inner;
-        let (decision, back) = inner.prefilter.conclude(&inner.rules, part, decision);
+    /// Gives back to the store what is not held here any more.
+    fn give_back(&self, back: Back) {
         if !back.is_empty() {
-            inner.are_sent();
+            self.inner.are_sent();
         }
         for (holding, units) in back {
             self.settle_in_store(&[holding], Settlement::Refund(units));
         }
-        decision
     }
 
     fn ask(&self, checks: &[Check], asking: &Asking, takes: bool) -> Step<Decision> {
@@ -164,10 +167,12 @@ impl Bound {
         let inner = &self.inner;
         let mut call = inner.shared.begin();
         let mut was_counted = false;
+        let mut all_lots: SmallVec<[_; 1]> = SmallVec::new();
         for check in checks.iter().filter(|check| check.cost() > 0) {
             let (lots, counted) = inner.prefilter.forget(check.rule(), check.key());
             inner.follow_reset(check.with_cost(0));
             inner.close(&mut call, &lots);
+            all_lots.extend(lots);
             was_counted |= counted;
         }
         let first = call.checks();
@@ -189,6 +194,9 @@ impl Bound {
         let inner = Arc::clone(inner);
         Step::Wait(Pending::new(async move {
             let reply = inner.shared.reply(timer, answer.await, size);
+            if reply.as_ref().is_err_and(did_not_run) {
+                inner.are_not_handed_back(&all_lots);
+            }
             // Denials that were decided before may have come in between.
             for check in &checks {
                 inner.prefilter.unlearn(check.key());
@@ -220,6 +228,34 @@ impl Bound {
             let held = group.places.iter().map(|place| holdings[*place]);
             let held: SmallVec<[Holding; 4]> = held.collect();
             self.inner.settle(&held, how);
+        }
+    }
+}
+
+/// A request of which a part is held here, while the store is asked about the rest. Where nobody waits for that any more, the
+/// request is not let through, and what is held goes back.
+struct Undecided {
+    bound: Bound,
+    part: Option<Box<Part>>,
+}
+
+impl Undecided {
+    fn conclude(mut self, decision: Decision) -> Decision {
+        let Some(part) = self.part.take() else {
+            return decision;
+        };
+        let inner = &self.bound.inner;
+        let (decision, back) = inner.prefilter.conclude(&inner.rules, &part, &decision);
+        self.bound.give_back(back);
+        decision
+    }
+}
+
+impl Drop for Undecided {
+    fn drop(&mut self) {
+        if let Some(part) = self.part.take() {
+            let back = self.bound.inner.prefilter.take_back(&part);
+            self.bound.give_back(back);
         }
     }
 }

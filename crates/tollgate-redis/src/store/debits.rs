@@ -129,7 +129,7 @@ impl Inner {
 }
 
 /// Whether a call certainly changed nothing.
-fn did_not_run(error: &StoreError) -> bool {
+pub(super) fn did_not_run(error: &StoreError) -> bool {
     matches!(
         error.kind(),
         StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tollgate_core::{Check, Checks, Clock, Decision, Outcome, Pending, Step};
+use tollgate_core::{Check, Checks, Clock, Decision, Outcome, Pending, Source, Step};
 
 use crate::{
     call::Asked,
@@ -16,11 +16,12 @@ use crate::{
     prefilter::{
         part::{Asking, Places},
         reports::Sent,
+        settling::holding,
     },
     reply::NewKey,
     store::{
         backend::Answer,
-        debits::Debits,
+        debits::{Debits, did_not_run},
         inner::{Inner, Waiting},
     },
 };
@@ -87,6 +88,9 @@ impl Inner {
                 if let Some(debits) = debits {
                     debits.are_not_sent();
                 }
+                if let Some(lots) = lots {
+                    lots.are_not_sent();
+                }
                 return Step::Ready(self.without_answer(checks, outcome));
             }
         };
@@ -120,8 +124,14 @@ impl Hearing {
         if let Some(debits) = self.debits {
             debits.answered(reply.as_ref());
         }
-        let Ok(reply) = reply else {
-            return inner.without_answer(&self.checks, Outcome::Failed);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                if let Some(lots) = self.lots.filter(|_| did_not_run(&error)) {
+                    lots.are_not_sent();
+                }
+                return inner.without_answer(&self.checks, Outcome::Failed);
+            }
         };
         inner.note_new_keys(&reply, &self.asked);
         let decision = reply.decision(&self.asked, &self.checks, &inner.rules);
@@ -142,7 +152,34 @@ impl Hearing {
         if let Some(lots) = self.lots {
             lots.answered(&reply, self.sent.at);
         }
-        decision
+        inner
+            .prefilter
+            .with_held(&inner.rules, &self.checks, decision)
+    }
+
+    /// Whether something is lost if nobody hears the answer: what was reported with the request, a lot, or what was taken of
+    /// a window that is lent.
+    fn is_to_be_heard(&self) -> bool {
+        let mut checks = self.checks.iter();
+        self.debits.is_some()
+            || self.lots.is_some()
+            || self.takes && checks.any(|check| self.inner.prefilter.lends_windows(check))
+    }
+
+    /// Hears the answer to a request that nobody waits for any more. What was taken of windows that are lent stays in this process.
+    fn heard_alone(self, answer: Result<Value, CallError>) {
+        let (inner, checks) = (Arc::clone(&self.inner), self.checks.clone());
+        let takes = self.takes;
+        let decision = self.heard(answer);
+        if !takes || !decision.is_allowed() {
+            return;
+        }
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            let is_taken = check.cost() > 0 && verdict.outcome() == Outcome::Allow;
+            if is_taken && verdict.source() == Source::Store {
+                inner.take_over(&holding(check, verdict, decision.at()));
+            }
+        }
     }
 }
 
@@ -163,15 +200,16 @@ impl Future for Question {
 }
 
 impl Drop for Question {
-    /// What was reported with a request is heard, also when nobody waits for the request any more.
+    /// What must not be missed is heard, also when nobody waits for the request any more.
     fn drop(&mut self) {
         if let Some((answer, hearing)) = self.0.take()
-            && hearing.debits.is_some()
+            && hearing.is_to_be_heard()
         {
             let inner = Arc::clone(&hearing.inner);
+            let on_its_way = inner.shared.under_way.begin();
             inner.spawn(async move {
-                let answer = answer.await;
-                let _ = hearing.heard(answer);
+                hearing.heard_alone(answer.await);
+                drop(on_its_way);
             });
         }
     }

@@ -55,7 +55,7 @@ impl RedisStore {
     /// [`Exact`](InForce::Exact), with the reason, where the rule cannot have the consistency that it asks for.
     ///
     /// ```
-    /// use tollgate_core::{Consistency, MINUTE, Quota, Rule};
+    /// use tollgate::{Consistency, MINUTE, Quota, Rule};
     /// use tollgate_redis::{InForce, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]

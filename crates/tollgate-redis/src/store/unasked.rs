@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
+use tollgate_core::StoreError;
 use tollgate_prefilter::Closed;
 
 use crate::{
@@ -13,7 +14,10 @@ use crate::{
         reports::Report,
         slot::{Slot, check_of},
     },
-    store::{debits::Debits, inner::Inner},
+    store::{
+        debits::{Debits, did_not_run},
+        inner::Inner,
+    },
 };
 
 /// The most reports, or lots, of one call.
@@ -86,12 +90,22 @@ impl Inner {
             let inner = Arc::clone(self);
             let answer = self.shared.send(&call, CallFor::Lots);
             self.spawn(async move {
-                let _ = answer.await;
+                let answer = answer.await.map_err(StoreError::from);
+                if answer.as_ref().is_err_and(did_not_run) {
+                    inner.are_not_handed_back(&lots);
+                }
                 for (slot, _) in lots {
                     inner.prefilter.handed_back(slot);
                 }
                 drop(on_its_way);
             });
+        }
+    }
+
+    /// Lots that were to go back certainly did not: they are here again.
+    pub(super) fn are_not_handed_back(&self, lots: &[(Slot, Closed)]) {
+        for (slot, closed) in lots {
+            self.prefilter.not_handed_back(*slot, *closed);
         }
     }
 

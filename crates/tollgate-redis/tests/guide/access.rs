@@ -82,7 +82,7 @@ async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
         .expect("it may connect");
     let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
     let limiter = Limiter::new(store, [rule]).expect("a valid rule");
-    let key = Key::of(["client"]);
+    let key = Key::of("client");
     let check = limiter.check("api", &key).expect("it is there");
     // Twice: the server learns the script, and knows it.
     for _ in 0..2 {

@@ -243,7 +243,7 @@ fn a_state_has_one_name_at_a_time() {
         history.process(old, &partition),
         history.process(new, &partition),
     );
-    let key = Key::of(["client"]).into();
+    let key = Key::of("client").into();
     let mut take = |process: &Encoder, cost| {
         let mut call = Call::at(NOW, MARGIN);
         let checks = [Check::new(1, process.fingerprint(1, &key), cost)];

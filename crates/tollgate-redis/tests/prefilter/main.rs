@@ -18,15 +18,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../clock/server.rs"]
-#[allow(dead_code, reason = "it is a part of another program too")]
-mod moved;
-
 mod admission;
 mod alone;
 mod calls;
 mod clock;
 mod faults;
+mod given_back;
 mod job;
 mod meter;
 mod partitions;

@@ -10,7 +10,7 @@ use tower_layer::Layer;
 use crate::{
     client::{config::Config, service::Pace},
     request_rules::RequestRules,
-    rule::RequestRule,
+    rule::KeyedRule,
 };
 
 /// Sends outgoing requests as fast as their servers want them, and no faster.
@@ -51,9 +51,9 @@ impl PaceLayer {
     pub fn limit(
         self,
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let own = RequestRules::new(&store, rules.into_iter().collect())?;
+        let own = RequestRules::new(&store, rules.into_iter().map(Into::into).collect())?;
         if let Some(name) = own.names_in_handler().next() {
             return Err(RuleError::new(
                 RuleErrorKind::Key,

@@ -62,7 +62,7 @@
 //! | limit by address, authenticate, limit by account | neither |
 //!
 //! So do both, as two layers: a wide one by address in front, a narrow one by account behind. A log-in is the case in
-//! between, since the account is in the body: see [`by_handler`](crate::By::by_handler) and the
+//! between, since the account is in the body: see [`by_handler`](crate::Rule::by_handler) and the
 //! [recipe](crate::guide::recipes#a-log-in-by-address-and-by-account).
 //!
 //! # One layer or two

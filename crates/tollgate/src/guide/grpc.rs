@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND,
+//!     MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND,
 //!     condition::grpc_method_is,
 //!     key::{client_ip, metadata},
 //! };
@@ -80,7 +80,7 @@
 //! # #[cfg(feature = "axum")] mod with_axum {
 //! use axum::{Router, body::Body, routing::get};
 //! use http::Request;
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::{PeerAddr, client_ip}};
+//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::{PeerAddr, client_ip}};
 //! use tonic::service::Routes;
 //! use tower::ServiceExt;
 //!

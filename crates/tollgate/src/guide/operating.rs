@@ -90,7 +90,7 @@
 //! ```
 //! use http::{Request, Response};
 //! use tollgate::{
-//!     Admission, By, Decision, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, Source, key::constant,
+//!     Admission, Decision, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, Source, key::constant,
 //! };
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
@@ -196,7 +196,7 @@
 //! let limiter = |limit| {
 //!     Limiter::new(store.clone(), [Rule::new("api", Quota::fixed_window(limit, 60 * MINUTE))])
 //! };
-//! let key = Key::of(["account-7"]);
+//! let key = Key::of("account-7");
 //! let before = limiter(10)?;
 //! let check = before.check("api", &key)?;
 //! assert!(before.acquire(&[check.with_cost(6)]).ready().unwrap().is_allowed());

@@ -28,7 +28,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -72,7 +72,7 @@
 //! use axum::{Form, Router, body::Body, routing::post};
 //! use http::{Request, StatusCode, header};
 //! use tollgate::{
-//!     Admission, By, Denied, Key, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
+//!     Admission, Denied, Key, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -143,7 +143,7 @@
 //! use axum::{Router, body::Body, extract::Request, middleware, response::Response, routing::get};
 //! use http::StatusCode;
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, key::extension_with,
+//!     MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, key::extension_with,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -173,7 +173,7 @@
 //!         MemoryStore::new(),
 //!         [
 //!             Rule::new("items-per-key", Quota::gcra(600, MINUTE).burst(2))
-//!                 .by(extension_with(|caller: &Caller| Some(caller.key.to_le_bytes())))
+//!                 .by(extension_with(|caller: &Caller| Some(&caller.key)))
 //!                 .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
 //!             Rule::new("items-per-tenant", Quota::sliding_window(3, MINUTE))
 //!                 .plan("gold", Quota::sliding_window(1_000, MINUTE))
@@ -216,7 +216,7 @@
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode, request::Parts};
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
+//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
 //! use tower::ServiceExt;
 //!
 //! /// A unit for each word, 1 to 20.
@@ -256,7 +256,7 @@
 //! use axum::{Router, body::Body, routing::{get, post}};
 //! use http::{Method, Request, StatusCode};
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -304,7 +304,7 @@
 //!     let store = MemoryStore::builder().clock(Clock::tokio()).build();
 //!     let provider = Rule::new("provider", Quota::token_bucket(50).refill(10, SECOND));
 //!     let limiter = Limiter::new(store, [provider])?;
-//!     let key = Key::of(["api.example.com"]);
+//!     let key = Key::of("api.example.com");
 //!     let call = limiter.check("provider", &key)?;
 //!
 //!     let batch = limiter.acquire_up_to(&[call], 80).await;
@@ -339,7 +339,7 @@
 //! const ESTIMATE: u64 = 4_000;
 //!
 //! async fn complete(State(limiter): State<Limiter>, prompt: String) -> Result<String, StatusCode> {
-//!     let account = Key::of(["account-7"]);
+//!     let account = Key::of("account-7");
 //!     let check = limiter
 //!         .check("tokens-per-account", &account)
 //!         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?
@@ -365,7 +365,7 @@
 //!     let request = Request::post("/complete").body(Body::from("hello"))?;
 //!     assert_eq!(app.oneshot(request).await?.status(), StatusCode::OK);
 //!
-//!     let check = limiter.check("tokens-per-account", &Key::of(["account-7"]))?;
+//!     let check = limiter.check("tokens-per-account", &Key::of("account-7"))?;
 //!     let left = limiter.peek(&[check.with_cost(0)]).await;
 //!     assert_eq!(left.verdicts()[0].remaining(), 10_000 - 5);
 //!     Ok(())
@@ -393,7 +393,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::Request;
 //! use tollgate::{
-//!     Admission, By, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Rule, key::constant,
+//!     Admission, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Rule, key::constant,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -447,7 +447,7 @@
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
+//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
 //! use tower::ServiceExt;
 //!
 //! /// Put into the extensions by what has checked the client's certificate, say.
@@ -492,7 +492,7 @@
 //! use axum::{Router, body::Body, middleware::map_response, response::Response, routing::get};
 //! use http::{HeaderValue, Request, StatusCode, header};
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, header::exposed_headers, key::constant,
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, header::exposed_headers, key::constant,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -534,7 +534,7 @@
 //! ```
 //! use std::{convert::Infallible, time::Duration};
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{Admission, By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+//! use tollgate::{Admission, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
 //! async fn handle(request: Request<String>) -> Result<Response<String>, Infallible> {
@@ -577,7 +577,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+//!     ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
 //!     key::constant,
 //! };
 //! use tower::ServiceExt;

@@ -1,8 +1,6 @@
 //! The layer: rules for messages on a store, and how clients are told.
 
-#[cfg(feature = "tokio")]
-use std::time::Duration;
-use std::{num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
@@ -12,7 +10,7 @@ use crate::{
     header::HeaderStyle,
     message::{call::Patience, service::MessageLimit},
     protocol::Protocol,
-    rule::RequestRule,
+    rule::{KeyedRule, RequestRule},
 };
 
 /// Limits the messages that clients send to a gRPC service.
@@ -42,9 +40,9 @@ impl MessageLimitLayer {
     )]
     pub fn new(
         store: impl Store,
-        rules: impl IntoIterator<Item = RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().collect();
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
             return Err(RuleError::new(
                 RuleErrorKind::Key,
@@ -118,6 +116,16 @@ impl MessageLimitLayer {
     /// come back together. The same client is told the same moment each time.
     pub fn retry_after_jitter(self, percent: u8) -> Self {
         self.with(|config| config.jitter_percent = percent)
+    }
+
+    /// How long the look-ups of a call's keys may take, all together: see
+    /// [`RateLimitLayer::look_up_deadline`](crate::RateLimitLayer::look_up_deadline). 200 ms unless told otherwise.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn look_up_deadline(self, deadline: Duration) -> Self {
+        self.with(|config| config.rules.look_up_deadline = deadline)
     }
 
     /// The least number of instances of this service that share the store: while the store fails, each counts against

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use metrics::set_default_local_recorder;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::sync::mpsc;
-use tollgate::{By, MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
+use tollgate::{MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
 use tollgate_tests::slow::SlowStore;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -172,7 +172,7 @@ pub async fn a_reset_makes_one_key_fresh(subject: &Subject) {
             assert!(!limiter.took(rule, who, 1).await);
         }
         let reset = async |who: &str| {
-            let reset = limiter.0.reset(rule, &Key::of([who]));
+            let reset = limiter.0.reset(rule, &Key::of(who));
             let reset = reset.expect("the rule is there").await;
             reset.expect("the store is there")
         };

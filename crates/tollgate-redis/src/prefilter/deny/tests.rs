@@ -128,3 +128,43 @@ fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
     // Of 50 000 requests.
     assert!(asked < 1_000, "{asked}");
 }
+
+/// A denial of each kind of one unit, which fits in 300 ms: of a bucket of a unit each 300 ms, and of windows.
+fn each_kind() -> [Denials; 3] {
+    [
+        Denials::of(
+            &Quota::token_bucket(1).refill(10, Duration::from_secs(3)),
+            1,
+        ),
+        Denials::of(&Quota::fixed_window(1, SECOND), 1),
+        Denials::of(&Quota::sliding_window(1, SECOND), 1),
+    ]
+}
+
+#[test]
+fn what_a_reply_says_counts_from_when_its_question_was_sent() {
+    for denials in each_kind() {
+        let cache = DenyCache::new();
+        let answered = NOW + 40_000;
+        let told = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, answered), 1, &told, false);
+        let last = cache.deny(&denials, slot(7), NOW + 299_999, 1);
+        assert!(last.is_some(), "{denials:?}");
+        let free = cache.deny(&denials, slot(7), NOW + 300_000, 1);
+        assert_eq!(free, None, "{denials:?}");
+    }
+}
+
+#[test]
+fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
+    for denials in each_kind() {
+        let cache = DenyCache::new();
+        let told = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, false);
+        assert!(cache.deny(&denials, slot(7), NOW, 1).is_some());
+        for back in [1_000, 300_000, 3_600_000_000] {
+            let denied = cache.deny(&denials, slot(7), NOW - back, 1);
+            assert_eq!(denied, None, "{denials:?}");
+        }
+    }
+}
