@@ -28,7 +28,7 @@ while i <= checks do
   if what == 4 and alg > 19 then
     local done = try('DEL', KEYS[key])
     if done == 0 or done == 1 then
-      wrote = true
+      left, wrote = done, true
     else
       local code = refusal(done.err, wrote)
       if not code then return done end
@@ -79,7 +79,7 @@ while i <= checks do
         beside = beside or step_of(0)
         _, _, _, state, ttl = beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
       end
-      state, ttl, lent = state or '', ttl or 0, nil
+      state, ttl, lent, left = state or '', ttl or 0, nil, raw and 1 or 0
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     elseif raw and raw.err then
       retry = -3

@@ -157,6 +157,15 @@ impl Reply {
         }
     }
 
+    /// Whether one of the states at these places, which were to be forgotten, was there.
+    #[must_use]
+    pub fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
+        places.any(|place| {
+            self.of(place)
+                .is_some_and(|[what, kept, _]| what != FAILED && kept > 0)
+        })
+    }
+
     /// What is left after the report at a place; `None`: it failed.
     #[must_use]
     pub fn left(&self, place: u16) -> Option<u64> {
