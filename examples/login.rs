@@ -7,7 +7,8 @@ use axum::{Form, Router, routing::post};
 use http::StatusCode;
 use serde::Deserialize;
 use tollgate::{
-    Admission, Denied, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::client_ip,
+    Admission, Denied, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule,
+    key::client_ip,
 };
 use tollgate_examples::serve::serve;
 
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ],
     )?
     .quiet()
-    .attach();
+    .protocol(Protocol::Http);
     let app = Router::new().route("/login", post(login).route_layer(limits));
     serve(app, |address| {
         format!(

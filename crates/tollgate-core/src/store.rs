@@ -290,7 +290,8 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 
     /// How many instances are known to share this store now; 0 if that is not known.
     ///
-    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts.
+    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts. So
+    /// a store that has just begun anew must not tell fewer than there are: shares are cut for as many as it tells.
     fn instances(&self) -> u32 {
         0
     }

@@ -57,6 +57,8 @@ const MOST_KEYS: usize = 4;
 pub struct Call {
     keys: Packed,
     args: Packed,
+    /// The bits of the rules whose states it touches.
+    rules: u64,
 }
 
 impl Call {
@@ -81,6 +83,7 @@ impl Call {
         Self {
             keys: Packed::default(),
             args,
+            rules: 0,
         }
     }
 
@@ -94,6 +97,11 @@ impl Call {
     #[must_use]
     pub fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.args.iter()
+    }
+
+    /// The bits of the rules whose states it touches. Two rules may share one.
+    pub(crate) fn rules(&self) -> u64 {
+        self.rules
     }
 
     /// The checks that were added.

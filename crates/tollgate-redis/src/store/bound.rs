@@ -143,7 +143,7 @@ impl Bound {
                 return Step::Wait(Pending::new(turns::ask(inner, groups, asking, takes)));
             }
         }
-        Inner::ask(&self.inner, checks, asking, takes)
+        Inner::ask(&self.inner, checks, asking, takes, None)
     }
 
     /// Follows a request once it is decided.
@@ -201,7 +201,11 @@ impl Bound {
             for check in &checks {
                 inner.prefilter.unlearn(check.key());
             }
-            let was_kept = reply?.was_kept(places) || was_counted;
+            let reply = reply?;
+            if let Some(refusal) = reply.first_refusal() {
+                return Err(refusal.into());
+            }
+            let was_kept = reply.was_kept(places) || was_counted;
             match inner
                 .encoder
                 .lies_with_another(&checks)

@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use tokio::time::Instant;
 use tollgate_core::{Check, Checks, Clock, Decision, Outcome, Pending, Source, Step};
 
 use crate::{
@@ -44,12 +45,14 @@ struct Hearing {
 }
 
 impl Inner {
-    /// Asks about checks that are decided in one step. What was counted of their keys is reported in the same call.
+    /// Asks about checks that are decided in one step. What was counted of their keys is reported in the same call. The
+    /// answer is there until `by`, where the request has asked about others before.
     pub(super) fn ask(
         self: &Arc<Self>,
         checks: &[Check],
         asking: &Asking,
         takes: bool,
+        by: Option<Instant>,
     ) -> Step<Decision> {
         let sent = self.prefilter.sent();
         let mut call = self.shared.begin();
@@ -98,7 +101,7 @@ impl Inner {
             debits.are_sent();
         }
         let timer = Timer::start();
-        let answer = self.shared.send(&call, CallFor::Requests);
+        let answer = self.shared.send_by(&call, CallFor::Requests, by);
         drop(sending);
         let hearing = Hearing {
             inner: Arc::clone(self),

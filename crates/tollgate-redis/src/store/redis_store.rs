@@ -27,15 +27,17 @@ pub struct RedisStore {
 impl RedisStore {
     pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
         let shared = Arc::new(shared);
-        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));
+        let in_use = Arc::default();
+        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, &in_use, instance));
         Self {
             heartbeat: heartbeat.map(Arc::new),
-            in_use: Arc::default(),
+            in_use,
             shared,
         }
     }
 
-    /// How many instances share the store, as Redis has last told; 0 before it has.
+    /// How many instances share the store, as Redis has told; 0 before it has. It grows at once, and falls when Redis has
+    /// counted fewer for half a minute: after a restart without a disk each instance would find itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()

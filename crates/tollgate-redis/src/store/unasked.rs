@@ -119,7 +119,8 @@ impl Inner {
         }
     }
 
-    /// What goes in one call each: in a cluster, what is known to be in one slot.
+    /// What goes in one call each: what is of one rule, so that no other is refused with one that the user may not touch; in
+    /// a cluster, what is known to be in one slot.
     fn in_calls<T>(&self, mut all: Vec<T>, slot: impl Fn(&T) -> Slot) -> Vec<Vec<T>> {
         let place = |one: &T| {
             let check = check_of(slot(one));
@@ -127,13 +128,14 @@ impl Inner {
             place.map(|place| place.bits())
         };
         let is_cluster = self.shared.backend.is_cluster();
-        if is_cluster {
-            all.sort_by_key(&place);
-        }
+        let rule = |one: &T| slot(one).rule();
+        all.sort_by_key(|one| (is_cluster.then(|| place(one)), rule(one)));
         let mut calls: Vec<Vec<T>> = Vec::new();
         for one in all {
             let goes_with = |call: &&mut Vec<T>| {
-                let same = |first: &T| !is_cluster || place(first) == place(&one);
+                let same = |first: &T| {
+                    rule(first) == rule(&one) && (!is_cluster || place(first) == place(&one))
+                };
                 call.len() < TOGETHER && call.first().is_some_and(same)
             };
             match calls.last_mut().filter(goes_with) {
