@@ -160,10 +160,8 @@ impl Reply {
     /// Whether one of the states at these places, which were to be forgotten, was there.
     #[must_use]
     pub fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
-        places.any(|place| {
-            self.of(place)
-                .is_some_and(|[what, kept, _]| what != FAILED && kept > 0)
-        })
+        let was_there = |[done, kept, _]: [i64; 3]| done == FITS && kept > 0;
+        places.any(|place| self.of(place).is_some_and(was_there))
     }
 
     /// What is left after the report at a place; `None`: it failed.
