@@ -5,7 +5,7 @@
 //! A state is one string under a key of its own, and lives until it equals a fresh one: a client that stays away costs
 //! nothing after the time from empty to full of a bucket, or after its window.
 //!
-//! Bytes for each key, by the growth of `used_memory` over 100 000 keys such as `shop:{22 letters}:search-per-key:a`, with all
+//! Bytes for each key, by the growth of `used_memory` over 100 000 keys such as `shop:{22 letters}:search-per-key:a1`, with all
 //! that a server keeps for one:
 //!
 //! | algorithm | value | memory, Redis 7.0 | memory, Valkey 9.1 |
