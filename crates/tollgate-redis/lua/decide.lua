@@ -36,11 +36,18 @@ while i <= checks do
     end
   else
     -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
-    local raw, gone, told
+    -- And its names in the format before, and whether it was found there.
+    local raw, gone, told, is_older
+    local before, before_other = 0, 0
     if what < 8 then
       raw = try('GET', KEYS[key])
     else
-      local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
+      local ends, overflow_before, overflow_before_other = #check - 5, 0, 0
+      if what >= 64 then
+        ends, what = ends - 8, what - 64
+        before, before_other, overflow_before, overflow_before_other = unpack('<HHHH', check, ends + 6)
+      end
+      local other, overflow, overflow_other = unpack('<HHH', check, ends)
       local moves = what % 32 >= 16
       told = what >= 32 and 1
       what = what % 8
@@ -55,9 +62,16 @@ while i <= checks do
           raw = try('GET', KEYS[other])
           if not moves then key = other elseif raw then gone = other end
         end
+        if not raw and before > 0 then
+          raw = try('GET', KEYS[before])
+          if not raw and before_other > 0 then raw = try('GET', KEYS[before_other]) end
+          is_older = raw
+          if raw and not raw.err then raw = converted(raw) end
+        end
         local again = not raw and overflow > 0
         if again then
           key, other, overflow, told = overflow, overflow_other, 0, told and 2
+          before, before_other = overflow_before, overflow_before_other
         end
       until not again
       if told == 2 then
@@ -159,8 +173,11 @@ while i <= checks do
       if state == '' or ttl <= 0 then
         done = try('DEL', KEYS[key])
         if done == 0 or done == 1 then done, wrote = nil, true end
+        -- Or what was used would be found again.
+        if not done and before > 0 then try('DEL', KEYS[before]) end
+        if not done and before_other > 0 then try('DEL', KEYS[before_other]) end
       elseif ttl < 2^53 then
-        if keeps and by_server and not gone then
+        if keeps and by_server and not gone and not is_older then
           -- The time to live is right already, and to set it costs more than all the rest of writing.
           done = try('SET', KEYS[key], state, 'KEEPTTL')
         else

@@ -33,7 +33,7 @@ use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKi
 
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
-    rule_line::{MARK, RuleLine},
+    rule_line::{IDENTITY, MARK, RuleLine},
 };
 
 /// A rule set as the script is told of it.
@@ -210,7 +210,7 @@ impl Encoder {
     }
 
     /// The rule at a place and one of its quotas, if any has a limit.
-    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8])> {
+    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8; IDENTITY])> {
         let line = self.rules.get(usize::from(rule))?;
         Some((line, line.plans.iter().flatten().next()?))
     }
