@@ -10,7 +10,7 @@ use std::{error::Error, fmt, num::NonZeroU32, time::Duration};
 use axum::{Router, body::Body, routing::get};
 use http::Request;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
-use tollgate::{By, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, key::constant};
+use tollgate::{OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, key::constant};
 use tollgate_examples::redis_server::RedisServer;
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 use tower::ServiceExt;

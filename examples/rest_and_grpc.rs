@@ -4,7 +4,7 @@ use std::error::Error;
 
 use axum::{Json, extract::Path, routing::get};
 use serde_json::{Value, json};
-use tollgate::{By, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::client_ip};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::client_ip};
 use tollgate_examples::{
     serve::serve,
     weather::{Mild, report, v1::weather_server::WeatherServer},

@@ -8,7 +8,7 @@
 use std::{error::Error, time::Duration};
 
 use tokio::{net::TcpListener, time::sleep};
-use tollgate::{By, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::client_ip};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::client_ip};
 use tollgate_examples::weather::{
     Mild, city,
     v1::{weather_client::WeatherClient, weather_server::WeatherServer},

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Quota::token_bucket(50).refill(10, SECOND),
         )],
     )?;
-    let call = limiter.check("provider", &Key::of(["api.example.com"]))?;
+    let call = limiter.check("provider", &Key::of("api.example.com"))?;
 
     // What is free now may be used at once: a batch of as many jobs as fit, 40 at the most.
     let grant = limiter.acquire_up_to(&[call], 40).await;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
-use tollgate::{By, HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, key::header};
+use tollgate::{HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, key::header};
 use tower_service::Service;
 
 /// The header that carries a client's name.

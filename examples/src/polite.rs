@@ -6,7 +6,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use tollgate::{
-    By, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND,
+    MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND,
     client::{Pace, PaceLayer, ReplayBody},
     key::client_ip,
 };

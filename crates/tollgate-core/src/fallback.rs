@@ -95,7 +95,7 @@ impl Fallback {
     pub(crate) fn reset(&self, check: &Check) {
         self.last_seen.forget(check);
         // It is in memory, and answers at once.
-        let _ = self.local().reset(check.rule(), check.key()).ready();
+        let _ = self.local().reset(&[*check]).ready();
     }
 
     /// The shares for as many instances as `bound` knows of, cut anew if their number has changed.
@@ -284,7 +284,7 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
         // Never asked.
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
-    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0)).cost(0);
+    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0));
     for plan in 1..rule.quotas() {
         let name = rule.plan_name(plan).unwrap_or_default();
         local = local.plan(name, share(plan));

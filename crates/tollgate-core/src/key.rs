@@ -242,21 +242,19 @@ impl fmt::Debug for KeyBuf {
 /// ```
 /// use tollgate_core::Key;
 ///
+/// let account = Key::of("account-7");
+/// let device = Key::of(("account-7", 42));
+/// assert_ne!(account, device);
+/// // Parts stay apart, however they are spelled.
 /// assert_ne!(Key::of(["a_b", "c"]), Key::of(["a", "b_c"]));
+/// // Of any number of parts:
+/// let path: Key = "a/b/c".split('/').collect();
+/// assert_eq!(path, Key::of(["a", "b", "c"]));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key(KeyBuf);
 
 impl Key {
-    /// A key of these parts, in this order.
-    pub fn of<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Self {
-        let mut key = KeyBuf::new();
-        for part in parts {
-            key.push(PartKind::VALUE, part);
-        }
-        Self(key)
-    }
-
     /// The one key of a rule that counts everybody together; also the bucket of requests without a key.
     #[must_use]
     pub fn shared() -> Self {
@@ -331,7 +329,7 @@ mod tests {
             Key::of(["a_b", "c"]),
             Key::of(["a", "b_c"]),
             Key::of(["a", "b", "c"]),
-            Key::of(["abc"]),
+            Key::of("abc"),
             Key::of(["abc", ""]),
             Key::of(["", "abc"]),
         ];
@@ -394,7 +392,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_key_is_printed() {
-        let key = Key::of(["secret-token"]);
+        let key = Key::of("secret-token");
         assert!(!format!("{key:?}").contains("secret"));
         assert_eq!(
             format!("{:?}", Fingerprint::from_bits(7)),

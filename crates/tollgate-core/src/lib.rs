@@ -14,7 +14,7 @@
 //!     MemoryStore::new(),
 //!     [Rule::new("mails-per-account", Quota::gcra(1, SECOND).burst(2))],
 //! )?;
-//! let account = Key::of(["account-7"]);
+//! let account = Key::of("account-7");
 //! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
 //! assert!(limiter.try_acquire("mails-per-account", &account)?.is_allowed());
 //!
@@ -89,14 +89,16 @@
 //! # Waiting
 //!
 //! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
-//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::acquire_within` waits in line until the units are
-//! there.
+//! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::wait` waits in a queue until the units are there, and
+//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`].
 //!
 //! # Writing a store
 //!
 //! A [`Store`] ties a rule set to state and gives a [`BoundStore`]. What it has to keep:
 //!
 //! - **State is found by the rule's name.** What was used under a name stays used when the quota changes.
+//! - **One name has one quota at a time.** A store keeps one [`RuleRegistry`] for itself and its clones; [`Limiter`] refuses
+//!   a second quota under a name that is in use.
 //! - **`acquire` is one atomic step.** Checks on the same state (rule and fingerprint) are folded first, their costs summed.
 //!   Only enforced rules decide ([`RuleSet::enforces`]); if one denies, no enforced rule is debited. A shadow is counted as
 //!   if it were alone. A mark is read and never written.
@@ -117,7 +119,7 @@
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
 //!     BoundStore, Check, Decision, Fingerprint, Holding, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
-//!     Quota, Rule, RuleError, RuleSet, Settlement, Step, Store, StoreError,
+//!     Quota, Rule, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
 //! };
 //!
 //! #[derive(Clone, Debug, Default)]
@@ -135,6 +137,9 @@
 //! impl Store for Counted {
 //!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
 //!         Ok(Arc::new(Bound { inner: self.inner.bind(rules)?, asked: Arc::clone(&self.asked) }))
+//!     }
+//!     fn registry(&self) -> &RuleRegistry {
+//!         self.inner.registry()
 //!     }
 //! }
 //!
@@ -158,8 +163,8 @@
 //!     fn settle(&self, holdings: &[Holding], how: Settlement) {
 //!         self.inner.settle(holdings, how);
 //!     }
-//!     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-//!         self.inner.reset(rule, key)
+//!     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+//!         self.inner.reset(checks)
 //!     }
 //! }
 //!
@@ -189,10 +194,13 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `tokio` | `Limiter::acquire_within`, which waits in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
+//! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
+mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
@@ -200,15 +208,17 @@ mod error;
 mod fallback;
 mod instances;
 mod key;
+mod key_part;
 mod last_seen;
 mod learned;
 mod limiter;
-#[cfg(feature = "tokio")]
 mod lines;
 pub mod memory;
+mod network;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
+mod registry;
 mod rule;
 mod rule_set;
 mod store;
@@ -216,19 +226,21 @@ mod sync;
 mod ticket;
 mod time;
 
-#[cfg(feature = "tokio")]
-pub use self::lines::{WaitError, WaitErrorKind};
 pub use self::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
+    key_part::KeyPart,
     learned::LearnedCells,
     limiter::{Grant, Limiter},
+    lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
+    network::Network,
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
+    registry::RuleRegistry,
     rule::{Consistency, Mode, OnStoreError, Rule},
     rule_set::RuleSet,
     store::{

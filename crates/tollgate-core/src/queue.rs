@@ -1,37 +1,80 @@
-//! Waiting in line for units.
+//! Waiting in a queue for units, in a task.
 
-use std::time::Duration;
+use std::{future::poll_fn, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     algorithm::Retry,
     decision::Decision,
+    key::Key,
     limiter::Limiter,
-    lines::{WaitError, WaitErrorKind},
+    lines::{Kind, WaitError},
     store::Check,
 };
 
 impl Limiter {
+    /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost:
+    /// [`acquire_within`](Self::acquire_within) in short.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Clock, Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = [Rule::new("provider", Quota::per_second(10).burst(1))];
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let limiter = Limiter::new(store, rules)?;
+    /// for _ in 0..3 {
+    ///     let decision = limiter.wait("provider", &Key::shared(), Duration::from_secs(1)).await?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or those of [`acquire_within`](Self::acquire_within). Nothing was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    pub async fn wait(
+        &self,
+        rule: &str,
+        key: &Key,
+        at_most: Duration,
+    ) -> Result<Decision, WaitError> {
+        let check = self.check(rule, key)?;
+        self.acquire_within(&[check], at_most).await
+    }
+
     /// Takes the units as soon as they are there, and waits for them for at most `patience`, in the order of arrival
     /// among those that wait for the same rules and keys.
     ///
-    /// The decision is a denial if waiting would take longer than `patience`, which is known at the head of the line at
+    /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
     /// once, or if the cost can never fit.
     ///
     /// # Errors
     ///
-    /// There is something to wait for, 1 024 are waiting on this limiter already and one of them for the same rules and
-    /// keys (or 16 384, for whatever keys), or `patience` ran out before the head of the line was reached. Nothing
-    /// was taken.
+    /// There is something to wait for, and 1 024 are waiting for the same rules and keys already, or too many on this
+    /// limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// was reached. Nothing was taken.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line; where the store is remote, units may have been taken.
+    /// Dropping the future leaves the queue; where the store is remote, units may have been taken.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime with its timer enabled, when there is something to wait for.
+    /// Outside of a tokio runtime with its timer enabled, when there is something to wait for. Threads take
+    /// [`acquire_within_blocking`](Self::acquire_within_blocking).
     pub async fn acquire_within(
         &self,
         checks: &[Check],
@@ -39,7 +82,7 @@ impl Limiter {
     ) -> Result<Decision, WaitError> {
         let place = match self.lines().enter(checks) {
             Ok(place) => place,
-            // Others fill the lines. Who has nobody in front and finds the units there needs no place.
+            // Others fill the queues. Who has nobody in front and finds the units there needs no place.
             Err(full) if self.lines().has_no_line(checks) => {
                 let decision = self.acquire(checks).await;
                 return decision.is_allowed().then_some(decision).ok_or(full);
@@ -50,17 +93,9 @@ impl Limiter {
         let deadline = Instant::now()
             .checked_add(patience)
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365 * 30));
-        let timed_out = WaitError {
-            kind: WaitErrorKind::TimedOut,
-        };
-        let _head = match place.line.head.try_acquire() {
-            Ok(head) => head,
-            Err(_) => timeout_at(deadline, place.line.head.acquire())
-                .await
-                .map_err(|_| timed_out.clone())?
-                // The semaphore is never closed.
-                .map_err(|_| timed_out)?,
-        };
+        timeout_at(deadline, poll_fn(|cx| place.poll_front(cx.waker())))
+            .await
+            .map_err(|_| WaitError(Kind::TimedOut))?;
         // A shadow counts every attempt: until the request would pass, it only looks.
         let mut looks = !self.rules().all_enforced();
         loop {

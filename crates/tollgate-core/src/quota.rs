@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::time::micros;
+use crate::time::{HOUR, MINUTE, SECOND, micros};
 
 /// The largest number of units in a quota or a cost: what a structured header field can carry, and below 2^53, so that
 /// a remote store that counts in floating point stays exact.
@@ -29,9 +29,10 @@ const EXACT: u128 = 1 << 53;
 /// ```
 /// use tollgate_core::{MINUTE, Quota, SECOND};
 ///
+/// let calls = Quota::per_second(10); // 10 each second, evenly, and 10 at once
 /// let api = Quota::token_bucket(20).refill(10, SECOND); // 10 a second, 20 at once
 /// let login = Quota::sliding_log(5, MINUTE); // never more than 5 in any minute
-/// assert!(api.validate().is_ok() && login.validate().is_ok());
+/// assert!(calls.validate().is_ok() && api.validate().is_ok() && login.validate().is_ok());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
@@ -42,6 +43,8 @@ pub struct Quota {
     burst: u64,
     /// For the sliding window in sub-buckets: their number.
     buckets: u32,
+    /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
+    needless_burst: Option<u64>,
 }
 
 /// The algorithms.
@@ -127,6 +130,7 @@ impl Quota {
             period,
             burst: limit,
             buckets: 0,
+            needless_burst: None,
         }
     }
 
@@ -169,6 +173,32 @@ impl Quota {
         Self::new(AlgorithmKind::Gcra, limit, period)
     }
 
+    /// `units` each second, evenly spaced, and `units` at once: [`gcra`](Self::gcra)`(units, SECOND)`.
+    ///
+    /// ```
+    /// use tollgate_core::{Quota, SECOND};
+    ///
+    /// assert_eq!(Quota::per_second(10), Quota::gcra(10, SECOND));
+    /// // Ten each second, of which no two come together.
+    /// assert_eq!(Quota::per_second(10).burst(1).limit(), 1);
+    /// ```
+    #[must_use]
+    pub const fn per_second(units: u64) -> Self {
+        Self::gcra(units, SECOND)
+    }
+
+    /// `units` each minute, evenly spaced, and `units` at once: [`gcra`](Self::gcra)`(units, MINUTE)`.
+    #[must_use]
+    pub const fn per_minute(units: u64) -> Self {
+        Self::gcra(units, MINUTE)
+    }
+
+    /// `units` each hour, evenly spaced, and `units` at once: [`gcra`](Self::gcra)`(units, HOUR)`.
+    #[must_use]
+    pub const fn per_hour(units: u64) -> Self {
+        Self::gcra(units, HOUR)
+    }
+
     /// A bucket of `capacity` tokens, full at first. Say how fast it refills next.
     pub const fn token_bucket(capacity: u64) -> TokenBucketOf {
         TokenBucketOf { capacity }
@@ -185,10 +215,16 @@ impl Quota {
         Self::new(AlgorithmKind::Unlimited, MAX_UNITS, MAX_PERIOD)
     }
 
-    /// For [`gcra`](Self::gcra): how many units may come at once.
+    /// For [`gcra`](Self::gcra): how many units may come at once. A token bucket and a leaky bucket have a capacity instead,
+    /// and windows their limit: [`validate`](Self::validate) refuses another burst.
     #[must_use]
     pub const fn burst(mut self, units: u64) -> Self {
-        self.burst = units;
+        match self.algorithm {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
+                self.needless_burst = Some(units);
+            }
+            _ => self.burst = units,
+        }
         self
     }
 
@@ -303,8 +339,8 @@ impl Quota {
     /// # Errors
     ///
     /// Says which number cannot be used, and what would be right: a limit, window, burst or capacity of zero; more than
-    /// [`MAX_UNITS`]; a window above [`MAX_PERIOD`] or below a microsecond; a burst on a quota that has none; numbers
-    /// that could not be counted exactly.
+    /// [`MAX_UNITS`]; a window above [`MAX_PERIOD`] or below a microsecond; a burst or sub-buckets on a quota that has none;
+    /// numbers that could not be counted exactly.
     pub fn validate(&self) -> Result<(), QuotaError> {
         use AlgorithmKind as A;
         if self.algorithm == A::Unlimited {
@@ -353,20 +389,38 @@ impl Quota {
             ))),
             A::SlidingWindow => self.validate_sliding_window(),
             A::SlidingBuckets => self.validate_sliding_buckets(),
-            A::SlidingLog if self.limit > MAX_LOG => Err(QuotaError(format!(
+            A::SlidingLog if self.buckets == 0 && self.limit > MAX_LOG => Err(QuotaError(format!(
                 "a sliding log of {} units would remember each of them; the most is {}. Take \
                      Quota::sliding_buckets({}, {:?}), which never lets more pass either, at a fixed size",
                 self.limit, MAX_LOG, self.limit, self.period
             ))),
-            _ if self.buckets != 0 => Err(QuotaError(format!(
-                "{} has no sub-buckets; they belong to Quota::sliding_buckets",
-                self.algorithm
-            ))),
-            _ => Ok(()),
+            _ => self.validate_no_buckets(),
         }
     }
 
+    fn validate_no_buckets(&self) -> Result<(), QuotaError> {
+        if self.buckets == 0 {
+            return Ok(());
+        }
+        Err(QuotaError(format!(
+            "{} sub-buckets do not apply to {}, which has none; they belong to Quota::sliding_buckets({}, {:?})",
+            self.buckets, self.algorithm, self.limit, self.period
+        )))
+    }
+
     fn validate_bucket(&self) -> Result<(), QuotaError> {
+        if let Some(burst) = self.needless_burst {
+            let (name, next) = match self.algorithm {
+                AlgorithmKind::LeakyBucket => ("leaky_bucket", "leak"),
+                _ => ("token_bucket", "refill"),
+            };
+            return Err(QuotaError(format!(
+                "a burst of {burst} units does not apply to a {name}: its capacity of {} units is what may come at once; \
+                 write Quota::{name}({burst}).{next}({}, {:?}) if you mean {burst}",
+                self.burst, self.limit, self.period
+            )));
+        }
+        self.validate_no_buckets()?;
         let what = if self.algorithm == AlgorithmKind::Gcra {
             "burst"
         } else {
@@ -412,6 +466,7 @@ impl Quota {
     }
 
     fn validate_sliding_window(&self) -> Result<(), QuotaError> {
+        self.validate_no_buckets()?;
         let exact = u128::from(self.limit) * u128::from(micros(self.period)) < EXACT;
         if self.limit > u64::from(u32::MAX)
             || (!exact && 2 * u128::from(self.limit) * u128::from(self.limit) >= EXACT)
@@ -545,7 +600,31 @@ mod tests {
             Quota::sliding_buckets(10, MINUTE).buckets(1),
             &["1 sub-buckets"],
         );
-        refused(Quota::fixed_window(10, MINUTE).buckets(3), &["sub-buckets"]);
+        for quota in [
+            Quota::fixed_window(10, MINUTE),
+            Quota::sliding_window(10, MINUTE),
+            Quota::sliding_log(10, MINUTE),
+            Quota::gcra(10, MINUTE),
+            Quota::token_bucket(5).refill(10, MINUTE),
+            Quota::leaky_bucket(5).leak(10, MINUTE),
+        ] {
+            refused(
+                quota.buckets(7),
+                &["7 sub-buckets", "Quota::sliding_buckets(10, 60s)"],
+            );
+        }
+        refused(
+            Quota::token_bucket(20).refill(10, SECOND).burst(30),
+            &[
+                "burst of 30",
+                "capacity of 20",
+                "token_bucket(30).refill(10, 1s)",
+            ],
+        );
+        refused(
+            Quota::leaky_bucket(20).leak(10, SECOND).burst(20),
+            &["burst of 20", "capacity", "leaky_bucket(20).leak(10, 1s)"],
+        );
         refused(
             Quota::gcra(4_294_967_311, MINUTE),
             &["4294967311", "rounder"],

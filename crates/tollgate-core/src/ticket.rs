@@ -25,10 +25,10 @@ use crate::{
 ///
 /// let rule = Rule::new("tokens-per-account", Quota::gcra(10_000, MINUTE));
 /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
-/// let check = limiter.check("tokens-per-account", &Key::of(["account-7"]))?.with_cost(4_000);
+/// let check = limiter.check("tokens-per-account", &Key::of("account-7"))?.with_cost(4_000);
 /// let decision = limiter.acquire(&[check]).ready().expect("memory answers at once");
 /// let ticket = limiter.ticket(&[check], &decision);
-/// ticket.settle(4_000, 1_500); // it took 1 500: 2 500 go back
+/// ticket.settle(1_500); // it took 1 500 of the 4 000: 2 500 go back
 /// let left = limiter.peek(&[check]).ready().expect("memory answers at once");
 /// assert_eq!(left.verdicts()[0].remaining(), 8_500 - 4_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,7 +38,15 @@ use crate::{
 pub struct Ticket {
     bound: Arc<dyn BoundStore>,
     holdings: SmallVec<[Holding; 4]>,
-    on_drop: Option<Settlement>,
+    on_drop: Option<OnDrop>,
+}
+
+/// What becomes of the units.
+#[derive(Clone, Copy, Debug)]
+enum OnDrop {
+    Settle(Settlement),
+    /// Each check is settled to this cost.
+    Cost(u64),
 }
 
 impl Ticket {
@@ -74,28 +82,24 @@ impl Ticket {
 
     /// Gives back `units` of each check, at most what it took.
     pub fn refund(mut self, units: u64) {
-        self.on_drop = Some(Settlement::Refund(units));
+        self.on_drop = Some(OnDrop::Settle(Settlement::Refund(units)));
     }
 
     /// Takes `units` more from each check, as far as they are there.
     pub fn charge(mut self, units: u64) {
-        self.on_drop = Some(Settlement::Charge(units));
+        self.on_drop = Some(OnDrop::Settle(Settlement::Charge(units)));
     }
 
-    /// Settles what was `reserved` to what it really `cost`: gives back the difference, or takes it.
-    pub fn settle(self, reserved: u64, cost: u64) {
-        if cost < reserved {
-            self.refund(reserved - cost);
-        } else if cost > reserved {
-            self.charge(cost - reserved);
-        } else {
-            self.keep();
-        }
+    /// Settles what each check took to what it really `cost`: gives back the difference, or takes it as far as it is there.
+    ///
+    /// Where rules count in units of their own, settle [one of them](Self::of_rule).
+    pub fn settle(mut self, cost: u64) {
+        self.on_drop = Some(OnDrop::Cost(cost));
     }
 
     /// Gives everything back.
     pub fn cancel(mut self) {
-        self.on_drop = Some(Settlement::Cancel);
+        self.on_drop = Some(OnDrop::Settle(Settlement::Cancel));
     }
 
     /// Gives everything back when the ticket is dropped without being settled: for work that costs nothing if it is cut
@@ -103,7 +107,7 @@ impl Ticket {
     ///
     /// A client can cut a request off. Where the work is paid for by then, settle instead, and leave what was taken.
     pub fn cancel_on_drop(mut self) -> Self {
-        self.on_drop = Some(Settlement::Cancel);
+        self.on_drop = Some(OnDrop::Settle(Settlement::Cancel));
         self
     }
 
@@ -115,8 +119,30 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(how) = self.on_drop {
-            self.bound.settle(&self.holdings, how);
+        match self.on_drop {
+            Some(OnDrop::Settle(how)) => self.bound.settle(&self.holdings, how),
+            Some(OnDrop::Cost(cost)) => self.settle_to(cost),
+            None => {}
+        }
+    }
+}
+
+impl Ticket {
+    /// In one settlement where all checks took as much, which is the rule.
+    fn settle_to(&self, cost: u64) {
+        let how = |holding: &Holding| {
+            let reserved = holding.check.cost();
+            if cost < reserved {
+                Settlement::Refund(reserved - cost)
+            } else {
+                Settlement::Charge(cost - reserved)
+            }
+        };
+        for alike in self.holdings.chunk_by(|one, other| how(one) == how(other)) {
+            match alike.first().map(how) {
+                None | Some(Settlement::Charge(0)) => {}
+                Some(how) => self.bound.settle(alike, how),
+            }
         }
     }
 }

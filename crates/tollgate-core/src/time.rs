@@ -106,6 +106,25 @@ impl fmt::Debug for Clock {
 
 /// A clock that moves only when told to. Clones share the time.
 ///
+/// By default it shows 2023-11-14, 22:13:20 UTC: a day at which windows, dates in header fields and states of the past look as
+/// they do in service, which they do not at the epoch.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule};
+///
+/// let clock = ManualClock::default();
+/// let store = MemoryStore::builder().clock(&clock).build();
+/// let limiter = Limiter::new(store, [Rule::new("log-in", Quota::sliding_log(1, MINUTE))])?;
+/// assert!(limiter.try_acquire("log-in", &Key::shared())?.is_allowed());
+/// assert!(!limiter.try_acquire("log-in", &Key::shared())?.is_allowed());
+/// clock.advance(MINUTE);
+/// assert!(limiter.try_acquire("log-in", &Key::shared())?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// At a time of your own:
+///
 /// ```
 /// use std::time::Duration;
 /// use tollgate_core::ManualClock;
@@ -114,8 +133,14 @@ impl fmt::Debug for Clock {
 /// clock.advance(Duration::from_millis(250));
 /// assert_eq!(clock.now(), 1_250_000);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new(1_700_000_000_000_000)
+    }
+}
 
 impl ManualClock {
     /// A clock that shows `now`.

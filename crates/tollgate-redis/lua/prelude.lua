@@ -41,9 +41,12 @@
 --          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
---          -1 fits, -2 never fits, -3 the value of the key is not ours: nothing was done for this check; else the µs
---          after which the units would fit
---          units left: after the take if the request takes, as they are if not
+--          -1 fits, -2 never fits, -3 nothing was done for this check; from 0 on it does not fit: the µs after which it
+--          would; from -4 down it fits and leaves less than its units: -4 - the µs after which they fit again (units of 0
+--          with nothing left: after which one does)
+--          units left: after the take if the request takes, as they are if not; for 4, 1 if there was a value; after -3 why: 0 the value of the key is not
+--          ours; or the server refuses a command of this check, and may run those of others: 1 it has no memory, 2 it
+--          cannot save, 3 it has too few replicas, 4 the user has no right to it, 5 for another reason
 --          µs until the state equals a fresh one; after a take without what is parked in lots
 --          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, 3 one of what is to come, or -3; its units; its
 --          generation or window, or the µs after which its units begin to come.
@@ -67,6 +70,18 @@ local call, try = redis.call, redis.pcall
 
 -- A lot that is parked is known for two generations of 10 s, by the number of the one in which it was lent.
 local LIFE = 10000000
+
+-- Why the server refuses a command, as a reply says it. Nil for what concerns every check, such as a replica that takes no
+-- writes: then the error is the answer to the call, unless something was written, which would look as if it were not.
+local function refusal(err, wrote)
+  local function says(words) return string.find(err, words, 1, true) end
+  if says('OOM') then return 1 end
+  if says('MISCONF') then return 2 end
+  if says('NOREPLICAS') then return 3 end
+  -- The words of Valkey, and of Redis.
+  if says('NOPERM') or says('ACL failure') or says('user executing the script') then return 4 end
+  if wrote then return 5 end
+end
 
 -- The size of a lot: at most a quarter of what is left, and of what may still be parked. One of one unit spares nothing.
 local function lot(wanted, level, room)
@@ -104,6 +119,7 @@ end
 -- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
 -- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
 -- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw and a
--- denial may leave it so; then whether the state will be fresh at the very time at which raw would.
+-- denial may leave it so; then whether the state will be fresh at the very time at which raw would; then, if units were
+-- taken and as many do not fit again at once, the µs after which they do.
 --
 -- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.

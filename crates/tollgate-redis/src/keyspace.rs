@@ -11,27 +11,27 @@
 //! service do not write over each other while one replaces the other.
 //!
 //! ```
-//! use tollgate_core::Fingerprint;
+//! use tollgate::Fingerprint;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
 //! let mut key = Vec::new();
 //! let keyspace = Keyspace::new("shop", Partition::default())?;
 //! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
 //! assert_eq!(key, b"{shop}:AAAAAAAAAAAAAAAAAAAAAH:api:a");
-//! # Ok::<(), tollgate_core::RuleError>(())
+//! # Ok::<(), tollgate::RuleError>(())
 //! ```
 //!
 //! Each client in a slot of its own:
 //!
 //! ```
-//! use tollgate_core::Fingerprint;
+//! use tollgate::Fingerprint;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
 //!
 //! let mut key = Vec::new();
 //! let keyspace = Keyspace::new("shop", Partition::Key)?;
 //! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
 //! assert_eq!(key, b"shop:{AAAAAAAAAAAAAAAAAAAAAH}:api:a");
-//! # Ok::<(), tollgate_core::RuleError>(())
+//! # Ok::<(), tollgate::RuleError>(())
 //! ```
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
@@ -72,9 +72,9 @@ pub enum Partition {
     /// is asked about are decided in one step; others lie as with [`Key`](Self::Key).
     ///
     /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
-    /// tenant. The state of such a rule is found only together with its tenant: by a request and the whole of its
-    /// ticket, not by a reset, nor by a part of a ticket. A change of secrets and overflow buckets are refused in a
-    /// cluster as with [`Key`](Self::Key).
+    /// tenant. The state of such a rule is found only together with its tenant: by a request, by the whole of its ticket,
+    /// and by [`Limiter::reset_all`](tollgate_core::Limiter::reset_all) with a check of each of the two rules, not by a part
+    /// of a ticket. A change of secrets and overflow buckets are refused in a cluster as with [`Key`](Self::Key).
     ByRule(Box<str>),
 }
 
@@ -139,6 +139,12 @@ impl Keyspace {
     #[must_use]
     pub fn instances(&self) -> String {
         format!("{}:instances", self.namespace)
+    }
+
+    /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).
+    #[must_use]
+    pub fn quotas(&self) -> String {
+        format!("{}:quotas", self.namespace)
     }
 
     /// The same with the keys of clients written so. Without, fingerprints are those of nobody's secret.

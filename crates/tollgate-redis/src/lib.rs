@@ -5,7 +5,7 @@
 //! step on the server, to the microsecond, and is compared with the store in memory over random histories.
 //!
 //! ```no_run
-//! use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
+//! use tollgate::{Key, Limiter, MINUTE, Quota, Rule};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -15,7 +15,7 @@
 //! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
 //! let limiter = Limiter::new(store, [Rule::new("per-key", Quota::gcra(60, MINUTE))])?;
 //!
-//! let check = limiter.check("per-key", &Key::of(["key-7"]))?;
+//! let check = limiter.check("per-key", &Key::of("key-7"))?;
 //! let decision = limiter.acquire(&[check]).await;
 //! assert!(decision.is_allowed());
 //! # Ok(())
@@ -27,7 +27,7 @@
 //! ```
 //! use std::{num::NonZeroU32, time::Duration};
 //!
-//! use tollgate_core::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
+//! use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
 //! use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -46,7 +46,7 @@
 //! let two = NonZeroU32::new(2).expect("it is not 0");
 //! let limiter = Limiter::new(store, rules)?.shared_by(two)?;
 //!
-//! let key = Key::of(["account-7"]);
+//! let key = Key::of("account-7");
 //! let log_in = limiter.acquire(&[limiter.check("log-in", &key)?]).await;
 //! assert!(!log_in.is_allowed());
 //! let search = limiter.acquire(&[limiter.check("search", &key)?]).await;
@@ -111,6 +111,8 @@ mod observe;
 mod packed;
 mod plain;
 mod prefilter;
+#[doc(hidden)]
+pub mod refusal;
 #[doc(hidden)]
 pub mod reply;
 mod rotation;

@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn texts_of_many_keys_are_forgotten_and_not_those_of_the_last() {
         let plain = Plain::default();
-        let key = KeyBuf::from(Key::of(["a"]));
+        let key = KeyBuf::from(Key::of("a"));
         let total = 3 * KEYS as u128;
         for bits in 0..total {
             plain.remember(Fingerprint::from_bits(bits), &key);

@@ -46,7 +46,7 @@ impl Counted {
         let rule = Rule::new("rate", quota).on_store_error(OnStoreError::Deny);
         let limiter =
             Limiter::with_instances(store, [rule], NonZeroU32::MIN).expect("a valid rule");
-        let check = limiter.check("rate", &Key::of(["client"]));
+        let check = limiter.check("rate", &Key::of("client"));
         let check = check.expect("the rule is there");
         Self {
             _server: server,

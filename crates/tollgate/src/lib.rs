@@ -11,7 +11,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+//!     MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -49,7 +49,7 @@
 //! ```
 //! use http::{Method, Request, Response, StatusCode};
 //! use tollgate::{
-//!     Admission, By, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
+//!     Admission, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
 //!     Rejection, Rule, SECOND, key::extension_with,
 //! };
 //! use tower::{ServiceBuilder, ServiceExt};
@@ -125,13 +125,14 @@
 //!
 //! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
 //! - A [`Rule`] is a named quota. The name is the budget: one name on one store is one budget, wherever it is used.
-//! - [`By::by`] says whom a rule counts: see [`key`].
+//! - [`Rule::by`] says whom a rule counts: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
 //!   inner service.
 //! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
 //! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is the layer's own.
 //!
-//! Denials are responses: the service's error type is the inner one's, untouched. How they look is the subject of
+//! Denials are responses: the service's error type is the inner one's, untouched. What a request took is given back where the
+//! inner service fails, or a response says so by a [`Refund`]. How denials look is the subject of
 //! [`rejection`], what clients are told of their budget that of [`header`].
 //!
 //! # gRPC
@@ -150,7 +151,8 @@
 //!
 //! # In the handler
 //!
-//! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions. It has the verdict of each rule, and a
+//! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions; a rule that is left to handlers does so by
+//! itself. It has the verdict of each rule, and a
 //! [`Ticket`] to settle what the request took. [`Admission::acquire`] asks a rule whose key only the handler knows. With the
 //! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. The response to a
 //! denied request then has the [`Decision`] in its extensions, for layers outside.
@@ -158,7 +160,7 @@
 //! # Where the layer goes
 //!
 //! Inside of tracing and CORS; outside of whatever is expensive. By address in front of authentication, by account behind
-//! it. In `ServiceBuilder` the layer written first is the outermost, with `Router::layer` the one added last. The
+//! it. Around a concurrency limit with [load shedding](guide::choosing#load-shedding) between, or a denial waits for a place. In `ServiceBuilder` the layer written first is the outermost, with `Router::layer` the one added last. The
 //! [guide](guide::choosing#order-of-layers) has the whole order.
 //!
 //! # Features
@@ -168,11 +170,12 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
+//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
 //! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut for its handler, and `client::PaceLayer::over_channel` |
 //! | `client` | `client::PaceLayer`, a layer for outgoing requests that obeys what servers say |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
+//! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!
 //! # Further
 //!
@@ -183,6 +186,7 @@
 
 mod admission;
 mod admit;
+mod applied;
 mod body;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
@@ -196,9 +200,13 @@ pub mod header;
 mod judge;
 pub mod key;
 mod layer;
+mod live;
+mod look_ups;
 pub mod message;
+mod notice;
 mod observe;
 mod protocol;
+mod refund;
 pub mod rejection;
 mod request_rules;
 mod rule;
@@ -217,8 +225,9 @@ pub use self::{
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
+    refund::Refund,
     rejection::Rejection,
-    rule::{By, Missing, RequestRule},
+    rule::{KeyedRule, Missing, RequestRule, Rule},
     service::RateLimit,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate::{
-    By, Clock, MINUTE, MemoryStore, Missing, Quota, Rule, RuleErrorKind, SECOND,
+    Clock, MINUTE, MemoryStore, Missing, Quota, Rule, RuleErrorKind, SECOND,
     client::{PaceError, PaceErrorKind, PaceLayer},
     key::{authority, constant, header},
 };

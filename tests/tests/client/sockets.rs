@@ -24,7 +24,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::{
-    By, HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
     client::{Pace, PaceLayer, ReplayBody},
     key::constant,
 };

@@ -11,7 +11,7 @@ use std::{
 use axum::{Router, body::Body, response::Html, routing};
 use http::{HeaderName, Method, Request};
 use serde_json::{Value, json};
-use tollgate::{By, MINUTE, Quota, RateLimitLayer, Rule, key::header};
+use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, key::header};
 use tollgate_tests::server::Server;
 use tower::util::MapRequestLayer;
 use tower_http::cors::CorsLayer;

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tollgate::{
-    By, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
     key::{constant, header},
 };
 use tollgate_tests::slow::SlowStore;

@@ -16,7 +16,7 @@ mod upload;
 mod weather;
 
 use tollgate::{
-    By, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
+    MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
 };
 
 /// Noon of some day, so that windows begin where the tests do.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use http::request::Parts;
 use proptest::{collection::vec, option, prelude::*};
-use tollgate::{By, Quota, RequestRule, Rule, key::constant};
+use tollgate::{Quota, RequestRule, Rule, key::constant};
 
 /// A rule with a plan of its own, and whether the requests choose it.
 pub(crate) type Drawn = (String, Quota, Option<Quota>, bool);

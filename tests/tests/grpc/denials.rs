@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use http_body::Body as _;
 use tollgate::{
-    By, HeaderStyle, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    HeaderStyle, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
     key::{constant, header},
 };
 use tollgate_tests::{

@@ -11,7 +11,7 @@ mod services;
 mod streams;
 
 use tollgate::{
-    By, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
+    MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
 };
 use tollgate_tests::{
     grpc::GrpcServer,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tollgate::{By, MINUTE, Quota, Rule, key::client_ip};
+use tollgate::{MINUTE, Quota, Rule, key::client_ip};
 use tollgate_tests::{
     grpc::GrpcServer,
     weather::{

@@ -2,7 +2,7 @@
 
 use axum::{Router, routing::get};
 use http::StatusCode;
-use tollgate::{By, MINUTE, Quota, RateLimitLayer, Rule, key::client_ip};
+use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, key::client_ip};
 use tollgate_tests::{
     grpc::channel,
     server::Server,

@@ -1,7 +1,7 @@
 //! Around a server, a service, a method.
 
 use tollgate::{
-    By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+    MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
     condition::{grpc_method_is, grpc_service_is},
     key::{constant, grpc_method, grpc_service, metadata},
 };

@@ -13,7 +13,7 @@ use axum::{Router, body::Body, routing};
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tollgate::{
-    By, MINUTE, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule,
+    MINUTE, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule,
     key::{constant, look_up},
 };
 use tollgate_tests::{

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use axum::{Router, routing};
 use tollgate::{
-    Admission, By, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
+    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
     key::constant,
 };
 use tollgate_tests::{

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
-    Admission, By, Decision, Denied, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer,
-    Reason, Rejection, RequestRule, Rule, SECOND,
+    Admission, Decision, Denied, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
+    Rejection, RequestRule, Rule, SECOND,
     key::{constant, header},
 };
 use tollgate_tests::{events::Events, server::Server, slow::SlowStore};
@@ -95,8 +95,45 @@ async fn a_handler_reads_the_decision_as_an_extractor_or_as_an_extension() {
 }
 
 #[tokio::test]
-async fn without_attach_the_answer_names_it() {
+async fn a_rule_that_is_left_to_handlers_attaches_by_itself() {
+    let handler = |admission: Option<Admission>| async move {
+        let admission = admission.expect("there is somebody to ask");
+        admission.acquire("per-account", &Key::of(["ann"])).await?;
+        Ok::<_, Denied>("welcome")
+    };
     let layer = RateLimitLayer::new(still().0, two()).unwrap();
+    let app = Router::new().route("/", routing::get(handler).layer(layer));
+    for status in [200, 200, 429] {
+        assert_eq!(ask(&app, "/").await.status(), status);
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_of_a_handlers_own_gives_back_what_did_not_count() {
+    let handler = |admission: Admission, uri: http::Uri| async move {
+        let attempt = admission
+            .acquire_ticket("per-account", &Key::of(["ann"]))
+            .await?;
+        if uri.path() == "/right" {
+            attempt.cancel();
+        }
+        Ok::<_, Denied>("")
+    };
+    let app = Router::new().fallback(handler).layer(layer(still().0));
+    for (path, status) in [
+        ("/right", 200),
+        ("/wrong", 200),
+        ("/right", 200),
+        ("/wrong", 200),
+        ("/right", 429),
+    ] {
+        assert_eq!(ask(&app, path).await.status(), status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn without_attach_the_answer_names_it() {
+    let layer = RateLimitLayer::new(still().0, [per_minute("all", 9).by(constant("all"))]).unwrap();
     let app = Router::new()
         .route("/", routing::get(|_: Admission| async {}))
         .route(
@@ -194,6 +231,46 @@ async fn a_quiet_layer_is_quiet_about_a_handlers_denial() {
 }
 
 #[tokio::test]
+async fn a_quiet_denial_stays_quiet_below_a_layer_that_writes_fields() {
+    let outer = RateLimitLayer::new(still().0, [per_minute("outer", 99).by(constant("all"))]);
+    let outer = outer.unwrap();
+    let by_layer = RateLimitLayer::new(still().0, [per_minute("inner", 2).by(constant("all"))]);
+    let by_layer = Router::new()
+        .fallback(|| async {})
+        .layer(by_layer.unwrap().quiet());
+    let refused = per_minute("inner", 2).by(header("x-api-key"));
+    let refused = refused.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
+    let refused = RateLimitLayer::new(still().0, [refused]).unwrap().quiet();
+    let refused = Router::new().fallback(|| async {}).layer(refused);
+    let by_handler = logins(layer(still().0).quiet());
+    // A response that a handler has made of the denial, without anything of the layer's.
+    let in_own_words = |admission: Admission| async move {
+        match admission.acquire("per-account", &Key::of(["ann"])).await {
+            Ok(_) => StatusCode::OK,
+            Err(_) => StatusCode::TOO_MANY_REQUESTS,
+        }
+    };
+    let layer = layer(still().0).quiet();
+    let in_own_words = Router::new().route("/{account}", routing::get(in_own_words).layer(layer));
+    for (app, passes) in [
+        (by_layer, true),
+        (by_handler, true),
+        (in_own_words, true),
+        (refused, false),
+    ] {
+        let app = app.layer(outer.clone());
+        for _ in 0..2 * u8::from(passes) {
+            let answer = ask(&app, "/ann").await;
+            assert!(field(&answer, "ratelimit").starts_with("\"outer\""));
+        }
+        let denied = ask(&app, "/ann").await;
+        assert!(denied.status().is_client_error());
+        assert_eq!(field(&denied, "ratelimit"), "");
+        assert_eq!(field(&denied, "ratelimit-policy"), "");
+    }
+}
+
+#[tokio::test]
 async fn a_handlers_denial_of_head_has_no_body() {
     let server = Server::start(logins(layer(still().0))).await;
     for _ in 0..2 {
@@ -206,7 +283,7 @@ async fn a_handlers_denial_of_head_has_no_body() {
 #[tokio::test]
 async fn a_handler_may_answer_a_denial_in_its_own_way_and_the_client_is_told_all_the_same() {
     let handler = |admission: Admission| async move {
-        let key = Key::of(["ann"]);
+        let key = Key::of("ann");
         match admission.acquire("per-account", &key).await {
             Ok(_) => "all",
             Err(denied) => {
@@ -233,9 +310,9 @@ async fn a_rule_that_is_asked_several_times_is_told_once() {
             }
         }
         // Denied, and then another one that is not.
-        let denied = admission.acquire("per-account", &Key::of(["ann"])).await;
+        let denied = admission.acquire("per-account", &Key::of("ann")).await;
         assert!(denied.is_err());
-        let allowed = admission.acquire("per-account", &Key::of(["eve"])).await;
+        let allowed = admission.acquire("per-account", &Key::of("eve")).await;
         assert!(allowed.is_ok());
     };
     let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
@@ -250,7 +327,7 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
     for name in ["per-acount", "all"] {
         let events = Events::listen();
         let handler = move |admission: Admission| async move {
-            admission.acquire(name, &Key::of(["ann"])).await?;
+            admission.acquire(name, &Key::of("ann")).await?;
             Ok::<_, Denied>("welcome")
         };
         let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
@@ -269,7 +346,7 @@ async fn a_handler_may_ask_at_another_cost() {
     let rules = [per_minute("words", 10).cost(2).by_handler()];
     let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
     let handler = |admission: Admission| async move {
-        let key = Key::of(["ann"]);
+        let key = Key::of("ann");
         admission.acquire("words", &key).await?;
         admission.acquire_cost("words", 0, &key).await?;
         admission.acquire_cost("words", 7, &key).await?;
@@ -309,9 +386,9 @@ async fn a_ticket_settles_to_the_real_cost_and_gives_back_at_most_what_was_taken
     for (left, settle) in [
         (
             85,
-            (|admission: Admission| admission.ticket().settle(40, 15)) as fn(Admission),
+            (|admission: Admission| admission.ticket().settle(15)) as fn(Admission),
         ),
-        (50, |admission| admission.ticket().settle(40, 50)),
+        (50, |admission| admission.ticket().settle(50)),
         (70, |admission| admission.ticket().refund(10)),
         (100, |admission| admission.ticket().refund(4_000)),
         (100, |admission| admission.ticket().cancel()),
@@ -364,9 +441,9 @@ async fn a_denied_request_is_a_response_outside_of_axum_too() {
     let inner = tower::service_fn(|request: http::Request<String>| async move {
         let admission: &Admission = request.extensions().get().expect("attached");
         for _ in 0..2 {
-            let _ = admission.acquire("per-account", &Key::of(["ann"])).await;
+            let _ = admission.acquire("per-account", &Key::of("ann")).await;
         }
-        let denied = admission.acquire("per-account", &Key::of(["ann"])).await;
+        let denied = admission.acquire("per-account", &Key::of("ann")).await;
         let response: Response<bytes::Bytes> = denied.err().unwrap().into_response();
         Ok::<_, std::convert::Infallible>(response.map(http_body_util::Full::new))
     });

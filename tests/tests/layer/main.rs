@@ -5,8 +5,11 @@ mod contract;
 mod failing;
 mod handler;
 mod keys;
+mod messages;
 mod observed;
+mod proxies;
 mod rules;
+mod shed;
 mod stacks;
 mod wire;
 

@@ -3,7 +3,7 @@
 use axum::{Router, body::Body, routing};
 use http::{Method, Request, Response};
 use tollgate::{
-    Admission, By, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason, RequestRule, Retry,
+    Admission, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason, RequestRule, Retry,
     Rule,
     condition::route_is,
     key::{constant, header},

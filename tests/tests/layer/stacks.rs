@@ -20,8 +20,8 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Full};
 use tollgate::{
-    By, HeaderStyle, MINUTE, Quota, RateLimit, RateLimitLayer, Rejection, RequestRule,
-    ResponseBody, ResponseFuture, Rule,
+    HeaderStyle, MINUTE, Quota, RateLimit, RateLimitLayer, Rejection, RequestRule, ResponseBody,
+    ResponseFuture, Rule,
     key::{constant, matched_path},
 };
 use tollgate_tests::{probe::Leaf, slow::SlowStore};

@@ -2,7 +2,7 @@
 
 use axum::{Router, routing::get};
 use tollgate::{
-    By, MINUTE, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    MINUTE, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     key::{client_ip, constant},
 };
 use tollgate_redis::RedisStore;

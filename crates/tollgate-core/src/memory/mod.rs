@@ -4,11 +4,43 @@
 //! locks its shards in one order, decides all its checks, and takes all or nothing. A denial of a key that is over its
 //! limit is decided from loads, without a lock: under attack the limiter is at its cheapest.
 //!
-//! Memory is bounded in bytes per rule. A state that equals a fresh one is forgotten a few at a time while new keys come;
-//! nothing runs in the background. Where the bound forces a live state out, it is the one nearest to fresh of a sample,
-//! and [`Usage::evicted_live`](crate::Usage) counts it.
+//! # Memory is bounded
+//!
+//! Each rule has a byte limit that clients cannot exceed. Expired entries, whose state equals a fresh one, are removed a few
+//! at a time while new keys come, and whenever [`BoundStore::usage`](crate::BoundStore::usage) is called; nothing runs in
+//! the background. At the limit, an entry has to go before another is added. Of a sample of eight, an expired entry is
+//! evicted first, then the least-used one; entries that deny at present go last, whatever the algorithm. So a flood of
+//! invented keys unblocks no client, unless most of the table is locked out. Each eviction of a live entry increments
+//! [`Usage::evicted_live`](crate::Usage).
+//!
+//! Used units and denials are those of the quota that wrote the entry. An entry denies if it has no unit left: a client
+//! that is denied because it asks for more units than it has left counts as used, and outlasts all that have used less.
+//! The key of the request itself is never evicted to make room for it.
+//!
+//! ```
+//! use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+//!
+//! let store = MemoryStore::builder().bytes_per_rule(64 << 10).build();
+//! let limiter = Limiter::new(store, [Rule::new("log-in", Quota::sliding_log(2, MINUTE))])?;
+//! for _ in 0..3 {
+//!     limiter.try_acquire("log-in", &Key::of(["mallory"]))?;
+//! }
+//! // Ten thousand invented accounts do not unblock the one that is locked out.
+//! for n in 0..10_000_u32 {
+//!     limiter.try_acquire("log-in", &Key::of([n.to_le_bytes()]))?;
+//! }
+//! assert!(limiter.bound().usage(0).is_some_and(|usage| usage.evicted_live > 5_000));
+//! assert!(!limiter.try_acquire("log-in", &Key::of(["mallory"]))?.is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A rule name that no limiter or layer uses any more keeps its states until they equal fresh ones, so that a limiter that
+//! is dropped and made again forgets nothing. They are packed, at some 32 bytes a key, and all such names together have the
+//! bound of one rule; over it, the name goes whose states are the nearest to fresh.
+//! [`MemoryStore::unbound_usage`] says what is kept.
 
 mod bound;
+mod family;
 mod hasher;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
@@ -16,5 +48,6 @@ mod shard;
 mod slots;
 mod store;
 mod table;
+mod unbound;
 
 pub use self::store::{MemoryStore, MemoryStoreBuilder};

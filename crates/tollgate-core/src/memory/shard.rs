@@ -1,13 +1,13 @@
 //! A shard: entries behind one lock, within a bound in bytes.
 
 use crate::{
-    algorithm::Algorithm,
+    algorithm::{Algorithm, Assessment},
     key::Fingerprint,
     memory::slots::{Entry, Slots},
     time::Tick,
 };
 
-/// How many slots are looked at for states to forget when a key is new.
+/// How many slots are looked at for expired states when a key is new.
 const SWEEP: usize = 4;
 /// How many live entries are compared when one has to go.
 const SAMPLE: usize = 8;
@@ -22,13 +22,39 @@ pub(super) struct Shard<A: Algorithm> {
     heap: usize,
     /// The most bytes that entries and heap may take.
     budget: usize,
-    /// Where the next look for states to forget begins.
+    /// Where the next look for states to evict begins.
     cursor: usize,
     pub(super) evicted_live: u64,
 }
 
-/// Tells the state of an entry: the tick at which it is fresh.
-pub(super) type FreshAt<'a, A> = &'a dyn Fn(&Entry<<A as Algorithm>::State>) -> Tick;
+/// Assesses entries, each under the quota that wrote it.
+pub(super) trait Assess<A: Algorithm> {
+    /// The tick from which on the entry is expired: its state equals the fresh one.
+    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick;
+
+    /// When the entry is evicted, among live ones.
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder;
+}
+
+/// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
+/// equals, the one that expires first goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EvictionOrder {
+    denies: bool,
+    used: u64,
+    reset_after: u64,
+}
+
+impl EvictionOrder {
+    /// The place of a state by its quota's answer to a cost of 0, and the quota's limit.
+    pub(super) fn new(answer: Assessment, limit: u64) -> Self {
+        Self {
+            denies: answer.remaining == 0,
+            used: limit.saturating_sub(answer.remaining),
+            reset_after: answer.reset_after,
+        }
+    }
+}
 
 impl<A: Algorithm> Shard<A> {
     pub(super) fn new(budget: usize) -> Self {
@@ -47,6 +73,12 @@ impl<A: Algorithm> Shard<A> {
 
     pub(super) fn bytes(&self) -> usize {
         self.entries.bytes() + self.heap
+    }
+
+    /// All entries; none is left.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<A::State>> {
+        self.heap = 0;
+        self.entries.drain()
     }
 
     #[inline]
@@ -78,7 +110,7 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         key: Fingerprint,
         now: Tick,
-        fresh_at: FreshAt<'_, A>,
+        by: &dyn Assess<A>,
         change: impl FnOnce(&mut Entry<A::State>),
     ) {
         let Some(entry) = self.find_mut(key) else {
@@ -89,7 +121,7 @@ impl<A: Algorithm> Shard<A> {
         let after = A::heap_bytes(&entry.state);
         if after != before {
             self.heap = self.heap + after - before;
-            self.keep_to_bound(key, now, fresh_at);
+            self.keep_to_bound(key, now, by);
         }
     }
 
@@ -99,18 +131,18 @@ impl<A: Algorithm> Shard<A> {
         key: Fingerprint,
         entry: Entry<A::State>,
         now: Tick,
-        fresh_at: FreshAt<'_, A>,
+        by: &dyn Assess<A>,
     ) {
-        self.sweep(now, fresh_at);
+        self.sweep(SWEEP, now, by);
         while self.entries.is_full() {
             match self.larger() {
                 Some(len) => self.entries.resize(len),
-                None => self.evict(None, now, fresh_at),
+                None => self.evict(None, now, by),
             }
         }
         self.heap += A::heap_bytes(&entry.state);
         self.entries.insert(entry);
-        self.keep_to_bound(key, now, fresh_at);
+        self.keep_to_bound(key, now, by);
     }
 
     pub(super) fn remove(&mut self, key: Fingerprint) {
@@ -129,28 +161,42 @@ impl<A: Algorithm> Shard<A> {
     }
 
     #[inline]
-    fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick, fresh_at: FreshAt<'_, A>) {
+    fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick, by: &dyn Assess<A>) {
         while self.heap > 0 && self.bytes() > self.budget && self.entries.used() > 1 {
-            self.evict(Some(keep), now, fresh_at);
+            self.evict(Some(keep), now, by);
         }
     }
 
-    /// Looks at the next few slots, and forgets what is fresh.
-    fn sweep(&mut self, now: Tick, fresh_at: FreshAt<'_, A>) {
+    /// Looks at the next `most` slots, and removes expired entries.
+    pub(super) fn sweep(&mut self, most: usize, now: Tick, by: &dyn Assess<A>) {
         let slots = self.entries.len();
-        for _ in 0..SWEEP.min(slots) {
+        for _ in 0..most.min(slots) {
             self.advance();
             // What moves back into the slot is looked at as well, or it would escape each time.
             while let Some(entry) = self.entries.get(self.cursor)
-                && fresh_at(entry) <= now
+                && by.fresh_at(entry) <= now
             {
                 self.remove_at(self.cursor);
             }
+            // After a flood has gone, give its memory back; far from where it would grow again. While a few clients come and
+            // go, a sweep of four slots for each leaves an eighth of the slots in use.
+            if self.cursor == 0 && slots > 64 && self.entries.used() < slots / 5 {
+                self.entries.resize(slots / 2);
+                break;
+            }
         }
-        // After a flood has gone, give its memory back; far from where it would grow again.
-        if self.cursor < SWEEP && slots > 64 && self.entries.used() < slots / 8 {
-            self.entries.resize(slots / 4);
-        }
+    }
+
+    /// The live entries and all entries in a sample of at most `most` slots, spread over the shard.
+    pub(super) fn sample(&self, most: usize, now: Tick, by: &dyn Assess<A>) -> (u64, u64) {
+        let slots = self.entries.len();
+        let stride = slots.div_ceil(most.max(1)).max(1);
+        // Another part each time: the cursor moves on between two samples.
+        let sampled = (self.cursor % stride..slots).step_by(stride);
+        let entries = sampled.filter_map(|slot| self.entries.get(slot));
+        entries.fold((0, 0), |(live, seen), entry| {
+            (live + u64::from(by.fresh_at(entry) > now), seen + 1)
+        })
     }
 
     fn advance(&mut self) {
@@ -167,9 +213,9 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Forgets one entry: the one nearest to fresh of a sample, never `keep`.
-    fn evict(&mut self, keep: Option<Fingerprint>, now: Tick, fresh_at: FreshAt<'_, A>) {
-        let mut nearest: Option<((Tick, u64), usize)> = None;
+    /// Evicts one entry, never `keep`: an expired one, or else the first of a sample in [`EvictionOrder`].
+    fn evict(&mut self, keep: Option<Fingerprint>, now: Tick, by: &dyn Assess<A>) {
+        let mut first: Option<(EvictionOrder, usize)> = None;
         let mut seen = 0;
         for _ in 0..self.entries.len() {
             self.advance();
@@ -179,19 +225,21 @@ impl<A: Algorithm> Shard<A> {
             if keep.is_some_and(|key| entry.is(key)) {
                 continue;
             }
-            let fresh = fresh_at(entry);
-            // Windows end together: of keys that are equally near to fresh, the one that has used the least goes.
-            let order = (fresh, A::weight(&entry.state));
-            if nearest.is_none_or(|(least, _)| order < least) {
-                nearest = Some((order, self.cursor));
+            if by.fresh_at(entry) <= now {
+                self.remove_at(self.cursor);
+                return;
+            }
+            let order = by.eviction_order(entry, now);
+            if first.is_none_or(|(least, _)| order < least) {
+                first = Some((order, self.cursor));
             }
             seen += 1;
-            if seen == SAMPLE || fresh <= now {
+            if seen == SAMPLE {
                 break;
             }
         }
-        if let Some(((fresh, _), slot)) = nearest {
-            self.evicted_live += u64::from(fresh > now);
+        if let Some((_, slot)) = first {
+            self.evicted_live += 1;
             self.remove_at(slot);
         }
     }
@@ -205,6 +253,19 @@ mod tests {
         quota::Quota,
         time::{MINUTE, SECOND},
     };
+
+    /// All entries are of this quota, and of this limit.
+    struct By<A>(A, u64);
+
+    impl<A: Algorithm> Assess<A> for By<A> {
+        fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+            self.0.fresh_at(&entry.state)
+        }
+
+        fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+            EvictionOrder::new(self.0.assess(&entry.state, now, 0), self.1)
+        }
+    }
 
     fn key(n: u64) -> Fingerprint {
         // Spread as a hash would.
@@ -223,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn over_the_bound_the_entry_nearest_to_fresh_goes() {
+    fn over_the_bound_a_key_in_use_keeps_its_state() {
         let quota = Arrival::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
-        let fresh_at = |entry: &Entry<_>| quota.fresh_at(&entry.state);
+        let by = By(quota.clone(), 100);
         let mut shard = Shard::<Arrival>::new(4_096);
         let add = |shard: &mut Shard<Arrival>, n: u64, cost: u64| {
             let mut state = Default::default();
             quota.take(&mut state, 1_000_000, cost);
-            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &fresh_at);
+            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &by);
         };
         add(&mut shard, 0, 90);
         for n in 1..10_000 {
@@ -245,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn of_keys_in_one_window_the_one_that_has_used_the_least_goes() {
+    fn of_keys_in_one_window_the_least_used_is_evicted() {
         let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
-        let fresh_at = |entry: &Entry<_>| quota.fresh_at(&entry.state);
+        let by = By(quota, 100);
         let mut shard = Shard::<FixedWindow>::new(4_096);
         for n in 0..10_000 {
             let mut state = Default::default();
             quota.take(&mut state, 1_000_000, if n == 0 { 90 } else { 1 });
-            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &fresh_at);
+            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &by);
         }
         assert!(
             shard.find(key(0)).is_some(),
@@ -261,15 +322,15 @@ mod tests {
     }
 
     #[test]
-    fn fresh_states_are_forgotten_while_new_keys_come() {
+    fn expired_entries_are_removed_while_new_keys_come() {
         let quota = Arrival::new(&Quota::gcra(10, SECOND)).expect("valid");
-        let fresh_at = |entry: &Entry<_>| quota.fresh_at(&entry.state);
+        let by = By(quota.clone(), 10);
         let mut shard = Shard::<Arrival>::new(1 << 20);
         for n in 0..100_000_u64 {
             let now = n * 1_000;
             let mut state = Default::default();
             quota.take(&mut state, now, 1);
-            shard.insert(key(n), Entry::new(key(n), 0, state), now, &fresh_at);
+            shard.insert(key(n), Entry::new(key(n), 0, state), now, &by);
         }
         // A hundred live at a time; what is fresh goes within a revolution of the sweep.
         assert!(shard.len() < 1_000, "{}", shard.len());
@@ -277,19 +338,74 @@ mod tests {
     }
 
     #[test]
+    fn an_expired_entry_is_evicted_before_a_live_one_whatever_it_has_used() {
+        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
+        let by = By(quota, 100);
+        let mut shard = Shard::<FixedWindow>::new(4_096);
+        let minute = 60_000_000;
+        let mut add = |n: u64, now: Tick, cost: u64| {
+            let mut state = Default::default();
+            quota.take(&mut state, now, cost);
+            shard.insert(key(n), Entry::new(key(n), 0, state), now, &by);
+            shard.evicted_live
+        };
+        // One window long ago is full of denials, and half of the shard is live.
+        for n in 0..40 {
+            add(n, minute, 100);
+        }
+        for n in 40..96 {
+            assert_eq!(add(n, 10 * minute, 1), 0, "{n}");
+        }
+    }
+
+    #[test]
+    fn entries_that_deny_are_evicted_last_and_then_by_what_they_used() {
+        let place = |remaining, limit, reset_after| {
+            let answer = Assessment {
+                fits: true,
+                remaining,
+                reset_after,
+                retry: crate::algorithm::Retry::Now,
+            };
+            EvictionOrder::new(answer, limit)
+        };
+        // A small plan that denies outlasts a large one that does not.
+        assert!(place(1, 1_000, 50) < place(0, 5, 1));
+        assert!(place(4, 5, 50) < place(3, 5, 1));
+        assert!(place(4, 5, 1) < place(4, 5, 50));
+        assert!(place(0, 5, 1) < place(0, 5, 50));
+    }
+
+    #[test]
+    fn a_sample_of_a_small_shard_is_all_of_it_and_of_a_large_one_a_part() {
+        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
+        let by = By(quota, 100);
+        let (mut shard, minute) = (Shard::<FixedWindow>::new(1 << 20), 60_000_000);
+        for n in 0..10_000 {
+            let now = if n % 4 == 0 { minute } else { 9 * minute };
+            let mut state = Default::default();
+            quota.take(&mut state, now, 1);
+            shard.insert(key(n), Entry::new(key(n), 0, state), minute, &by);
+        }
+        assert_eq!(shard.sample(usize::MAX, minute, &by), (10_000, 10_000));
+        assert_eq!(shard.sample(usize::MAX, 9 * minute, &by), (7_500, 10_000));
+        let (live, seen) = shard.sample(1_000, 9 * minute, &by);
+        assert!((300..=1_000).contains(&seen), "{seen}");
+        assert!(
+            (seen * 6 / 10..seen * 9 / 10).contains(&live),
+            "{live} of {seen}"
+        );
+    }
+
+    #[test]
     fn states_on_the_heap_count_against_the_bound() {
         let quota = SlidingLog::new(&Quota::sliding_log(1_000, MINUTE)).expect("valid");
-        let fresh_at = |entry: &Entry<_>| quota.fresh_at(&entry.state);
+        let by = By(quota, 1_000);
         let mut shard = Shard::<SlidingLog>::new(64 << 10);
         for n in 0..20 {
-            shard.insert(
-                key(n),
-                Entry::new(key(n), 0, Default::default()),
-                0,
-                &fresh_at,
-            );
+            shard.insert(key(n), Entry::new(key(n), 0, Default::default()), 0, &by);
             for now in 0..400 {
-                shard.update(key(n), now, &fresh_at, |entry| {
+                shard.update(key(n), now, &by, |entry| {
                     quota.take(&mut entry.state, now, 1);
                 });
                 assert!(shard.bytes() <= 64 << 10, "{}", shard.bytes());

@@ -1,10 +1,16 @@
 //! A table: the states of one rule name under one algorithm.
 
+use std::{any::Any, sync::Arc};
+
 use crate::{
     algorithm::{Algorithm, Assessment, LearnedBound, Taken},
     key::Fingerprint,
     learned::LearnedCells,
-    memory::{shard::Shard, slots::Entry},
+    memory::{
+        shard::{Assess, EvictionOrder, Shard},
+        slots::Entry,
+        unbound::Packed,
+    },
     quota::Quota,
     store::{Settlement, Usage},
     sync::{Mutex, MutexGuard, lock},
@@ -21,6 +27,21 @@ pub(super) struct Table<A: Algorithm> {
     learned: LearnedCells<2>,
     /// All quotas that states may have been written under; a state carries its quota's place.
     quotas: Mutex<Vec<Plan<A>>>,
+}
+
+/// A table of any algorithm.
+pub(super) trait AnyTable: Any + Send + Sync {
+    /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
+    fn pack(&self, now: Tick) -> Option<Packed>;
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// The states of a table, and the quotas that wrote them.
+#[derive(Debug)]
+pub(super) struct PackedTable<A: Algorithm> {
+    quotas: Vec<Plan<A>>,
+    entries: Vec<Entry<A::State>>,
 }
 
 /// A lock on lines of its own, so that neighbours do not slow each other down.
@@ -57,6 +78,17 @@ impl<A: Algorithm> Table<A> {
             learned: LearnedCells::new(shards, 8),
             quotas: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Puts states back that were packed. Their quotas are the first that the table knows.
+    pub(super) fn unpack(&mut self, packed: PackedTable<A>, now: Tick) {
+        let PackedTable { quotas, entries } = packed;
+        for entry in entries {
+            let key = entry.key();
+            let shard = &self.shards[self.shard_of(key)];
+            lock(&shard.0).insert(key, entry, now, &ByWriters(&quotas));
+        }
+        self.quotas = Mutex::new(quotas);
     }
 
     /// Makes a quota known. `None` if it is of another algorithm, or if there have been 65 536 others.
@@ -120,15 +152,129 @@ impl<A: Algorithm> Table<A> {
             .filter(|answer| answer.reset_after <= plan.longest_reset)
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    /// What is kept, and a step of sweeping: bounded work, whatever the size of the table.
+    pub(super) fn usage(&self, now: Tick) -> Usage {
         let mut usage = Usage::default();
+        // In parts of a key, because most shards are told from a sample.
+        let mut parts = 0;
         for shard in &self.shards {
-            let shard = lock(&shard.0);
-            usage.keys += shard.len() as u64;
+            let mut shard = lock(&shard.0);
+            // Behind the shard, as in `writer`.
+            let quotas = lock(&self.quotas);
+            let by = ByWriters(&quotas);
+            shard.sweep(SWEEP, now, &by);
+            let (live, seen) = shard.sample(SAMPLE, now, &by);
+            // Both factors are far below 2^26. Of few entries a sample may meet none.
+            let entries = shard.len() as u64 * PARTS;
+            parts += (entries * live).checked_div(seen).unwrap_or(entries);
             usage.bytes += shard.bytes() as u64;
             usage.evicted_live += shard.evicted_live;
         }
+        usage.keys = parts / PARTS;
         usage
+    }
+}
+
+/// Slots of a shard that are looked at for expired states when somebody asks what is kept.
+const SWEEP: usize = 128;
+/// Slots of a shard that are looked at to tell how many entries are live. A shard that has no more is counted.
+const SAMPLE: usize = 32;
+/// Parts of a key, for sums of estimates.
+const PARTS: u64 = 1 << 10;
+
+/// All quotas of a table: each entry is assessed under the one that wrote it.
+struct ByWriters<'a, A>(&'a [Plan<A>]);
+
+impl<A: Algorithm> Assess<A> for ByWriters<'_, A> {
+    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+        let writer = self.0.get(usize::from(entry.quota()));
+        writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
+    }
+
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        let writer = self.0.get(usize::from(entry.quota()));
+        writer.map_or(EvictionOrder::default(), |writer| writer.order(entry, now))
+    }
+}
+
+/// A plan and its table: most entries were written under the plan.
+struct ByPlan<'a, A: Algorithm>(&'a Plan<A>, &'a Table<A>);
+
+impl<A: Algorithm> ByPlan<'_, A> {
+    fn with_writer<T: Default>(
+        &self,
+        entry: &Entry<A::State>,
+        assess: impl FnOnce(&Plan<A>) -> T,
+    ) -> T {
+        if entry.quota() == self.0.number {
+            return assess(self.0);
+        }
+        let writer = self.1.writer(entry.quota());
+        writer.map_or_else(T::default, |writer| assess(&writer))
+    }
+}
+
+impl<A: Algorithm> Assess<A> for ByPlan<'_, A> {
+    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+        self.with_writer(entry, |plan| plan.quota.fresh_at(&entry.state))
+    }
+
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        self.with_writer(entry, |plan| plan.order(entry, now))
+    }
+}
+
+impl<A: Algorithm> Plan<A> {
+    fn order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        EvictionOrder::new(self.quota.assess(&entry.state, now, 0), self.limit)
+    }
+}
+
+impl<A: Algorithm> AnyTable for Table<A> {
+    fn pack(&self, now: Tick) -> Option<Packed> {
+        let known = std::mem::take(&mut *lock(&self.quotas));
+        let mut quotas: Vec<Plan<A>> = Vec::new();
+        let mut entries = Vec::new();
+        let (mut last, mut heap) = (0, 0);
+        for shard in &self.shards {
+            for mut entry in lock(&shard.0).drain() {
+                let fresh_at = ByWriters(&known).fresh_at(&entry);
+                let Some(writer) = known.get(usize::from(entry.quota())) else {
+                    continue;
+                };
+                if fresh_at <= now {
+                    continue;
+                }
+                // Quotas that wrote none of them are forgotten.
+                let place = quotas.iter().position(|plan| plan.quota == writer.quota);
+                let place = place.unwrap_or_else(|| {
+                    quotas.push(Plan {
+                        // There are no more than there were.
+                        number: quotas.len() as u16,
+                        ..writer.clone()
+                    });
+                    quotas.len() - 1
+                });
+                entry.set_quota(place as u16);
+                last = last.max(fresh_at);
+                heap += A::heap_bytes(&entry.state);
+                entries.push(entry);
+            }
+        }
+        if entries.is_empty() {
+            return None;
+        }
+        entries.shrink_to_fit();
+        Some(Packed {
+            fresh_at: last,
+            keys: entries.len() as u64,
+            bytes: heap + size_of_val(entries.as_slice()) + size_of_val(quotas.as_slice()),
+            table: Box::new(PackedTable { quotas, entries }),
+        })
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 
@@ -165,6 +311,10 @@ impl<A: Algorithm> Locked<'_, A> {
         };
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
         let answer = plan.quota.assess(&carried, now, cost);
+        if answer.fits && cost == 0 && answer.remaining == 0 {
+            let retry = self.assess_carried(entry, plan, now, 1).retry;
+            return Assessment { retry, ..answer };
+        }
         if answer.fits || !plan.quota.leaves_to(&writer.quota, &entry.state, now) {
             return answer;
         }
@@ -291,25 +441,44 @@ impl<A: Algorithm> Locked<'_, A> {
                     Settlement::Refund(units) => units.min(cost),
                     _ => cost,
                 };
-                // A state that another quota has written since has carried the units over; what they weigh now is not
-                // known, and nothing is given back.
-                let same = self
-                    .shard
-                    .find(key)
-                    .is_some_and(|entry| entry.quota() == plan.number);
-                if same && units > 0 {
-                    self.change(key, plan, now, |state| {
-                        plan.quota.refund(state, now, taken, units);
-                    });
-                }
+                self.refund(key, plan, now, taken, units);
             }
             Settlement::Release => {}
         }
     }
 
-    pub(super) fn reset(&mut self, key: Fingerprint) {
+    /// Gives units back to the state, under the quota that wrote it: they were carried over with it.
+    fn refund(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, taken: Taken, units: u64) {
+        let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
+            return;
+        };
+        if entry.quota() == plan.number {
+            self.change(key, plan, now, |state| {
+                plan.quota.refund(state, now, taken, units);
+            });
+        } else if let Some(writer) = self.table.writer(entry.quota()) {
+            self.change(key, &writer, now, |state| {
+                let before = &plan.quota;
+                writer
+                    .quota
+                    .refund_converted(before, state, now, taken, units);
+            });
+        }
+    }
+
+    /// Whether there was a live state.
+    pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
         self.table.learned.forget(self.index, key);
+        let fresh_at = |entry: &Entry<A::State>| {
+            let writer = self.table.writer(entry.quota());
+            writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
+        };
+        let was_live = self
+            .shard
+            .find(key)
+            .is_some_and(|entry| fresh_at(entry) > now);
         self.shard.remove(key);
+        was_live
     }
 
     fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {
@@ -328,20 +497,12 @@ impl<A: Algorithm> Locked<'_, A> {
         change: impl FnOnce(&mut A::State),
     ) {
         let table = self.table;
-        let fresh_at = |entry: &Entry<A::State>| {
-            if entry.quota() == plan.number {
-                plan.quota.fresh_at(&entry.state)
-            } else {
-                table
-                    .writer(entry.quota())
-                    .map_or(0, |writer| writer.quota.fresh_at(&entry.state))
-            }
-        };
+        let by = ByPlan(plan, table);
         match self.shard.find(key) {
             Some(entry) => {
                 let carried =
                     (entry.quota() != plan.number).then(|| self.carried(entry, plan, now));
-                self.shard.update(key, now, &fresh_at, |entry| {
+                self.shard.update(key, now, &by, |entry| {
                     if let Some(carried) = carried {
                         entry.state = carried;
                         entry.set_quota(plan.number);
@@ -353,7 +514,7 @@ impl<A: Algorithm> Locked<'_, A> {
                 let mut state = A::State::default();
                 change(&mut state);
                 self.shard
-                    .insert(key, Entry::new(key, plan.number, state), now, &fresh_at);
+                    .insert(key, Entry::new(key, plan.number, state), now, &by);
             }
         }
     }

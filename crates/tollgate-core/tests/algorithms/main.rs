@@ -7,5 +7,6 @@ mod drift;
 mod history;
 mod oracle;
 mod refund;
+mod refund_converted;
 mod time_back;
 mod traps;

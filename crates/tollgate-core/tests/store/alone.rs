@@ -188,7 +188,7 @@ fn the_last_answer_counts_also_where_it_frees_the_key() {
     let limiter = world.quota(Quota::sliding_log(10, LONG));
     assert!(ask(&limiter, "a", 10).is_allowed());
     // Another instance has reset the key.
-    let key = Key::of(["a"]);
+    let key = Key::of("a");
     let other = world.quota(Quota::sliding_log(10, LONG));
     let reset = other.reset("rule", &key).expect("there is one").ready();
     reset.expect("at once").expect("it is on");
@@ -251,9 +251,7 @@ fn a_reset_also_forgets_what_the_store_had_told() {
     let world = World::new();
     let limiter = world.quota(Quota::sliding_log(10, LONG));
     assert!(ask(&limiter, "a", 10).is_allowed());
-    let reset = limiter
-        .reset("rule", &Key::of(["a"]))
-        .expect("there is one");
+    let reset = limiter.reset("rule", &Key::of("a")).expect("there is one");
     reset.ready().expect("at once").expect("it is on");
     world.store.switch(false);
     assert_eq!(passes(&limiter, "a"), 10);
@@ -265,7 +263,7 @@ fn what_was_used_under_one_plan_counts_under_another() {
     let rule = Rule::new("rule", Quota::gcra(10, MINUTE)).plan("gold", Quota::gcra(100, MINUTE));
     let limiter = world.limiter(rule);
     let gold = limiter
-        .check_with_plan("rule", "gold", &Key::of(["a"]))
+        .check_with_plan("rule", "gold", &Key::of("a"))
         .expect("there is one");
     let allowed = limiter.acquire(&[gold.with_cost(7)]).ready();
     assert!(allowed.expect("at once").is_allowed());

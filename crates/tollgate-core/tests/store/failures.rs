@@ -91,7 +91,7 @@ async fn a_cap_counts_against_its_own_quota_under_every_plan() {
         .on_store_error(OnStoreError::Cap(Quota::gcra(2, LONG)));
     let limiter = limiter(&down(), [rule]);
     let gold = limiter
-        .check_with_plan("rule", "gold", &tollgate_core::Key::of(["a"]))
+        .check_with_plan("rule", "gold", &tollgate_core::Key::of("a"))
         .expect("the plan is there");
     assert!(limiter.acquire(&[gold]).await.is_allowed());
     assert!(take(&limiter, "rule", 1).await.is_allowed());
@@ -321,7 +321,7 @@ async fn a_reset_during_an_outage_is_an_error_and_clears_the_local_share() {
     assert!(take(&limiter, "rule", 1).await.is_allowed());
     assert!(!take(&limiter, "rule", 1).await.is_allowed());
     let reset = limiter
-        .reset("rule", &tollgate_core::Key::of(["a"]))
+        .reset("rule", &tollgate_core::Key::of("a"))
         .expect("the rule is there");
     assert!(reset.await.expect_err("it is down").is_transient());
     assert!(take(&limiter, "rule", 1).await.is_allowed());

@@ -3,10 +3,11 @@
 use std::thread;
 
 use tollgate_core::{
-    Check, Fingerprint, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule, Usage,
+    Check, Fingerprint, HOUR, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule, SECOND,
+    Store, Usage,
 };
 
-use crate::{LONG, check, left};
+use crate::{LONG, check, left, switched::Switched};
 
 const BOUND: usize = 1 << 20;
 const FLOOD: u64 = 10_000_000;
@@ -170,4 +171,158 @@ fn questions_and_denials_leave_no_state() {
         }
     }
     assert_eq!(usage(&limiter).keys, 0);
+}
+
+/// `limit` units an hour under every algorithm.
+fn hourly(limit: u64) -> [Quota; 7] {
+    [
+        Quota::gcra(limit, HOUR),
+        Quota::token_bucket(limit).refill(limit, HOUR),
+        Quota::leaky_bucket(limit).leak(limit, HOUR),
+        Quota::fixed_window(limit, HOUR),
+        Quota::sliding_window(limit, HOUR),
+        Quota::sliding_buckets(limit, HOUR),
+        Quota::sliding_log(limit, HOUR),
+    ]
+}
+
+/// What is left of the rule for each of `victims`. A cost of 0 is never answered by the deny cache.
+fn left_of(limiter: &Limiter, victims: &[Fingerprint]) -> Vec<u64> {
+    let left = |key: &Fingerprint| {
+        let decision = limiter.acquire(&[Check::new(0, *key, 0)]).ready();
+        decision.expect("at once").verdicts()[0].remaining()
+    };
+    victims.iter().map(left).collect()
+}
+
+/// Locks out three clients, one after the other, and floods the store with `junk` keys that each take `uses` units while
+/// four minutes pass. A store without the flood says what ought to be left of the three.
+fn lock_outs_outlast(store: impl Store, clock: &ManualClock, quota: Quota, junk: u64, uses: u64) {
+    let flooded = Limiter::new(store, [Rule::new("rule", quota)])
+        .and_then(|limiter| limiter.with_local_clock(clock))
+        .expect("a valid rule");
+    let twin = limiter(clock, quota);
+    let victims = [7, 8, 9].map(|n| stranger(u64::MAX - n));
+    for key in &victims {
+        for limiter in [&flooded, &twin] {
+            for n in 0..7 {
+                let decision = limiter.acquire(&[Check::new(0, *key, 1)]).ready();
+                assert_eq!(decision.expect("at once").is_allowed(), n < 5, "{quota:?}");
+            }
+        }
+        clock.advance(10 * SECOND);
+    }
+    let step = 4 * MINUTE / 1_000;
+    for n in 0..junk {
+        for _ in 0..uses {
+            let _ = flooded.acquire(&[Check::new(0, stranger(n), 1)]).ready();
+        }
+        if n % (junk / 1_000) == 0 {
+            clock.advance(step);
+            let left = left_of(&flooded, &victims);
+            assert_eq!(
+                left,
+                left_of(&twin, &victims),
+                "{quota:?}, {uses} uses, key {n}"
+            );
+        }
+    }
+    // And they are denied as they would be.
+    for key in &victims {
+        let check = [Check::new(0, *key, 1)];
+        let answers = [&flooded, &twin].map(|limiter| limiter.acquire(&check).ready());
+        let [one, other] = answers.map(|answer| answer.expect("at once"));
+        assert_eq!(
+            (one.outcome(), one.retry()),
+            (other.outcome(), other.retry()),
+            "{quota:?}"
+        );
+    }
+}
+
+#[test]
+fn lock_outs_outlast_a_flood_under_every_algorithm() {
+    for quota in hourly(5) {
+        for uses in [1, 2, 4] {
+            // An hour ends within the flood.
+            let clock = ManualClock::new(1_699_999_060_000_000);
+            let store = MemoryStore::builder()
+                .clock(&clock)
+                .bytes_per_rule(BOUND)
+                .build();
+            lock_outs_outlast(store, &clock, quota, 60_000, uses);
+        }
+    }
+}
+
+#[test]
+fn lock_outs_outlast_a_flood_while_the_store_fails() {
+    for quota in hourly(5) {
+        let clock = ManualClock::new(1_699_999_060_000_000);
+        let store = Switched::new(MemoryStore::builder().clock(&clock).build());
+        store.switch(false);
+        // More than fit into the 16 MiB of the fallback.
+        lock_outs_outlast(store, &clock, quota, 450_000, 1);
+    }
+}
+
+#[test]
+fn a_lock_out_under_a_small_plan_outlasts_a_flood_under_a_large_one() {
+    for (small, large) in hourly(5).into_iter().zip(hourly(100)) {
+        let clock = ManualClock::new(1_700_000_000_000_000);
+        let store = MemoryStore::builder()
+            .clock(&clock)
+            .bytes_per_rule(BOUND)
+            .build();
+        let rule = Rule::new("rule", small).plan("large", large);
+        let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+        let locked_out = [Check::new(0, stranger(u64::MAX - 7), 5)];
+        assert!(
+            limiter
+                .acquire(&locked_out)
+                .ready()
+                .expect("at once")
+                .is_allowed()
+        );
+        for n in 0..60_000 {
+            let junk = Check::new(0, stranger(n), 20).with_plan(1);
+            assert!(
+                limiter
+                    .acquire(&[junk])
+                    .ready()
+                    .expect("at once")
+                    .is_allowed()
+            );
+        }
+        assert!(usage(&limiter).evicted_live > 10_000, "{small:?}");
+        assert_eq!(left_of(&limiter, &[locked_out[0].key()]), [0], "{small:?}");
+    }
+}
+
+#[test]
+fn tracked_keys_are_live_ones_at_once_and_memory_is_given_back_by_asking() {
+    for quota in hourly(5) {
+        let clock = ManualClock::new(1_700_000_000_000_000);
+        let store = MemoryStore::builder().clock(&clock).build();
+        let limiter = Limiter::new(store, [Rule::new("rule", quota)]).expect("a valid rule");
+        for n in 0..100_000 {
+            pass(&limiter, n);
+        }
+        let full = usage(&limiter);
+        assert_eq!(full.keys, 100_000, "{quota:?}");
+        clock.advance(24 * HOUR);
+        for n in 0..100 {
+            pass(&limiter, n);
+        }
+        // A day later most are expired, and nobody has looked at them since.
+        let keys = usage(&limiter).keys;
+        assert!(keys < 1_000, "{quota:?}: {keys}");
+        for _ in 0..1_000 {
+            let _ = usage(&limiter);
+        }
+        let after = usage(&limiter);
+        assert_eq!(after.keys, 100, "{quota:?}");
+        assert!(after.bytes < full.bytes / 10, "{quota:?}: {after:?}");
+        assert_eq!(after.evicted_live, 0, "{quota:?}");
+    }
 }

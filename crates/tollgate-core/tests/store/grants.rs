@@ -5,9 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use tollgate_core::{Clock, Limiter, MemoryStore, Quota, Rule};
+use tollgate_core::{
+    Clock, Limiter, ManualClock, MemoryStore, Quota, Retry, Rule, conformance::RemoteStore,
+};
 
-use crate::{LONG, check};
+use crate::{LONG, check, every_algorithm};
 
 #[tokio::test]
 async fn a_grant_of_two_checks_on_one_state_is_found_in_a_few_steps() {
@@ -31,4 +33,65 @@ async fn a_grant_of_two_checks_on_one_state_is_found_in_a_few_steps() {
     assert!(grant.decision.is_allowed());
     let reads = reads.load(Ordering::Relaxed);
     assert!(reads < 10, "the clock was read {reads} times");
+}
+
+#[tokio::test]
+async fn nothing_left_reports_the_wait_for_one_unit() {
+    for quota in every_algorithm(10) {
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder().clock(&clock).build();
+        let limiter = Limiter::new(store, [Rule::new("rule", quota)]).expect("valid");
+        let all = check(&limiter, "rule", "ann", 10);
+        assert!(limiter.acquire(&[all]).await.is_allowed());
+        let one = limiter.peek(&[all.with_cost(1)]).await.retry();
+        assert!(matches!(one, Retry::After(_)), "{quota:?}");
+        for max in [1, 10, 11, 1_000] {
+            let grant = limiter.acquire_up_to(&[all], max).await;
+            assert_eq!(grant.units, 0, "{quota:?}");
+            assert_eq!(grant.decision.retry(), one, "{quota:?}, up to {max}");
+        }
+        // And it is true.
+        let Retry::After(wait) = one else { continue };
+        clock.advance(wait);
+        assert!(
+            limiter.acquire_up_to(&[all], 10).await.units > 0,
+            "{quota:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_by_a_rule_that_is_empty_is_the_wait_for_one_unit_of_all() {
+    let clock = ManualClock::default();
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rules = [
+        Rule::new("wide", Quota::gcra(10, LONG)),
+        Rule::new("empty", Quota::gcra(5, tollgate_core::MINUTE)),
+        Rule::new("shadow", Quota::sliding_log(1_000, LONG)).shadow(),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid");
+    let checks = ["wide", "empty", "shadow"].map(|rule| check(&limiter, rule, "ann", 1));
+    assert!(
+        limiter
+            .acquire(&[checks[1].with_cost(5)])
+            .await
+            .is_allowed()
+    );
+    let grant = limiter.acquire_up_to(&checks, 10).await;
+    assert_eq!(grant.units, 0);
+    let wait = std::time::Duration::from_secs(12);
+    assert_eq!(grant.decision.retry(), Retry::After(wait));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_asked_once_for_a_grant() {
+    let store = RemoteStore::new(MemoryStore::new())
+        .faults(|_| Some(tollgate_core::conformance::Fault::Refused));
+    let rule = Rule::new("rule", Quota::gcra(10, LONG));
+    let rule = rule.on_store_error(tollgate_core::OnStoreError::Deny);
+    let limiter = Limiter::new(store.clone(), [rule]).expect("valid");
+    let grant = limiter
+        .acquire_up_to(&[check(&limiter, "rule", "ann", 1)], 9)
+        .await;
+    assert_eq!((grant.units, store.calls()), (0, 1));
 }

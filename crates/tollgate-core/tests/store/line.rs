@@ -181,45 +181,93 @@ async fn a_waiter_that_is_dropped_leaves_the_line_and_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lines_hold_a_bounded_number() {
+async fn one_key_fills_its_own_queue_and_no_other() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(1, LONG))]);
-    let one = [check(&limiter, "rule", "a", 1)];
-    assert!(limiter.acquire(&one).await.is_allowed());
+    let (one, other) = (
+        [check(&limiter, "rule", "a", 1)],
+        [check(&limiter, "rule", "b", 1)],
+    );
+    for checks in [&one, &other] {
+        assert!(limiter.acquire(checks).await.is_allowed());
+    }
     let endless = 2 * LONG;
     let mut tasks = Vec::new();
     for _ in 0..1_024 {
         tasks.push(waiter(&limiter, &one, endless).await);
     }
-    // Who finds units and nobody in front needs no place in a line.
-    let another = [check(&limiter, "rule", "b", 1)];
-    let decision = limiter.acquire_within(&another, PATIENT).await;
-    assert!(decision.expect("nothing to wait for").is_allowed());
-    // Those in front of it are in another line.
-    tasks.push(waiter(&limiter, &another, endless).await);
-    assert!(!tasks[1_024].is_finished());
-    for who in ["a", "b"] {
-        let checks = [check(&limiter, "rule", who, 1)];
-        let error = limiter
-            .acquire_within(&checks, PATIENT)
-            .await
-            .expect_err("it is full");
-        assert_eq!(error.kind(), WaitErrorKind::QueueFull);
-        assert!(error.to_string().contains("1024"));
+    let error = limiter.acquire_within(&one, PATIENT).await;
+    let error = error.expect_err("its queue is full");
+    assert_eq!(error.kind(), WaitErrorKind::QueueFull);
+    assert!(error.to_string().contains("1024"), "{error}");
+    // Another key has a queue of its own, with as many places.
+    for _ in 0..1_024 {
+        tasks.push(waiter(&limiter, &other, endless).await);
     }
+    assert!(tasks.iter().all(|task| !task.is_finished()));
     // A place that is left is free for the next.
-    tasks.pop().expect("there are many").abort();
+    tasks[1_000].abort();
     tokio::task::yield_now().await;
-    let checks = [check(&limiter, "rule", "c", 1)];
-    assert!(
-        limiter
-            .acquire_within(&checks, PATIENT)
-            .await
-            .expect("a place")
-            .is_allowed()
-    );
+    let next = waiter(&limiter, &one, endless).await;
+    assert!(!next.is_finished());
     for task in tasks {
         task.abort();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() {
+    let limiter = limiter([Rule::new("rule", Quota::gcra(1, LONG))]);
+    let (who, endless) = (|n: u64| n.to_string(), 2 * LONG);
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let one = [check(&limiter, "rule", &who(n), 1)];
+        assert!(limiter.acquire(&one).await.is_allowed());
+        for _ in 0..1_024 {
+            tasks.push(waiter(&limiter, &one, endless).await);
+        }
+    }
+    // Eight keys have taken all places behind others: there is none for a second one, and half are left for the first.
+    let two = [check(&limiter, "rule", &who(8), 1)];
+    assert!(limiter.acquire(&two).await.is_allowed());
+    tasks.push(waiter(&limiter, &two, endless).await);
+    assert!(tasks.iter().all(|task| !task.is_finished()));
+    let error = limiter.acquire_within(&two, PATIENT).await;
+    let error = error.expect_err("too many behind others");
+    assert_eq!(error.kind(), WaitErrorKind::QueueFull);
+    assert!(error.to_string().contains("16384"), "{error}");
+    for n in 9..8_200 {
+        let one = [check(&limiter, "rule", &who(n), 1)];
+        assert!(limiter.acquire(&one).await.is_allowed());
+        tasks.push(waiter(&limiter, &one, endless).await);
+    }
+    assert_eq!(tasks.len(), 16_384);
+    assert!(tasks.iter().all(|task| !task.is_finished()));
+    // Now there is no place for anybody.
+    let last = [check(&limiter, "rule", "last", 1)];
+    // Who finds units and has nobody in front needs none.
+    let decision = limiter.acquire_within(&last, PATIENT).await;
+    assert!(decision.expect("nothing to wait for").is_allowed());
+    let error = limiter.acquire_within(&last, PATIENT).await;
+    let error = error.expect_err("all places are taken");
+    assert_eq!(error.kind(), WaitErrorKind::QueueFull);
+    for task in tasks {
+        task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_short_form_waits_for_one_unit_and_knows_its_rules() {
+    let limiter = limiter([Rule::new("rule", slow())]);
+    let (key, start) = (Key::of(["a"]), Instant::now());
+    for _ in 0..3 {
+        let decision = limiter.wait("rule", &key, PATIENT).await;
+        assert!(decision.expect("it was patient").is_allowed());
+    }
+    assert_eq!(start.elapsed(), 2 * SECOND);
+    let error = limiter.wait("rul", &key, PATIENT).await;
+    let error = error.expect_err("there is none");
+    assert_eq!(error.kind(), WaitErrorKind::UnknownRule);
+    assert!(error.to_string().contains("\"rul\""), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,7 +339,7 @@ async fn a_line_in_front_of_a_remote_store_keeps_its_order() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_for_a_line_that_nobody_waits_in() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(3, LONG))]);
-    let checks = [limiter.check("rule", &Key::of(["a"])).expect("it is there")];
+    let checks = [limiter.check("rule", &Key::of("a")).expect("it is there")];
     drop(limiter.acquire_within(&checks, PATIENT));
     assert_eq!(left(&limiter, "rule", "a"), 3);
 }

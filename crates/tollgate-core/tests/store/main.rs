@@ -1,6 +1,7 @@
 //! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
 
 mod alone;
+mod blocking;
 mod failures;
 mod flood;
 mod grants;
@@ -8,6 +9,7 @@ mod line;
 mod model;
 mod outage;
 mod plans;
+mod settled;
 mod switched;
 mod threads;
 mod tickets;

@@ -9,7 +9,7 @@ fn what_was_learned_under_a_plan_is_forgotten_when_another_repairs_the_state() {
     let rule = Rule::new("rule", Quota::fixed_window(2, SECOND))
         .plan("gold", Quota::fixed_window(5, SECOND));
     let limiter = Limiter::new(store, [rule]).expect("valid");
-    let key = Key::of(["ann"]);
+    let key = Key::of("ann");
     let gold = limiter
         .check_with_plan("rule", "gold", &key)
         .expect("a plan");

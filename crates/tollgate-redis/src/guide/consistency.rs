@@ -90,7 +90,7 @@
 //! What cannot have it is exact. The store tells so with an event (feature `tracing`) when rules are bound, and in code:
 //!
 //! ```
-//! use tollgate_core::{Consistency, MINUTE, Quota, Rule};
+//! use tollgate::{Consistency, MINUTE, Quota, Rule};
 //! use tollgate_redis::{InForce, Keys, RedisStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -137,7 +137,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use tollgate_core::{Consistency, Key, Limiter, Quota, Rule, SECOND};
+//! use tollgate::{Consistency, Key, Limiter, Quota, Rule, SECOND};
 //! use tollgate_redis::{Keys, RedisStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -146,7 +146,7 @@
 //! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
 //! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);
 //! let limiter = Limiter::new(store.clone(), [rule])?;
-//! let check = limiter.check("everybody", &Key::of(["all"]))?;
+//! let check = limiter.check("everybody", &Key::of("all"))?;
 //! let decision = limiter.acquire(&[check]).await;
 //! // The service ends: with axum, `serve(..).with_graceful_shutdown(..)` has returned.
 //! let unreported = store.flush(Duration::from_millis(50)).await;
@@ -206,7 +206,7 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use tollgate_core::{Consistency, Limiter, Quota, Rule, SECOND};
+//! use tollgate::{Consistency, Limiter, Quota, Rule, SECOND};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

@@ -111,8 +111,11 @@ impl Prefilter {
         let fits = check.cost() <= remaining;
         let reset_after = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
         let retry = match verdict.retry() {
-            _ if fits => Retry::Now,
+            _ if fits && remaining >= check.cost().max(1) => Retry::Now,
             // It would have fit, but for what is not reported yet.
+            _ if !fits && verdict.outcome() == Outcome::Allow => {
+                Retry::after_micros(reset_after.max(1))
+            }
             Retry::Now => Retry::after_micros(reset_after.max(1)),
             retry => retry,
         };

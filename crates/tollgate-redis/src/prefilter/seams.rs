@@ -377,3 +377,22 @@ fn a_lot_that_comes_after_all_were_handed_back_is_handed_back_as_well() {
         assert_eq!(subject.filter.hand_back().len(), 1, "{generation}");
     }
 }
+
+#[test]
+fn a_denial_is_believed_from_when_it_was_asked_for_and_not_once_the_clock_went_back() {
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), Consistency::Exact);
+    let sent = subject.clock.now();
+    subject.told(Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: 60_000_000,
+        retry: Retry::after_micros(10_000),
+    });
+    for (at, is_denied) in [(9_999, true), (10_000, false), (299, true)] {
+        subject.clock.set(sent + at);
+        let is_here = matches!(subject.answer(), Answer::Here(_));
+        assert_eq!(is_here, is_denied, "{at}");
+    }
+    subject.clock.set(sent - 1_000);
+    assert!(matches!(subject.answer(), Answer::Ask(_)));
+}

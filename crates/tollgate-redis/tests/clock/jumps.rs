@@ -8,12 +8,10 @@ use std::{ops::RangeInclusive, time::Duration};
 use tollgate_core::{Check, Decision, HOUR, Key, Limiter, MINUTE, Quota, Rule, algorithm::Retry};
 use tollgate_redis::RedisStore;
 
-use crate::{
-    server::{Micros, MovedServer},
-    support::{
-        child::ask,
-        quotas::{every_algorithm, horizon, wait},
-    },
+use crate::support::{
+    child::ask,
+    moved_server::{Micros, MovedServer},
+    quotas::{every_algorithm, horizon, wait},
 };
 
 const LIMIT: u64 = 5;
@@ -35,7 +33,7 @@ struct Moved<'a> {
 
 impl Moved<'_> {
     fn check(&self, cost: u64) -> [Check; 1] {
-        let check = self.limiter.check(&self.rule, &Key::of(["client"]));
+        let check = self.limiter.check(&self.rule, &Key::of("client"));
         [check.expect("the rule is there").with_cost(cost)]
     }
 

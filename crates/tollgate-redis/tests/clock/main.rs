@@ -4,5 +4,4 @@
 mod support;
 
 mod jumps;
-mod server;
 mod skew;

@@ -52,7 +52,7 @@ impl Process {
     /// How many single units it is admitted, until it is denied.
     async fn takes(&self) -> u64 {
         let rule = self.limiter.rules().rules()[0].name();
-        let check = self.limiter.check(rule, &Key::of(["client"]));
+        let check = self.limiter.check(rule, &Key::of("client"));
         let check = [check.expect("the rule is there")];
         let mut taken = 0;
         while ask(&self.limiter, &check).await.is_allowed() {

@@ -32,7 +32,7 @@ async fn before_a_server_that_stands_still_a_flood_is_answered_at_once_but_for_t
     instance.end().await;
     assert!(instance.is_trusting());
     let limiter = &instance.limiter;
-    let check = limiter.check("deny", &Key::of(["flood"]));
+    let check = limiter.check("deny", &Key::of("flood"));
     let check = [check.expect("the rule is there")];
     server.stop();
     // Nothing else runs until the first await.
@@ -63,7 +63,7 @@ async fn while_it_is_being_connected_no_request_waits() {
     let limiter = Limiter::new(store, rules()).expect("the rules are valid");
     for _ in 0..20 {
         for rule in rules() {
-            let check = limiter.check(rule.name(), &Key::of(["client"]));
+            let check = limiter.check(rule.name(), &Key::of("client"));
             let check = check.expect("the rule is there");
             let answer = poll(&mut limiter.acquire(&[check]).into_future());
             assert!(answer.is_ready(), "{}", rule.name());

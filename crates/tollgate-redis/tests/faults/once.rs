@@ -20,7 +20,7 @@ fn counting(store: &RedisStore) -> (Limiter, Check) {
     let rule =
         Rule::new("once", Quota::sliding_log(LIMIT, MAX_PERIOD)).on_store_error(OnStoreError::Deny);
     let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
-    let check = limiter.check("once", &Key::of(["client"]));
+    let check = limiter.check("once", &Key::of("client"));
     (limiter, check.expect("the rule is there"))
 }
 

@@ -49,7 +49,7 @@ impl Broken {
     }
 
     fn check(&self, rule: &str) -> Check {
-        let check = self.limiter.check(rule, &Key::of(["client"]));
+        let check = self.limiter.check(rule, &Key::of("client"));
         check.expect("the rule is there")
     }
 

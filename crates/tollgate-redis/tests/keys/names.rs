@@ -70,7 +70,7 @@ fn services_of_different_namespaces_share_nothing() {
     let mut server = Server::start();
     let shop = encoder("shop", Keys::hashed(secret(1)));
     let forum = encoder("forum", Keys::hashed(secret(1)));
-    let key = Key::of(["acme"]).into();
+    let key = Key::of("acme").into();
     assert_eq!(take(&mut server, &shop, &key), 2);
     assert_eq!(take(&mut server, &forum, &key), 2);
     assert_eq!(take(&mut server, &shop, &key), 1);

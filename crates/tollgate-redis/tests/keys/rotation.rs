@@ -179,8 +179,9 @@ impl History {
 
     fn reset(&mut self, process: &Encoder) {
         let (rule, key) = (self.numbers.below(5) as u16, self.key());
-        let done = self.memory.reset(rule, self.memory.fingerprint(rule, &key));
-        assert!(matches!(done.ready(), Some(Ok(()))));
+        let check = Check::new(rule, self.memory.fingerprint(rule, &key), 1);
+        let done = self.memory.reset(&[check]);
+        assert!(matches!(done.ready(), Some(Ok(_))));
         let mut call = Call::new();
         assert!(call.reset(process, rule, process.fingerprint(rule, &key)));
         self.server.send(&call);
@@ -242,7 +243,7 @@ fn a_state_has_one_name_at_a_time() {
         history.process(old, &partition),
         history.process(new, &partition),
     );
-    let key = Key::of(["client"]).into();
+    let key = Key::of("client").into();
     let mut take = |process: &Encoder, cost| {
         let mut call = Call::at(NOW, MARGIN);
         let checks = [Check::new(1, process.fingerprint(1, &key), cost)];

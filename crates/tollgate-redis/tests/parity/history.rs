@@ -11,7 +11,7 @@ use tollgate_core::{
 };
 use tollgate_redis::{
     Keys, Secret,
-    call::Call,
+    call::{Asked, Call},
     encode::Encoder,
     keyspace::{Keyspace, Partition},
     reply::Reply,
@@ -19,6 +19,7 @@ use tollgate_redis::{
 
 use crate::{
     expected::Expected,
+    lives::Lives,
     quotas::{Family, Range, rule_set},
     server::Server,
     support::{numbers::Numbers, resp::Value},
@@ -32,64 +33,117 @@ const MARGIN: Duration = Duration::from_secs(10_000_000_000);
 /// The times that histories reach.
 const LAST: u64 = 4_000_000_000_000_000;
 
+/// Whose clock says when a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// The caller's, which goes on as the history wants it, and sometimes back.
+    Callers,
+    /// The server's, which stands where the history puts it.
+    Servers,
+    /// The server's, which goes on by itself.
+    Real,
+}
+
+/// For so long a history by the server's own clock goes on, in µs.
+const REAL: u64 = 300_000;
+
+/// A rule set in memory, and as the script is told of it.
+#[derive(Clone, Debug)]
+struct Version {
+    bound: Arc<dyn BoundStore>,
+    encoders: Arc<Encoders>,
+}
+
+/// What a call says, until it is sent.
 #[derive(Debug)]
-pub(crate) struct History {
+enum Act {
+    Request {
+        step: u64,
+        asked: Asked,
+        checks: Vec<Check>,
+        takes: bool,
+        version: Version,
+    },
+    Settle {
+        holding: Holding,
+        how: Settlement,
+        version: Version,
+    },
+    Reset {
+        check: Check,
+        version: Version,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct History<'a> {
     seed: u64,
+    time: Time,
+    server: &'a mut Server,
     numbers: Numbers,
     ranges: Vec<Range>,
     clock: ManualClock,
     memory: MemoryStore,
-    bound: Arc<dyn BoundStore>,
-    encoder: Arc<Encoders>,
+    version: Version,
     /// A state that was forgotten because it was fresh is not there when a clock goes back. So either it does, and each
     /// rule has one key, or there are many keys, which the memory store forgets.
     goes_back: bool,
     /// Whether the rules may change.
     changes: bool,
     /// Rule sets that live side by side, if any do.
-    live: Vec<(Arc<dyn BoundStore>, Arc<Encoders>)>,
+    live: Vec<Version>,
     modes: bool,
     /// What tickets hold, each of the rule set that gave it.
-    held: Vec<(Arc<dyn BoundStore>, Arc<Encoders>, Holding)>,
+    held: Vec<(Version, Holding)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
     denied: Option<(Check, u64)>,
     again: Option<Check>,
-    calls: Vec<Call>,
-    open: bool,
-    expected: Vec<Expected>,
+    /// The call that is being filled, and what it says.
+    call: Option<Call>,
+    acts: Vec<Act>,
+    lives: Lives,
 }
 
-impl History {
-    pub(crate) fn new(seed: u64, families: &[Family]) -> Self {
+impl<'a> History<'a> {
+    pub(crate) fn new(seed: u64, families: &[Family], time: Time, server: &'a mut Server) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9));
         let many = families.len() > 1 || numbers.one_in(3);
         let ranges: Vec<_> = (0..if many { 1 + numbers.below(4) } else { 1 })
-            .map(|_| Range::draw(numbers.of(families), &mut numbers))
+            .map(|_| {
+                let family = numbers.of(families);
+                match time {
+                    Time::Real => Range::short(family, &mut numbers),
+                    _ => Range::draw(family, &mut numbers),
+                }
+            })
             .collect();
         let modes = many && numbers.one_in(2);
-        let near_epoch = numbers.one_in(12);
-        let clock = ManualClock::new(if near_epoch {
-            40
-        } else {
-            1_700_000_123_456_789
+        let near_epoch = numbers.one_in(12) && time == Time::Callers;
+        let clock = ManualClock::new(match time {
+            Time::Real => server.now(),
+            _ if near_epoch => 40,
+            _ => 1_700_000_123_456_789,
         });
         let memory = MemoryStore::builder().clock(&clock).build();
-        let bind = |numbers: &mut Numbers| {
-            let rules = rule_set(&ranges, modes, numbers);
-            let bound = memory.bind(Arc::clone(&rules)).expect("a valid rule set");
-            (bound, Encoders::new(&rules, seed))
+        let mut lives = Lives::new(match time {
+            Time::Callers => Some(MARGIN),
+            _ => None,
+        });
+        let bind = |numbers: &mut Numbers, lives: &mut Lives| {
+            bind(seed, &memory, lives, &rule_set(&ranges, modes, numbers))
         };
-        let (bound, encoder) = bind(&mut numbers);
+        let version = bind(&mut numbers, &mut lives);
         let live = if numbers.one_in(2) { 2 } else { 0 };
-        let live = (0..live).map(|_| bind(&mut numbers)).collect();
+        let live = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
         Self {
             seed,
-            goes_back: numbers.one_in(2),
+            time,
+            server,
+            goes_back: numbers.one_in(2) && time == Time::Callers,
             changes: numbers.one_in(2),
             modes,
             live,
-            bound,
-            encoder,
+            version,
             numbers,
             ranges,
             clock,
@@ -97,15 +151,20 @@ impl History {
             held: Vec::new(),
             denied: None,
             again: None,
-            calls: Vec::new(),
-            open: false,
-            expected: Vec::new(),
+            call: None,
+            acts: Vec::new(),
+            lives,
         }
     }
 
     /// Runs, and says how many steps it had.
-    pub(crate) fn run(mut self, server: &mut Server) -> u64 {
-        for step in 0..STEPS {
+    pub(crate) fn run(mut self) -> u64 {
+        let start = self.clock.now();
+        let mut step = 0;
+        while match self.time {
+            Time::Real => self.clock.now() < start + REAL,
+            _ => step < STEPS,
+        } {
             match self.numbers.below(20) {
                 0..12 => self.request(step),
                 12..14 => self.settle(),
@@ -116,66 +175,142 @@ impl History {
             if self.numbers.one_in(4) {
                 self.another_version();
             }
-            if self.calls.len() > 64 {
-                self.compare(server);
-            }
+            step += 1;
         }
-        self.compare(server);
-        server.forget_everything();
-        STEPS
+        self.send();
+        self.server.forget_everything();
+        step
     }
 
     /// The call that is being filled.
     fn call(&mut self) -> &mut Call {
-        if !self.open || self.numbers.one_in(3) {
-            self.calls.push(Call::at(self.clock.now(), MARGIN));
-            self.open = true;
+        // By the server's own clock each has a time that is known only afterwards.
+        if self.time == Time::Real || self.numbers.one_in(3) {
+            self.send();
         }
-        self.calls.last_mut().expect("one was pushed")
+        let now = self.clock.now();
+        self.call.get_or_insert_with(|| match self.time {
+            Time::Callers => Call::at(now, MARGIN),
+            Time::Servers | Time::Real => Call::new(),
+        })
+    }
+
+    /// Sends what there is, does the same in memory, and compares.
+    fn send(&mut self) {
+        let Some(call) = self.call.take() else { return };
+        if self.time == Time::Servers {
+            self.server.stand_at(self.clock.now());
+        }
+        let carried_out = (!call.is_empty()).then(|| self.server.carry_out(&call));
+        let reply = carried_out.as_ref().map(|it| {
+            let text = format!("seed {}: {:?}", self.seed, it.answer);
+            assert!(matches!(it.answer, Value::List(_)), "{text}");
+            Reply::new(call.checks(), it.answer.clone().integers())
+                .unwrap_or_else(|| panic!("{text}"))
+        });
+        if let (Time::Real, Some(reply)) = (self.time, &reply) {
+            self.clock.set(reply.at());
+        }
+        let mut touched = Vec::new();
+        for act in std::mem::take(&mut self.acts) {
+            let (version, checks) = self.done_in_memory(act, reply.as_ref());
+            touched.extend(checks.into_iter().map(|check| (version.clone(), check)));
+        }
+        if let Some(carried_out) = carried_out {
+            let at = reply.map_or(0, |reply| reply.at());
+            for (version, check) in touched {
+                let names = version.encoders.names(&check);
+                let (bound, seed) = (&version.bound, self.seed);
+                self.lives
+                    .compare(&names, (bound, &check), &carried_out, at, seed);
+            }
+        }
+    }
+
+    /// Does what a call said in memory. Gives the checks whose states it may have changed.
+    fn done_in_memory(&mut self, act: Act, reply: Option<&Reply>) -> (Version, Vec<Check>) {
+        match act {
+            Act::Request {
+                step,
+                asked,
+                checks,
+                takes,
+                version,
+            } => {
+                let bound = &version.bound;
+                let decision = if takes {
+                    bound.acquire(&checks)
+                } else {
+                    bound.peek(&checks)
+                };
+                let decision = decision.ready().expect("memory answers at once");
+                if let (false, Some(reply)) = (asked.is_nothing(), reply) {
+                    let by_script = reply.decision(&asked, &checks, bound.rules());
+                    let by_memory = decision.clone();
+                    Expected {
+                        step,
+                        checks: &checks,
+                        rules: bound.rules(),
+                        decision: by_memory,
+                    }
+                    .compare(&by_script, self.seed);
+                }
+                if takes {
+                    self.hold(&version, &checks, &decision);
+                }
+                if let ([check], Some(wait)) = (&checks[..], decision.verdicts()[0].retry().delay())
+                    && Arc::ptr_eq(bound, &self.version.bound)
+                {
+                    self.denied = Some((*check, self.clock.now() + wait.as_micros() as u64));
+                }
+                (version, checks)
+            }
+            Act::Settle {
+                holding,
+                how,
+                version,
+            } => {
+                version.bound.settle(&[holding], how);
+                (version, vec![holding.check])
+            }
+            Act::Reset { check, version } => {
+                let done = version.bound.reset(&[check.with_cost(1)]);
+                assert!(matches!(done.ready(), Some(Ok(_))));
+                self.held.clear();
+                (version, vec![check])
+            }
+        }
     }
 
     fn request(&mut self, step: u64) {
-        let rules = self.bound.rules().rules().len() as u64;
+        let rules = self.version.bound.rules().rules().len() as u64;
         let many = if rules == 1 { [1, 1, 2] } else { [1, 2, 4] };
         let many = self.numbers.of(&many);
         let checks: Vec<Check> = match self.again.take() {
             Some(check) => vec![check],
             None => (0..many).map(|_| self.check(rules)).collect(),
         };
-        let peek = self.numbers.one_in(6);
-        let decision = if peek {
-            self.bound.peek(&checks)
-        } else {
-            self.bound.acquire(&checks)
-        };
-        let decision = decision.ready().expect("memory answers at once");
-        if !peek {
-            self.hold(&checks, &decision);
-        }
-        if let ([check], Some(wait)) = (&checks[..], decision.verdicts()[0].retry().delay()) {
-            self.denied = Some((*check, self.clock.now() + wait.as_micros() as u64));
-        }
-        let encoder = Arc::clone(&self.encoder);
+        let takes = !self.numbers.one_in(6);
+        let version = self.version.clone();
         let call = self.call();
-        let asked = if peek {
-            call.peek(encoder.any(), &checks)
+        let asked = if takes {
+            call.acquire(version.encoders.any(), &checks)
         } else {
-            call.acquire(encoder.any(), &checks)
+            call.peek(version.encoders.any(), &checks)
         };
-        self.expected.push(Expected {
-            call: self.calls.len() - 1,
+        self.acts.push(Act::Request {
             step,
             asked: asked.expect("there is room"),
             checks,
-            rules: Arc::clone(self.bound.rules()),
-            decision,
+            takes,
+            version,
         });
     }
 
     fn check(&mut self, rules: u64) -> Check {
         let rule = self.numbers.below(rules);
         let place = rule as usize;
-        let rule = &self.bound.rules().rules()[place];
+        let rule = &self.version.bound.rules().rules()[place];
         let plan = self.numbers.below(rule.quotas() as u64 + 1);
         let limit = rule.quota_of(plan as usize).limit();
         let cost = match self.numbers.below(12) {
@@ -195,14 +330,14 @@ impl History {
     }
 
     /// Keeps what a ticket would.
-    fn hold(&mut self, checks: &[Check], decision: &Decision) {
+    fn hold(&mut self, version: &Version, checks: &[Check], decision: &Decision) {
         if !decision.is_allowed() {
             return;
         }
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             if verdict.outcome() == Outcome::Allow
                 && check.cost() > 0
-                && self.bound.rules().enforces(verdict.rule())
+                && version.bound.rules().enforces(verdict.rule())
             {
                 let holding = Holding {
                     check: *check,
@@ -212,8 +347,7 @@ impl History {
                     },
                     source: tollgate_core::Source::Store,
                 };
-                let of = (Arc::clone(&self.bound), Arc::clone(&self.encoder), holding);
-                self.held.push(of);
+                self.held.push((version.clone(), holding));
             }
         }
     }
@@ -223,7 +357,7 @@ impl History {
             return;
         }
         let place = self.numbers.below(self.held.len() as u64) as usize;
-        let (bound, encoder, mut holding) = self.held.swap_remove(place);
+        let (version, mut holding) = self.held.swap_remove(place);
         if self.numbers.one_in(8) {
             // A ticket that was never given.
             let taken = &mut holding.taken;
@@ -240,28 +374,29 @@ impl History {
             1 => Settlement::Charge(units),
             _ => Settlement::Refund(units),
         };
-        bound.settle(&[holding], how);
-        assert!(self.call().settle(encoder.settling(), &holding, how));
+        let encoders = Arc::clone(&version.encoders);
+        assert!(self.call().settle(encoders.settling(), &holding, how));
+        self.acts.push(Act::Settle {
+            holding,
+            how,
+            version,
+        });
     }
 
     fn reset(&mut self) {
-        let check = self.check(self.bound.rules().given().len() as u64);
-        let done = self.bound.reset(check.rule(), check.key());
-        assert!(matches!(done.ready(), Some(Ok(()))));
-        let encoder = Arc::clone(&self.encoder);
-        assert!(self.call().reset(encoder.any(), check.rule(), check.key()));
+        let version = self.version.clone();
+        let check = self.check(version.bound.rules().given().len() as u64);
+        let call = self.call();
+        assert!(call.reset(version.encoders.any(), check.rule(), check.key()));
         self.held.clear();
+        self.acts.push(Act::Reset { check, version });
     }
 
     fn change_rules(&mut self) {
         let rules = rule_set(&self.ranges, self.modes, &mut self.numbers);
         self.denied = None;
         self.again = None;
-        self.bound = self
-            .memory
-            .bind(Arc::clone(&rules))
-            .expect("a valid rule set");
-        self.encoder = Encoders::new(&rules, self.seed);
+        self.version = bind(self.seed, &self.memory, &mut self.lives, &rules);
     }
 
     /// The next request is one of another rule set of those that live.
@@ -270,26 +405,33 @@ impl History {
             return;
         }
         let place = self.numbers.below(self.live.len() as u64) as usize;
-        let (bound, encoder) = &mut self.live[place];
-        std::mem::swap(&mut self.bound, bound);
-        std::mem::swap(&mut self.encoder, encoder);
+        std::mem::swap(&mut self.version, &mut self.live[place]);
         // Its rules have other numbers.
         self.denied = None;
     }
 
     fn move_time(&mut self) {
+        // What was said was said before.
+        self.send();
+        if self.time == Time::Real {
+            // Ahead by itself: a few ms, so that many a request is the first of a window.
+            let pause = Duration::from_micros(self.numbers.below(4_000));
+            std::thread::park_timeout(pause);
+            return;
+        }
         let now = self.clock.now();
         if let Some((check, at)) = self.denied.take().filter(|_| self.numbers.one_in(2)) {
             let then = at.saturating_sub(self.numbers.below(2));
             if (now..LAST).contains(&then) {
                 self.clock.set(then);
-                self.open = false;
                 self.again = Some(check);
                 return;
             }
         }
-        let place = self.numbers.below(self.bound.rules().given().len() as u64) as usize;
-        let quota = *self.bound.rules().rules()[place].quota();
+        let place = self
+            .numbers
+            .below(self.version.bound.rules().given().len() as u64) as usize;
+        let quota = *self.version.bound.rules().rules()[place].quota();
         let window = quota.window().as_micros() as u64;
         let unit = window / quota.limit() + 1;
         let span = match self.numbers.below(12) {
@@ -315,35 +457,17 @@ impl History {
         };
         if then < LAST {
             self.clock.set(then);
-            self.open = false;
         }
     }
+}
 
-    fn compare(&mut self, server: &mut Server) {
-        let calls = std::mem::take(&mut self.calls);
-        self.open = false;
-        let calls: Vec<(usize, Call)> = calls.into_iter().enumerate().collect();
-        let (places, calls): (Vec<usize>, Vec<Call>) = calls
-            .into_iter()
-            .filter(|(_, call)| !call.is_empty())
-            .unzip();
-        let replies: Vec<Reply> = server
-            .ask(&calls)
-            .into_iter()
-            .zip(&calls)
-            .map(|(value, call)| {
-                let text = format!("seed {}: {value:?}", self.seed);
-                assert!(matches!(value, Value::List(_)), "{text}");
-                Reply::new(call.checks(), value.integers()).unwrap_or_else(|| panic!("{text}"))
-            })
-            .collect();
-        for expected in self.expected.drain(..) {
-            if !expected.asked.is_nothing() {
-                let place = places.binary_search(&expected.call).expect("it was sent");
-                expected.compare(&replies[place], self.seed);
-            }
-        }
-    }
+fn bind(seed: u64, memory: &MemoryStore, lives: &mut Lives, rules: &Arc<RuleSet>) -> Version {
+    let version = Version {
+        bound: memory.bind(Arc::clone(rules)).expect("a valid rule set"),
+        encoders: Encoders::new(rules, seed),
+    };
+    lives.writes(&version.bound, version.encoders.settling());
+    version
 }
 
 /// Those that count together: one process, or, in some histories, two in the middle of a change of secrets.
@@ -387,6 +511,14 @@ impl Encoders {
             settling: keys.iter().map(|keys| encoder(keys, false)).collect(),
             numbers: Mutex::new(Numbers(seed)),
         })
+    }
+
+    /// The names that a check's state may have.
+    fn names(&self, check: &Check) -> Vec<Vec<u8>> {
+        let mut call = Call::new();
+        let asked = call.peek(&self.settling[0], std::slice::from_ref(check));
+        assert!(asked.is_some());
+        call.keys().map(<[u8]>::to_vec).collect()
     }
 
     fn any(&self) -> &Encoder {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
-    algorithm::{Algorithm as _, Assessment, FixedWindow, SlidingWindow},
+    algorithm::{Algorithm, Assessment, FixedWindow, SlidingWindow},
 };
 use tollgate_prefilter::{
     Ask, BucketLender, BucketState, Closed, LeaseTerms, Lot, WindowLender, WindowState,
@@ -28,11 +28,13 @@ enum Twin {
     Bucket(BucketLender, BucketState),
     Fixed(
         WindowLender<FixedWindow>,
-        WindowState<<FixedWindow as tollgate_core::algorithm::Algorithm>::State>,
+        WindowState<<FixedWindow as Algorithm>::State>,
+        FixedWindow,
     ),
     Sliding(
         WindowLender<SlidingWindow>,
-        WindowState<<SlidingWindow as tollgate_core::algorithm::Algorithm>::State>,
+        WindowState<<SlidingWindow as Algorithm>::State>,
+        SlidingWindow,
     ),
 }
 
@@ -44,26 +46,35 @@ impl Twin {
         let window = "the terms are those of a window";
         if let Some(quota) = FixedWindow::new(quota) {
             let lender = WindowLender::new(quota, &terms).expect(window);
-            return Self::Fixed(lender, WindowState::default());
+            return Self::Fixed(lender, WindowState::default(), quota);
         }
         let quota = SlidingWindow::new(quota).expect("a sliding window");
         let lender = WindowLender::new(quota, &terms).expect(window);
-        Self::Sliding(lender, WindowState::default())
+        Self::Sliding(lender, WindowState::default(), quota)
     }
 
     fn reset(&mut self, now: u64) {
         match self {
             Self::Bucket(lender, state) => lender.reset(state, now),
-            Self::Fixed(lender, state) => lender.reset(state, now),
-            Self::Sliding(lender, state) => lender.reset(state, now),
+            Self::Fixed(lender, state, _) => lender.reset(state, now),
+            Self::Sliding(lender, state, _) => lender.reset(state, now),
+        }
+    }
+
+    /// The tick from which on the state need not be kept.
+    fn fresh_at(&self) -> u64 {
+        match self {
+            Self::Bucket(lender, state) => lender.fresh_at(state),
+            Self::Fixed(_, state, quota) => quota.fresh_at(&state.counts),
+            Self::Sliding(_, state, quota) => quota.fresh_at(&state.counts),
         }
     }
 
     fn acquire(&mut self, now: u64, cost: u64, ask: &Ask) -> (Assessment, Option<Lot>) {
         match self {
             Self::Bucket(lender, state) => lender.acquire(state, now, cost, ask),
-            Self::Fixed(lender, state) => lender.acquire(state, now, cost, ask),
-            Self::Sliding(lender, state) => lender.acquire(state, now, cost, ask),
+            Self::Fixed(lender, state, _) => lender.acquire(state, now, cost, ask),
+            Self::Sliding(lender, state, _) => lender.acquire(state, now, cost, ask),
         }
     }
 }
@@ -82,6 +93,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
     // Units of a window that were spent of lots that are closed.
     let mut spent = (0, 0);
     let mut ahead = [0; 2];
+    let mut written: Option<Vec<u8>> = None;
     let unit = (quota.period().as_micros() as u64 / quota.rate()).max(1);
     for step in 0..STEPS {
         now += match numbers.below(12) {
@@ -141,8 +153,9 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
         let lend = call
             .lend(&encoder, &check, &ask, &terms)
             .expect("there is room");
-        let value = server.ask(std::slice::from_ref(&call)).remove(0);
-        let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
+        let carried_out = server.carry_out(&call);
+        let integers = carried_out.answer.integers();
+        let reply = Reply::new(call.checks(), integers).expect("a whole reply");
         let decision = reply.decision(&asked, &checks, &rules);
         let verdict = decision.verdicts()[0];
         let by_script = reply.lot(lend).expect("it is ours");
@@ -158,7 +171,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             "{at}"
         );
         assert_eq!(
-            (decision.is_allowed(), decision.retry()),
+            (decision.is_allowed(), verdict.retry()),
             (answer.fits, answer.retry),
             "{at}"
         );
@@ -166,6 +179,19 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             let reset = Duration::from_micros(answer.reset_after);
             assert_eq!(verdict.reset_after(), reset, "{at}");
         }
+        let state = carried_out.states.into_iter().next();
+        let state = state.and_then(|(_, state)| state);
+        // What is not written again lives for as long as was right then.
+        if let Some((bytes, lives)) = &state
+            && written.as_ref() != Some(bytes)
+        {
+            let (begun, ended) = carried_out.between;
+            let right = twin.fresh_at().saturating_sub(now).div_ceil(1_000);
+            let right = (right + MARGIN.as_millis() as u64) as i64;
+            let least = right - (ended / 1_000 - begun / 1_000) as i64;
+            assert!((least..=right).contains(lives), "{lives}, {right}: {at}");
+        }
+        written = state.map(|(bytes, _)| bytes);
         if matches!(lot, Some(Lot::Segment { .. })) {
             ahead[0] += 1;
             ahead[1] += u64::from(!answer.fits);

@@ -1,47 +1,27 @@
 //! The script beside the core: random histories on a server, each answer compared with that of the memory store.
 //!
-//! `TOLLGATE_PARITY_STEPS` is the number of steps of each test, `TOLLGATE_PARITY_SEED` the seed of the first history.
-//! The seeds in `regressions.txt` run first; one that fails is printed and added there.
+//! By a clock of the caller's, which goes where the history wants it, and by that of the server as it is. On a server whose
+//! clock stands where the history puts it they run in `time_to_live`.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod expected;
 mod history;
+#[allow(dead_code, reason = "it is a part of another program too")]
+mod holds;
 mod leases;
+mod lives;
 mod lowered;
 mod quotas;
 mod regressions;
+#[allow(dead_code, reason = "it is a part of another program too")]
 mod server;
 
-use crate::{history::History, quotas::Family, regressions::Regressions, server::Server};
-
-/// Steps of each test, where nothing else was said.
-const STEPS: u64 = 60_000;
-
-fn holds(test: &str, families: &[Family]) {
-    let number = |name: &str, default: u64| match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={text:?} is not a number")),
-        Err(_) => default,
-    };
-    let steps = number("TOLLGATE_PARITY_STEPS", STEPS);
-    let first = number("TOLLGATE_PARITY_SEED", 1);
-    let mut server = Server::start();
-    let regressions = Regressions::of(test);
-    for seed in regressions.seeds() {
-        History::new(seed, families).run(&mut server);
-    }
-    let mut done = 0;
-    for seed in first.. {
-        if done >= steps {
-            break;
-        }
-        let _guard = regressions.guard(seed);
-        done += History::new(seed, families).run(&mut server);
-    }
-}
+use crate::{
+    holds::{holds, holds_by_itself},
+    quotas::Family,
+};
 
 #[test]
 fn buckets_are_counted_by_the_script_as_in_memory() {
@@ -71,4 +51,12 @@ fn sub_buckets_are_counted_by_the_script_as_in_memory() {
 #[test]
 fn rules_of_all_algorithms_are_decided_together_by_the_script_as_in_memory() {
     holds("together", &Family::ALL);
+}
+
+#[test]
+fn histories_hold_by_a_clock_that_nobody_moves() {
+    for family in Family::ALL {
+        holds_by_itself(&[family]);
+    }
+    holds_by_itself(&Family::ALL);
 }

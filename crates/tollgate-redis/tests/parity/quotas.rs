@@ -46,6 +46,17 @@ impl Range {
         }
     }
 
+    /// The same for windows of 50 ms, or nearly, and few units.
+    pub(crate) fn short(family: Family, numbers: &mut Numbers) -> Self {
+        let micros = numbers.of(&[50_000, 50_000, 49_999, 50_001, 25_000]);
+        Self {
+            family,
+            kind: numbers.below(3),
+            period: Duration::from_micros(micros),
+            limit: 1 + numbers.below(12),
+        }
+    }
+
     /// A valid quota.
     fn quota(&self, numbers: &mut Numbers) -> Quota {
         loop {

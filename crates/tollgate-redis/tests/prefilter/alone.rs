@@ -38,14 +38,14 @@ impl Twin {
     }
 
     fn takes(&self, units: u64) -> bool {
-        let check = self.0.check("rule", &Key::of(["client"]));
+        let check = self.0.check("rule", &Key::of("client"));
         let check = check.expect("the rule is there").with_cost(units);
         let decision = self.0.acquire(&[check]).ready();
         decision.expect("memory answers at once").is_allowed()
     }
 
     fn left(&self) -> u64 {
-        let check = self.0.check("rule", &Key::of(["client"]));
+        let check = self.0.check("rule", &Key::of("client"));
         let check = check.expect("the rule is there").with_cost(0);
         let decision = self.0.peek(&[check]).ready();
         decision.expect("memory answers at once").verdicts()[0].remaining()
@@ -79,7 +79,7 @@ async fn history(address: &str, seed: u64, limiters: u64, calm: bool) -> Seen {
         .map(|_| service.limiter([rule.clone()]))
         .collect();
     let unit = (quota.period().as_micros() as u64 / quota.rate()).max(1);
-    let key = Key::of(["client"]);
+    let key = Key::of("client");
     let mut seen = Seen::default();
     for step in 0..STEPS {
         let passed = match numbers.below(12) {

@@ -8,10 +8,10 @@ use tollgate_core::SECOND;
 use crate::{
     clock,
     job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
-    moved::MovedServer,
     site::{PROCESSES, Site},
     support::{
         eventually::eventually,
+        moved_server::MovedServer,
         proxy::{Fault, Proxy},
         redis_server::{PATIENCE, RedisServer},
     },

@@ -18,10 +18,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../clock/server.rs"]
-#[allow(dead_code, reason = "it is a part of another program too")]
-mod moved;
-
 mod admission;
 mod alone;
 mod calls;
@@ -41,6 +37,7 @@ mod several;
 mod site;
 mod swaps;
 mod tickets;
+mod two_stores;
 mod worker;
 mod workloads;
 

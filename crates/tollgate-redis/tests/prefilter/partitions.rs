@@ -155,7 +155,7 @@ async fn a_denial_in_one_slot_does_not_end_the_lots_of_another(url: &str) {
         Rule::new("lent", quota()).consistency(LEASED),
     ];
     let limiter = service.limiter(rules);
-    let key = Key::of(["another client"]);
+    let key = Key::of("another client");
     let full = limiter.check("full", &key).expect("the rule is there");
     let lent = check(&limiter, "lent");
     assert!(limiter.acquire(&[full]).await.is_allowed());

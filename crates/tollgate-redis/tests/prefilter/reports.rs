@@ -48,7 +48,7 @@ async fn left(service: &Service, rule: Rule) -> u64 {
 
 /// Waits until it is known that the server is gone: what is sent from then on certainly does not run.
 async fn is_lost(limiter: &Limiter) {
-    let other = limiter.check("rule", &Key::of(["other"]));
+    let other = limiter.check("rule", &Key::of("other"));
     let other = [other.expect("the rule is there").with_cost(0)];
     eventually("the connection is known to be gone", || async {
         let decision = limiter.acquire(&other).await;

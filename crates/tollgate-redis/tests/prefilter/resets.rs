@@ -34,7 +34,7 @@ async fn process(server: &RedisServer, quota: Quota) -> Limiter {
 
 /// Asks until a request is answered from a lot, or denied. Gives the units that were let through.
 async fn take_while(limiter: &Limiter, goes_on: impl Fn(bool, Source) -> bool) -> u64 {
-    let check = limiter.check("rule", &Key::of(["ada"]));
+    let check = limiter.check("rule", &Key::of("ada"));
     let check = [check.expect("the rule is there")];
     let mut taken = 0;
     loop {
@@ -47,7 +47,7 @@ async fn take_while(limiter: &Limiter, goes_on: impl Fn(bool, Source) -> bool) -
 }
 
 async fn reset(limiter: &Limiter) {
-    let reset = limiter.reset("rule", &Key::of(["ada"]));
+    let reset = limiter.reset("rule", &Key::of("ada"));
     reset
         .expect("the rule is there")
         .await
@@ -55,7 +55,7 @@ async fn reset(limiter: &Limiter) {
 }
 
 async fn left(limiter: &Limiter) -> u64 {
-    let look = limiter.check("rule", &Key::of(["ada"]));
+    let look = limiter.check("rule", &Key::of("ada"));
     let look = [look.expect("the rule is there").with_cost(0)];
     limiter.peek(&look).await.verdicts()[0].remaining()
 }

@@ -98,7 +98,7 @@ async fn a_denial_that_was_decided_before_a_reset_and_came_during_it_is_not_beli
     let strict = [check(&limiter, "strict", "acme")];
     assert!(limiter.acquire(&strict).await.is_allowed());
     let denied = limiter.acquire(&strict);
-    let reset = limiter.reset("strict", &Key::of(["acme"]));
+    let reset = limiter.reset("strict", &Key::of("acme"));
     assert!(!denied.await.is_allowed());
     assert!(reset.expect("the rule is there").await.is_ok());
     assert!(limiter.acquire(&strict).await.is_allowed());

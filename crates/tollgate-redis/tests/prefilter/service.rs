@@ -87,6 +87,6 @@ impl Service {
 
 /// The one client.
 pub(crate) fn check(limiter: &Limiter, rule: &str) -> Check {
-    let check = limiter.check(rule, &Key::of(["client"]));
+    let check = limiter.check(rule, &Key::of("client"));
     check.expect("the rule is there")
 }

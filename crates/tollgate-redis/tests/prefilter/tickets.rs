@@ -102,7 +102,7 @@ async fn what_is_given_back_and_taken_afterwards_counts() {
 async fn after_a_reset_all_of_it_is_there_and_nothing_of_what_was_held() {
     each(async |name, mut client| {
         let (limiter, check) = (&client.limiter, client.check);
-        let reset = limiter.reset(name, &Key::of(["client"]));
+        let reset = limiter.reset(name, &Key::of("client"));
         reset
             .expect("the rule is there")
             .await

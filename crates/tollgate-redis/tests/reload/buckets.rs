@@ -51,7 +51,7 @@ async fn version(
 }
 
 fn check(limiter: &Limiter, cost: u64) -> [Check; 1] {
-    let check = limiter.check(limiter.rules().rules()[0].name(), &Key::of(["client"]));
+    let check = limiter.check(limiter.rules().rules()[0].name(), &Key::of("client"));
     [check.expect("the rule is there").with_cost(cost)]
 }
 

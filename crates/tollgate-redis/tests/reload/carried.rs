@@ -25,7 +25,7 @@ impl Version {
 
     /// Whether `units` were taken, under a plan if there is one.
     async fn took(&self, plan: Option<&str>, units: u64) -> bool {
-        let key = Key::of(["client"]);
+        let key = Key::of("client");
         let check = match plan {
             Some(plan) => self.limiter.check_with_plan(self.rule, plan, &key),
             None => self.limiter.check(self.rule, &key),
@@ -35,7 +35,7 @@ impl Version {
     }
 
     async fn left(&self) -> u64 {
-        let check = self.limiter.check(self.rule, &Key::of(["client"]));
+        let check = self.limiter.check(self.rule, &Key::of("client"));
         let check = check.expect("the rule is there").with_cost(0);
         self.limiter.peek(&[check]).await.verdicts()[0].remaining()
     }
@@ -151,7 +151,7 @@ async fn another_algorithm_begins_anew_and_leaves_the_state_of_the_other_version
             assert!(old.took(None, 3).await, "{before:?} to {after:?}");
             assert!(!old.took(None, 1).await, "{before:?} to {after:?}");
             for version in [&old, &new] {
-                let reset = version.limiter.reset(rule, &Key::of(["client"]));
+                let reset = version.limiter.reset(rule, &Key::of("client"));
                 reset
                     .expect("the rule is there")
                     .await

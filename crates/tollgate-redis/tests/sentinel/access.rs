@@ -75,7 +75,7 @@ async fn an_error_names_the_command_that_the_users_of_the_guide_lack() {
         let limiter = Limiter::new(store, [rule]).expect("a valid rule");
         let command = format!("{on_servers}{on_sentinels}").replace('+', "'") + "'";
         eventually(&format!("an error names {command}"), || async {
-            let reset = limiter.reset("api", &Key::of(["client"]));
+            let reset = limiter.reset("api", &Key::of("client"));
             let error = reset.expect("the rule is there").await.err()?;
             error.to_string().contains(&command).then_some(())
         })

@@ -95,7 +95,7 @@ impl Instance {
 
 async fn ask(limiter: &Limiter, meter: &Meter, place: usize) {
     let rule = &limiter.rules().rules()[place];
-    let check = limiter.check(rule.name(), &Key::of(["client"]));
+    let check = limiter.check(rule.name(), &Key::of("client"));
     let check = check.expect("the rule is there");
     let decision = timeout(PATIENCE, limiter.acquire(&[check]).into_future()).await;
     let decision = decision.expect("a request waits for Redis no longer than its deadline");

@@ -8,6 +8,7 @@ pub(crate) mod child;
 pub(crate) mod eventually;
 pub(crate) mod instance;
 pub(crate) mod meter;
+pub(crate) mod moved_server;
 pub(crate) mod moving_slot;
 pub(crate) mod numbers;
 pub(crate) mod proxy;

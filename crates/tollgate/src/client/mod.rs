@@ -16,7 +16,7 @@
 //! ```
 //! use http::{Request, Response, StatusCode};
 //! use tollgate::{
-//!     By, Clock, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+//!     Clock, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
 //!     client::{PaceLayer, ReplayBody},
 //!     key::constant,
 //! };
@@ -51,7 +51,7 @@
 //!
 //! use http::{Request, Response, StatusCode};
 //! use tollgate::{
-//!     By, Clock, MemoryStore, Quota, Rule, SECOND,
+//!     Clock, MemoryStore, Quota, Rule, SECOND,
 //!     client::{PaceError, PaceErrorKind, PaceLayer, ReplayBody},
 //!     key::authority,
 //! };

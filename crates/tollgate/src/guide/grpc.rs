@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND,
+//!     MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND,
 //!     condition::grpc_method_is,
 //!     key::{client_ip, metadata},
 //! };
@@ -61,7 +61,7 @@
 //! ```text
 //! async fn current(&self, call: Request<City>) -> Result<Response<Report>, Status> {
 //!     let admission = call.extensions().get::<Admission>().cloned().ok_or_else(|| Status::internal("no layer"))?;
-//!     admission.acquire("per-city", &Key::of([&*call.get_ref().name])).await?;
+//!     admission.acquire("per-city", &Key::of(&call.get_ref().name)).await?;
 //! ```
 //!
 //! # Long streams
@@ -80,7 +80,7 @@
 //! # #[cfg(feature = "axum")] mod with_axum {
 //! use axum::{Router, body::Body, routing::get};
 //! use http::Request;
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::{PeerAddr, client_ip}};
+//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::{PeerAddr, client_ip}};
 //! use tonic::service::Routes;
 //! use tower::ServiceExt;
 //!

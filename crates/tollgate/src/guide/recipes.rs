@@ -7,6 +7,7 @@
 //!
 //! - [Public reads behind a proxy](#public-reads-behind-a-proxy)
 //! - [A log-in, by address and by account](#a-log-in-by-address-and-by-account)
+//! - [A log-in where only failures count](#a-log-in-where-only-failures-count)
 //! - [An API for tenants with plans](#an-api-for-tenants-with-plans)
 //! - [A search that costs what it takes](#a-search-that-costs-what-it-takes)
 //! - [Several routes on one budget](#several-routes-on-one-budget)
@@ -28,7 +29,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -72,7 +73,7 @@
 //! use axum::{Form, Router, body::Body, routing::post};
 //! use http::{Request, StatusCode, header};
 //! use tollgate::{
-//!     Admission, By, Denied, Key, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
+//!     Admission, Denied, Key, MINUTE, MemoryStore, OnStoreError, Protocol, Quota, RateLimitLayer, Rule,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -84,7 +85,7 @@
 //!     let field = |name| form.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
 //!     // One budget, however the account is spelled.
 //!     let account = field("account").to_lowercase();
-//!     admission.acquire("login-per-account", &Key::of([account])).await?;
+//!     admission.acquire("login-per-account", &Key::of(account)).await?;
 //!     Ok(match field("password") {
 //!         "open sesame" => StatusCode::OK,
 //!         _ => StatusCode::UNAUTHORIZED,
@@ -106,7 +107,7 @@
 //!         ],
 //!     )?
 //!     .quiet()
-//!     .attach();
+//!     .protocol(Protocol::Http);
 //!     let app = Router::new().route("/login", post(login).route_layer(limits));
 //!
 //!     let attempt = async |form: &'static str| {
@@ -130,6 +131,83 @@
 //! To start a client anew after a successful log-in, keep a clone of `limits.limiter()` in the application's state and call
 //! [`reset`](crate::Limiter::reset).
 //!
+//! # A log-in where only failures count
+//!
+//! Whoever knows his password should not be locked out for using it often. Take first, and give back on success: if a failure
+//! were counted only when it is known, any number of guesses at the same time would pass. `acquire_ticket` holds what the
+//! account has taken, [`ticket`](crate::Admission::ticket) what the address has.
+//!
+//! Both rules keep what they took where the service fails: guesses must not become free by a client that makes it fail.
+//!
+//! ```
+//! # #[cfg(not(feature = "axum"))] fn main() {}
+//! # #[cfg(feature = "axum")] use with_axum::main;
+//! # #[cfg(feature = "axum")] mod with_axum {
+//! use axum::{Form, Router, body::Body, routing::post};
+//! use http::{Request, StatusCode, header};
+//! use tollgate::{
+//!     Admission, Denied, Key, MINUTE, MemoryStore, OnStoreError, Protocol, Quota, RateLimitLayer, Rule,
+//!     key::{PeerAddr, client_ip},
+//! };
+//! use tower::ServiceExt;
+//!
+//! async fn login(
+//!     admission: Admission,
+//!     Form(form): Form<Vec<(String, String)>>,
+//! ) -> Result<StatusCode, Denied> {
+//!     let field = |name| form.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
+//!     let account = Key::of(field("account").to_lowercase());
+//!     let attempt = admission.acquire_ticket("failures-per-account", &account).await?;
+//!     if field("password") != "open sesame" {
+//!         // What was taken stays taken.
+//!         return Ok(StatusCode::UNAUTHORIZED);
+//!     }
+//!     attempt.cancel();
+//!     admission.ticket().cancel();
+//!     Ok(StatusCode::OK)
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! # pub
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let limits = RateLimitLayer::new(
+//!         MemoryStore::new(),
+//!         [
+//!             Rule::new("failures-per-ip", Quota::sliding_log(20, MINUTE))
+//!                 .on_store_error(OnStoreError::Deny)
+//!                 .by(client_ip())
+//!                 .keep_on_error(),
+//!             Rule::new("failures-per-account", Quota::sliding_log(2, MINUTE))
+//!                 .on_store_error(OnStoreError::Deny)
+//!                 .by_handler(),
+//!         ],
+//!     )?
+//!     .quiet()
+//!     .protocol(Protocol::Http);
+//!     let app = Router::new().route("/login", post(login).route_layer(limits));
+//!
+//!     let attempt = async |form: &'static str| {
+//!         let request = Request::post("/login")
+//!             .extension(PeerAddr("192.0.2.1:40000".parse().unwrap()))
+//!             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+//!         app.clone().oneshot(request.body(Body::from(form)).unwrap()).await.unwrap().status()
+//!     };
+//!     for _ in 0..30 {
+//!         assert_eq!(attempt("account=ali&password=open+sesame").await, StatusCode::OK);
+//!     }
+//!     assert_eq!(attempt("account=ali&password=guess").await, StatusCode::UNAUTHORIZED);
+//!     assert_eq!(attempt("account=ali&password=open+sesame").await, StatusCode::OK);
+//!     assert_eq!(attempt("account=ali&password=guess").await, StatusCode::UNAUTHORIZED);
+//!     // Two failures are two failures: now not even the right password is looked at.
+//!     assert_eq!(attempt("account=ali&password=open+sesame").await, StatusCode::TOO_MANY_REQUESTS);
+//!     Ok(())
+//! }
+//! # }
+//! ```
+//!
+//! An attacker who has an account of his own can log in to it between his guesses. That gives back what those log-ins took,
+//! and nothing of what his guesses did.
+//!
 //! # An API for tenants with plans
 //!
 //! A plan is another quota of the same rule, chosen for each request. A tenant that changes plans keeps what it has used.
@@ -143,7 +221,7 @@
 //! use axum::{Router, body::Body, extract::Request, middleware, response::Response, routing::get};
 //! use http::StatusCode;
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, key::extension_with,
+//!     MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, key::extension_with,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -173,14 +251,19 @@
 //!         MemoryStore::new(),
 //!         [
 //!             Rule::new("items-per-key", Quota::gcra(600, MINUTE).burst(2))
-//!                 .by(extension_with(|caller: &Caller| Some(caller.key.to_le_bytes())))
+//!                 .by(extension_with(|caller: &Caller| Some(&caller.key)))
 //!                 .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
 //!             Rule::new("items-per-tenant", Quota::sliding_window(3, MINUTE))
 //!                 .plan("gold", Quota::sliding_window(1_000, MINUTE))
 //!                 .plan("internal", Quota::unlimited())
 //!                 .by(extension_with(|caller: &Caller| Some(caller.tenant)))
 //!                 .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
-//!                 .plan_by(|head| head.extensions.get().map(|caller: &Caller| caller.plan)),
+//!                 .plan_by(|head| {
+//!                     let caller = head.extensions.get::<Caller>()?;
+//!                     // The rule's own quota is that of the free plan. A plan that the rule does not have counts like it,
+//!                     // and is told once in the log.
+//!                     (caller.plan != "free").then_some(caller.plan)
+//!                 }),
 //!         ],
 //!     )?;
 //!     let app = Router::new()
@@ -216,7 +299,7 @@
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode, request::Parts};
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
+//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
 //! use tower::ServiceExt;
 //!
 //! /// A unit for each word, 1 to 20.
@@ -256,7 +339,7 @@
 //! use axum::{Router, body::Body, routing::{get, post}};
 //! use http::{Method, Request, StatusCode};
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -287,8 +370,8 @@
 //! # A worker
 //!
 //! No HTTP is involved: a [`Limiter`](crate::Limiter) has the same rules. `acquire_up_to` takes what is there now, for a
-//! batch. `acquire_within` waits in line, in the order of arrival, for as long as you say. Waiting needs the feature
-//! `tokio`.
+//! batch. `wait` waits for a unit, in the order of arrival, for as long as you say, and `acquire_within` for checks at costs of
+//! their own. Both need the feature `tokio`; a thread takes `wait_blocking`, which needs none.
 //!
 //! ```
 //! # #[cfg(not(feature = "tokio"))] fn main() {}
@@ -304,13 +387,14 @@
 //!     let store = MemoryStore::builder().clock(Clock::tokio()).build();
 //!     let provider = Rule::new("provider", Quota::token_bucket(50).refill(10, SECOND));
 //!     let limiter = Limiter::new(store, [provider])?;
-//!     let call = limiter.check("provider", &Key::of(["api.example.com"]))?;
+//!     let key = Key::of("api.example.com");
+//!     let call = limiter.check("provider", &key)?;
 //!
 //!     let batch = limiter.acquire_up_to(&[call], 80).await;
 //!     assert_eq!(batch.units, 50);
 //!
 //!     // A tenth of a second later there is one more.
-//!     let next = limiter.acquire_within(&[call], Duration::from_secs(1)).await?;
+//!     let next = limiter.wait("provider", &key, Duration::from_secs(1)).await?;
 //!     assert!(next.is_allowed());
 //!     // 20 units take two seconds. That is known at once, and nothing is taken.
 //!     let many = limiter.acquire_within(&[call.with_cost(20)], Duration::from_secs(1)).await?;
@@ -338,7 +422,7 @@
 //! const ESTIMATE: u64 = 4_000;
 //!
 //! async fn complete(State(limiter): State<Limiter>, prompt: String) -> Result<String, StatusCode> {
-//!     let account = Key::of(["account-7"]);
+//!     let account = Key::of("account-7");
 //!     let check = limiter
 //!         .check("tokens-per-account", &account)
 //!         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?
@@ -351,7 +435,7 @@
 //!     // hangs up just before the end must not work for nothing.
 //!     let ticket = limiter.ticket(&[check], &decision);
 //!     let answer = prompt.to_uppercase();
-//!     ticket.settle(ESTIMATE, answer.len() as u64);
+//!     ticket.settle(answer.len() as u64);
 //!     Ok(answer)
 //! }
 //!
@@ -364,7 +448,7 @@
 //!     let request = Request::post("/complete").body(Body::from("hello"))?;
 //!     assert_eq!(app.oneshot(request).await?.status(), StatusCode::OK);
 //!
-//!     let check = limiter.check("tokens-per-account", &Key::of(["account-7"]))?;
+//!     let check = limiter.check("tokens-per-account", &Key::of("account-7"))?;
 //!     let left = limiter.peek(&[check.with_cost(0)]).await;
 //!     assert_eq!(left.verdicts()[0].remaining(), 10_000 - 5);
 //!     Ok(())
@@ -392,7 +476,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::Request;
 //! use tollgate::{
-//!     Admission, By, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Rule, key::constant,
+//!     Admission, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Rule, key::constant,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -441,12 +525,19 @@
 //!
 //! The simplest exemption is a route without the layer. Where one layer covers them all, `exempt` lets requests pass
 //! uncounted, and counts them as `skipped` in the metrics. Exempt by what the client cannot forge: the path of a route that
-//! does nothing, or what a middleware has verified. Never by a header.
+//! does nothing, the network that it comes from, or what a middleware has verified. Never by a header.
+//!
+//! [`client_in`](crate::condition::client_in) looks at the socket's peer. Behind a proxy that is the proxy: there take
+//! [`ClientIp::is_in`](crate::key::ClientIp::is_in), with the proxies that you trust.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
+//! use tollgate::{
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+//!     condition::client_in,
+//!     key::{PeerAddr, constant},
+//! };
 //! use tower::ServiceExt;
 //!
 //! /// Put into the extensions by what has checked the client's certificate, say.
@@ -458,6 +549,7 @@
 //!     let rule = Rule::new("all", Quota::gcra(1, MINUTE))
 //!         .by(constant("all"))
 //!         .exempt(|head| head.uri.path() == "/healthz")
+//!         .exempt(client_in(["10.0.0.0/8", "2001:db8:7::/48"])?)
 //!         .exempt(|head| head.extensions.get::<Internal>().is_some());
 //!     let app = Router::new()
 //!         .route("/", get(|| async { "hello" }))
@@ -471,6 +563,8 @@
 //!     assert_eq!(send(Request::get("/")).await, StatusCode::TOO_MANY_REQUESTS);
 //!     assert_eq!(send(Request::get("/healthz")).await, StatusCode::OK);
 //!     assert_eq!(send(Request::get("/").extension(Internal)).await, StatusCode::OK);
+//!     let peer = PeerAddr("10.1.2.3:40000".parse()?);
+//!     assert_eq!(send(Request::get("/").extension(peer)).await, StatusCode::OK);
 //!     Ok(())
 //! }
 //! ```
@@ -491,7 +585,7 @@
 //! use axum::{Router, body::Body, middleware::map_response, response::Response, routing::get};
 //! use http::{HeaderValue, Request, StatusCode, header};
 //! use tollgate::{
-//!     By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, header::exposed_headers, key::constant,
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, header::exposed_headers, key::constant,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -533,7 +627,7 @@
 //! ```
 //! use std::{convert::Infallible, time::Duration};
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{Admission, By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+//! use tollgate::{Admission, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
 //! async fn handle(request: Request<String>) -> Result<Response<String>, Infallible> {
@@ -549,10 +643,12 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //!     let rule = Rule::new("device", Quota::gcra(2, MINUTE)).by(header("x-device"));
 //!     let service = ServiceBuilder::new()
-//!         // Written first, so it is outermost: who is denied takes no place below.
-//!         .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?.attach())
-//!         .concurrency_limit(8)
+//!         // Written first, so it is outermost.
 //!         .timeout(Duration::from_secs(5))
+//!         .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?.attach())
+//!         // Without it a denial would wait for a place below. An error of it gives back what the request took.
+//!         .load_shed()
+//!         .concurrency_limit(8)
 //!         .service_fn(handle);
 //!
 //!     let send = async || {
@@ -576,7 +672,7 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::{
-//!     By, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+//!     ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
 //!     key::constant,
 //! };
 //! use tower::ServiceExt;

@@ -3,33 +3,33 @@
 use std::{fmt, marker::PhantomData};
 
 use http::request::Parts;
-use tollgate_core::{KeyBuf, PartKind};
+use tollgate_core::{KeyBuf, KeyPart, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor},
     value::push_found,
 };
 
-/// Takes the key that a closure finds in the head of the request; `None` says that there is none.
+/// Takes the value that a closure finds in the head of the request as the key; `None` says that there is none.
 ///
-/// The value borrows nothing of the head: give a `HeaderValue`, a `String`, an array of bytes. What the closure gives is a
-/// key even if it is empty. The key has one part of [`PartKind::VALUE`], and so equals
-/// [`Key::of([value])`](tollgate_core::Key::of).
+/// The closure borrows from the head. For a key that is not there to borrow, text in lower case or two values together,
+/// take [`computed`](crate::key::computed()). What the closure finds is a key even if it is empty. The key equals
+/// [`Key::of(value)`](tollgate_core::Key::of).
 ///
 /// ```
 /// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, key_fn}};
 ///
-/// let by_agent = key_fn(|head| head.headers.get("user-agent").cloned());
+/// let by_agent = key_fn(|head| head.headers.get("user-agent"));
 ///
 /// let (head, ()) = http::Request::builder().header("user-agent", "curl/8").body(()).unwrap().into_parts();
 /// let mut key = KeyBuf::new();
 /// assert!(matches!(by_agent.extract(&head, &mut key), Extracted::Key));
-/// assert_eq!(Key::from(key), Key::of(["curl/8"]));
+/// assert_eq!(Key::from(key), Key::of("curl/8"));
 /// ```
-pub fn key_fn<F, K>(find: F) -> KeyFn<F, K>
+pub fn key_fn<F, P>(find: F) -> KeyFn<F, P>
 where
-    F: Fn(&Parts) -> Option<K> + Send + Sync + 'static,
-    K: AsRef<[u8]> + 'static,
+    F: Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+    P: KeyPart + ?Sized + 'static,
 {
     KeyFn {
         find,
@@ -38,22 +38,22 @@ where
 }
 
 /// The extractor that [`key_fn`] makes.
-pub struct KeyFn<F, K> {
+pub struct KeyFn<F, P: ?Sized> {
     find: F,
-    found: PhantomData<fn() -> K>,
+    found: PhantomData<fn(&P)>,
 }
 
-impl<F, K> KeyExtractor for KeyFn<F, K>
+impl<F, P> KeyExtractor for KeyFn<F, P>
 where
-    F: Fn(&Parts) -> Option<K> + Send + Sync + 'static,
-    K: AsRef<[u8]> + 'static,
+    F: Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+    P: KeyPart + ?Sized + 'static,
 {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         push_found(key, PartKind::VALUE, (self.find)(head))
     }
 }
 
-impl<F: Clone, K> Clone for KeyFn<F, K> {
+impl<F: Clone, P: ?Sized> Clone for KeyFn<F, P> {
     fn clone(&self) -> Self {
         Self {
             find: self.find.clone(),
@@ -62,7 +62,7 @@ impl<F: Clone, K> Clone for KeyFn<F, K> {
     }
 }
 
-impl<F, K> fmt::Debug for KeyFn<F, K> {
+impl<F, P: ?Sized> fmt::Debug for KeyFn<F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyFn(..)")
     }

@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use http::request::Parts;
-use tollgate_core::{KeyBuf, PartKind, Pending};
+use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
@@ -14,11 +14,16 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// [`client_ip`](crate::key::client_ip()) in a layer in front. The future is boxed, and it is dropped without having been
 /// polled where another part of the key is missing or an alternative in front was found.
 ///
-/// The key has one part of [`PartKind::LOOK_UP`].
+/// It has to end within the [layer's deadline](crate::RateLimitLayer::look_up_deadline), 200 ms unless told otherwise, together
+/// with all others of the request: they run at the same time. An alternative behind it
+/// ([`or`](crate::key::KeyExtractorExt::or)) is for keys that are not there, and begins only when it has ended.
+///
+/// What it finds is a [`KeyPart`]; the parts of the key are of [`PartKind::LOOK_UP`], those of addresses of
+/// [`PartKind::ADDRESS`].
 ///
 /// # Cancel safety
 ///
-/// The future is dropped when the client goes away.
+/// The future is dropped when the client goes away, and when the deadline passes.
 ///
 /// ```
 /// use tollgate::key::{Extracted, KeyExtractor, look_up};
@@ -42,7 +47,7 @@ pub fn look_up<F, Fut, K>(find: F) -> LookUp<F, Fut>
 where
     F: Fn(&Parts) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
-    K: AsRef<[u8]>,
+    K: KeyPart,
 {
     LookUp {
         find,
@@ -60,14 +65,14 @@ impl<F, Fut, K> KeyExtractor for LookUp<F, Fut>
 where
     F: Fn(&Parts) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<K>> + Send + 'static,
-    K: AsRef<[u8]>,
+    K: KeyPart,
 {
     fn extract(&self, head: &Parts, _: &mut KeyBuf) -> Extracted {
         let found = (self.find)(head);
         Extracted::Later(Pending::new(async move {
             let value = found.await.ok_or(NoKey::Absent)?;
             let mut key = KeyBuf::new();
-            key.push(PartKind::LOOK_UP, value);
+            value.add_to(&mut key, PartKind::LOOK_UP);
             Ok(key)
         }))
     }

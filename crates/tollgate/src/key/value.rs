@@ -1,6 +1,6 @@
 //! Values that clients send, and how they become a part of a key.
 
-use tollgate_core::{KeyBuf, PartKind};
+use tollgate_core::{KeyBuf, KeyPart, PartKind};
 
 use crate::key::extractor::{Extracted, NoKey};
 
@@ -37,11 +37,11 @@ pub(crate) fn push_named(
 pub(crate) fn push_found(
     key: &mut KeyBuf,
     kind: PartKind,
-    value: Option<impl AsRef<[u8]>>,
+    value: Option<&(impl KeyPart + ?Sized)>,
 ) -> Extracted {
     match value {
         Some(value) => {
-            key.push(kind, value);
+            value.add_to(key, kind);
             Extracted::Key
         }
         None => Extracted::Nothing(NoKey::Absent),

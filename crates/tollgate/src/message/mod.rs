@@ -35,7 +35,7 @@
 //! ```
 //! use axum::body::{Body, to_bytes};
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{By, MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::header};
+//! use tollgate::{MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::header};
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
 //! /// Reads all messages. tonic would do it, and the services that it generates.
@@ -79,7 +79,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
 use tollgate::{
-    By, Clock, MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, RateLimitLayer, Rule, SECOND,
+    Clock, MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, RateLimitLayer, Rule, SECOND,
     key::header,
 };
 use tower::{ServiceBuilder, ServiceExt};

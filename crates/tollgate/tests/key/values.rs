@@ -1,10 +1,12 @@
 //! Keys that are one value of the request, or of code.
 
+use std::net::IpAddr;
+
 use tollgate::{
-    Key, PartKind,
+    Key, KeyBuf, KeyPart, Network, PartKind,
     key::{
-        KeyExtractor, NoKey, authority, client_ip, constant, extension, extension_with, header,
-        key_fn, method, path,
+        KeyExtractor, NoKey, authority, client_ip, computed, constant, extension, extension_with,
+        header, key_fn, method, path,
     },
 };
 
@@ -13,9 +15,9 @@ use crate::support::{empty, from, key, parts, with_lines, with_uri};
 #[derive(Clone)]
 struct Tenant(&'static str);
 
-impl AsRef<[u8]> for Tenant {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
+impl KeyPart for Tenant {
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        self.0.add_to(key, kind);
     }
 }
 
@@ -60,16 +62,79 @@ fn an_extension_counts_by_its_bytes() {
         key(&extension_with(|tenant: &Tenant| Some(tenant.0)), &head),
         Ok(expected)
     );
-    let none = extension_with(|_: &Tenant| None::<String>);
+    let none = extension_with(|_: &Tenant| None::<&str>);
     assert_eq!(key(&none, &head), Err(NoKey::Absent));
 }
 
 #[test]
 fn a_closure_makes_the_same_key_as_code() {
-    let by = key_fn(|head| head.headers.get("x-user").cloned());
+    let by = key_fn(|head| head.headers.get("x-user"));
     let head = with_lines("x-user", &["ada"]);
-    assert_eq!(key(&by, &head).map(Key::from), Ok(Key::of(["ada"])));
+    assert_eq!(key(&by, &head).map(Key::from), Ok(Key::of("ada")));
     assert_eq!(key(&by, &empty()), Err(NoKey::Absent));
+}
+
+#[test]
+fn a_closure_borrows_from_the_head_and_from_its_extensions() {
+    #[derive(Clone)]
+    struct Claims {
+        subject: String,
+        account: u64,
+        address: IpAddr,
+    }
+
+    let mut head = with_uri("/eu.example/items");
+    head.extensions.insert(Claims {
+        subject: "ada".to_owned(),
+        account: 7,
+        address: "192.0.2.1".parse().expect("an address"),
+    });
+    let region = key_fn(|head| Some(head.uri.path().split_once('.')?.0));
+    assert_eq!(key(&region, &head).map(Key::from), Ok(Key::of("/eu")));
+
+    let found = parts([(PartKind::EXTENSION, "ada")]);
+    let subject = extension_with(|claims: &Claims| Some(&claims.subject));
+    assert_eq!(key(&subject, &head), Ok(found.clone()));
+    let subject = extension_with(|claims: &Claims| Some(claims.subject.as_str()));
+    assert_eq!(key(&subject, &head), Ok(found));
+    let account = extension_with(|claims: &Claims| Some(&claims.account));
+    let found = parts([(PartKind::EXTENSION, "7")]);
+    assert_eq!(key(&account, &head), Ok(found));
+    let address = extension_with(|claims: &Claims| Some(&claims.address));
+    let found = key(&client_ip(), &from("192.0.2.1", empty()));
+    assert_eq!(key(&address, &head), found);
+}
+
+#[test]
+fn a_computed_key_is_the_one_that_code_makes() {
+    let by = computed(|head| {
+        let user = head.headers.get("x-user")?.to_str().ok()?;
+        Some(Key::of((user.to_ascii_lowercase(), 7, head.uri.path())))
+    });
+    let head = with_lines("x-user", &["Ada"]);
+    let expected = Key::of(("ada", "7", "/"));
+    assert_eq!(key(&by, &head).map(Key::from), Ok(expected.clone()));
+    assert_eq!(key(&by, &empty()), Err(NoKey::Absent));
+    // It adds to what an extractor in front has found.
+    let mut after: KeyBuf = parts([(PartKind::CONSTANT, "all")]);
+    after.append(expected.as_ref());
+    assert_eq!(key(&(constant("all"), by), &head), Ok(after));
+}
+
+#[test]
+fn an_address_from_code_is_the_key_of_the_clients_address() {
+    for address in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8:1:2:3:4:5:6"] {
+        let head = from(address, empty());
+        let address: IpAddr = address.parse().expect("an address");
+        let counted = |client| key(&client, &head).map(Key::from);
+        assert_eq!(counted(client_ip()), Ok(Key::of(address)));
+        assert_eq!(
+            counted(client_ip().ipv4_prefix(24).ipv6_prefix(48)),
+            Ok(Key::of(
+                Network::of(address).ipv4_prefix(24).ipv6_prefix(48)
+            ))
+        );
+    }
 }
 
 #[test]

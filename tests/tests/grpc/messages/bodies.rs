@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
-    By, MINUTE, MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer, Missing,
+    MINUTE, MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer, Missing,
     Protocol,
 };
 use tonic::{Code, Status};

@@ -14,9 +14,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tollgate::{
-    By, MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::constant,
-};
+use tollgate::{MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
 
 /// A store whose time stands still.
 pub(crate) fn still() -> MemoryStore {

@@ -2,9 +2,7 @@
 
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
-use tollgate::{
-    By, HOUR, MessageLimitLayer, Quota, Rule, condition::grpc_method_is, key::constant,
-};
+use tollgate::{HOUR, MessageLimitLayer, Quota, Rule, condition::grpc_method_is, key::constant};
 use tollgate_tests::weather::{
     Mild, city,
     v1::{Report, weather_server::WeatherServer},

@@ -15,9 +15,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
-use tollgate::{
-    By, Clock, MINUTE, MemoryStore, MessageLimitLayer, Quota, Rule, SECOND, key::constant,
-};
+use tollgate::{Clock, MINUTE, MemoryStore, MessageLimitLayer, Quota, Rule, SECOND, key::constant};
 use tollgate_tests::weather::{Mild, report};
 use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};

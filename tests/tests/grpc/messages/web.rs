@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio_stream::StreamExt;
-use tollgate::{By, MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
+use tollgate::{MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
 use tollgate_tests::weather::{Mild, v1::weather_server::WeatherServer};
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::{
-    By, MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, RateLimitLayer, Rule,
+    MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, RateLimitLayer, Rule,
     key::{constant, header},
 };
 use tollgate_tests::{

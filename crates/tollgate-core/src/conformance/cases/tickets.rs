@@ -50,11 +50,11 @@ pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
 
 pub async fn a_request_settles_to_its_real_cost(subject: &Subject) {
     for (limiter, rule, quota) in holding(subject) {
-        ticket(&limiter, rule, 6).await.settle(6, 1);
+        ticket(&limiter, rule, 6).await.settle(1);
         limiter.settled(rule, "a", 9, &quota).await;
-        ticket(&limiter, rule, 2).await.settle(2, 5);
+        ticket(&limiter, rule, 2).await.settle(5);
         limiter.settled(rule, "a", 4, &quota).await;
-        ticket(&limiter, rule, 2).await.settle(2, 2);
+        ticket(&limiter, rule, 2).await.settle(2);
         limiter.settled(rule, "a", 2, &quota).await;
     }
 }
@@ -89,10 +89,7 @@ pub async fn a_ticket_that_cancels_on_drop_gives_everything_back(subject: &Subje
     for (limiter, rule, quota) in holding(subject) {
         drop(ticket(&limiter, rule, 6).await.cancel_on_drop());
         limiter.settled(rule, "a", 10, &quota).await;
-        ticket(&limiter, rule, 6)
-            .await
-            .cancel_on_drop()
-            .settle(6, 7);
+        ticket(&limiter, rule, 6).await.cancel_on_drop().settle(7);
         limiter.settled(rule, "a", 3, &quota).await;
     }
 }

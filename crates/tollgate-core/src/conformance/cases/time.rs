@@ -73,6 +73,61 @@ pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
     }
 }
 
+/// What is told with units that were taken: when the same cost fits again.
+pub async fn what_passed_is_told_to_the_tick_when_it_passes_again(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let costs = [1, 3, 7, 10].map(|cost: u64| cost.min(quota.limit()));
+        for cost in costs {
+            let mut waits = 0;
+            let most = quota.limit().saturating_sub(2 * cost);
+            assert!(limiter.took(&name, "a", most).await, "{quota:?}");
+            for round in 0..40_u32 {
+                let decision = limiter.take(&name, "a", cost).await;
+                assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
+                assert_eq!(
+                    (decision.retry(), decision.retry_after()),
+                    (Retry::Now, None)
+                );
+                let verdict = decision.verdicts()[0];
+                match verdict.retry() {
+                    Retry::Now => assert!(verdict.remaining() >= cost, "{quota:?}: {verdict:?}"),
+                    Retry::After(wait) => {
+                        assert!(verdict.remaining() < cost, "{quota:?}: {verdict:?}");
+                        waits += 1;
+                        subject.clock().advance(wait - TICK);
+                        let check = [limiter.check(&name, "a", cost)];
+                        let early = limiter.ask(&check).await;
+                        assert_eq!(early.retry(), Retry::After(TICK), "{quota:?}: {verdict:?}");
+                        // Sometimes later than that.
+                        let later = quota.window() / 17 * (round % 3);
+                        subject.clock().advance(TICK + later);
+                    }
+                    other => panic!("{quota:?}: {other:?} is no answer to what was taken"),
+                }
+            }
+            assert!(waits > 1, "{quota:?}: it was never used up");
+            subject.clock().advance(3 * quota.window());
+        }
+    }
+}
+
+/// A request of cost 0 is told when one unit fits.
+pub async fn a_request_that_costs_nothing_is_told_when_one_unit_fits(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let fresh = limiter.take(&name, "a", 0).await;
+        assert_eq!(fresh.verdicts()[0].retry(), Retry::Now, "{quota:?}");
+        assert!(limiter.took(&name, "a", quota.limit()).await);
+        let empty = limiter.take(&name, "a", 0).await;
+        assert!(empty.is_allowed(), "{quota:?}");
+        let denied = limiter.take(&name, "a", 1).await;
+        assert_eq!(empty.verdicts()[0].retry(), denied.retry(), "{quota:?}");
+    }
+}
+
 pub async fn retry_is_exact_after_a_change_of_plan(subject: &Subject) {
     let plans = [
         (

@@ -19,14 +19,14 @@ fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when
     };
     let verdict = Verdict::new(0, 0, owes, Source::Store);
     cache.learn(&denials, slot, (now, now), 1, &verdict, false);
-    let denied = cache.deny(&denials, slot, now, 1).expect("it is known");
+    let (denied, _) = cache.deny(&denials, slot, now, 1).expect("it is known");
     let Retry::After(wait) = denied.retry else {
         panic!("{denied:?} is no time to wait");
     };
     let wait = wait.as_micros();
     assert!((2_142_856..=2_142_858).contains(&wait), "{wait}");
     assert_eq!((denied.fits, denied.remaining), (false, 0));
-    let never = cache.deny(&denials, slot, now, 11).expect("it is known");
+    let (never, _) = cache.deny(&denials, slot, now, 11).expect("it is known");
     assert_eq!(never.retry, Retry::Never);
 }
 
@@ -90,6 +90,41 @@ fn of_what_two_plans_taught_the_later_counts() {
 }
 
 #[test]
+fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
+    let quotas = [
+        Quota::token_bucket(10).refill(10, SECOND),
+        Quota::fixed_window(10, SECOND),
+        Quota::sliding_window(10, SECOND),
+        Quota::sliding_log(10, SECOND),
+    ];
+    for quota in quotas {
+        let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
+        let knows = |key, cost, at| {
+            let denied = cache.deny(&denials, slot(key), at, cost);
+            denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
+        };
+        let learn = |key, cost, told| {
+            cache.learn(&denials, slot(key), (NOW, NOW), cost, &told, false);
+        };
+        // A unit is missing: nobody can have taken one since, as long as none comes back.
+        learn(7, 1, verdict(0, 1_000_000, 100_000));
+        assert_eq!(knows(7, 1, NOW), Some((0, true)), "{quota:?}");
+        assert_eq!(knows(7, 1, NOW + 99_999), Some((0, true)), "{quota:?}");
+        // Five are left, and others may take of them.
+        learn(8, 8, verdict(5, 500_000, 300_000));
+        assert_eq!(knows(8, 8, NOW), Some((5, false)), "{quota:?}");
+        let later = knows(8, 8, NOW + 250_000);
+        assert!(matches!(later, Some((_, false))), "{quota:?}: {later:?}");
+        // Nothing was left, but by now there may be.
+        learn(9, 8, verdict(0, 1_000_000, 800_000));
+        let later = knows(9, 8, NOW + 250_000);
+        let in_steps = quota.algorithm() == AlgorithmKind::FixedWindow;
+        let expected = matches!(later, Some((_, knows)) if knows == in_steps);
+        assert!(expected, "{quota:?}: {later:?}");
+    }
+}
+
+#[test]
 fn denials_of_two_costs_are_known_side_by_side() {
     let (denials, cache) = (Denials::Cost, DenyCache::new());
     let told = verdict(0, 600_000, 600_000);
@@ -127,4 +162,44 @@ fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
     }
     // Of 50 000 requests.
     assert!(asked < 1_000, "{asked}");
+}
+
+/// A denial of each kind of one unit, which fits in 300 ms: of a bucket of a unit each 300 ms, and of windows.
+fn each_kind() -> [Denials; 3] {
+    [
+        Denials::of(
+            &Quota::token_bucket(1).refill(10, Duration::from_secs(3)),
+            1,
+        ),
+        Denials::of(&Quota::fixed_window(1, SECOND), 1),
+        Denials::of(&Quota::sliding_window(1, SECOND), 1),
+    ]
+}
+
+#[test]
+fn what_a_reply_says_counts_from_when_its_question_was_sent() {
+    for denials in each_kind() {
+        let cache = DenyCache::new();
+        let answered = NOW + 40_000;
+        let told = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, answered), 1, &told, false);
+        let last = cache.deny(&denials, slot(7), NOW + 299_999, 1);
+        assert!(last.is_some(), "{denials:?}");
+        let free = cache.deny(&denials, slot(7), NOW + 300_000, 1);
+        assert_eq!(free, None, "{denials:?}");
+    }
+}
+
+#[test]
+fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
+    for denials in each_kind() {
+        let cache = DenyCache::new();
+        let told = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, false);
+        assert!(cache.deny(&denials, slot(7), NOW, 1).is_some());
+        for back in [1_000, 300_000, 3_600_000_000] {
+            let denied = cache.deny(&denials, slot(7), NOW - back, 1);
+            assert_eq!(denied, None, "{denials:?}");
+        }
+    }
 }

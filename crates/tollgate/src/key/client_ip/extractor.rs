@@ -1,21 +1,29 @@
 //! Counting by address.
 
-use std::net::IpAddr;
-
-use http::{HeaderName, request::Parts};
-use tollgate_core::KeyBuf;
-
-use crate::key::{
-    client_ip::{
-        forwarded,
-        network::Prefixes,
-        single_header,
-        trust::{MAX_ENTRIES, Trust, network},
-        x_forwarded_for,
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
-    extractor::{Extracted, KeyExtractor, NoKey},
-    header::header_name,
-    peer::peer,
+};
+
+use http::{HeaderName, header, request::Parts};
+use ipnet::IpNet;
+use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, RuleError, RuleErrorKind};
+
+use crate::{
+    key::{
+        client_ip::{
+            forwarded, single_header,
+            trust::{MAX_ENTRIES, Trust, network},
+            x_forwarded_for::{self, X_FORWARDED_FOR},
+        },
+        extractor::{Extracted, KeyExtractor, NoKey},
+        header::header_name,
+        peer::peer,
+    },
+    notice,
 };
 
 /// Counts by the address of the client: the peer of the socket, unless told otherwise.
@@ -27,15 +35,18 @@ use crate::key::{
 /// rule is built, because a header that anybody may write is not an address.
 ///
 /// IPv4 addresses count whole, IPv6 addresses by their /64. IPv4-mapped IPv6 addresses are IPv4 addresses. The key has one
-/// part of [`PartKind::ADDRESS`](tollgate_core::PartKind::ADDRESS): family, prefix length, network.
+/// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the prefixes that it has by default it equals
+/// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same ones.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
     ClientIp {
         source: Source::Peer,
         trust: Trust::Nobody,
-        prefixes: Prefixes::default(),
+        ipv4_prefix: 32,
+        ipv6_prefix: 64,
         mistake: None,
+        distrusted: Arc::default(),
     }
 }
 
@@ -47,8 +58,11 @@ pub fn client_ip() -> ClientIp {
 pub struct ClientIp {
     source: Source,
     trust: Trust,
-    prefixes: Prefixes,
+    ipv4_prefix: u8,
+    ipv6_prefix: u8,
     mistake: Option<String>,
+    /// Whether it was told that somebody sends the header who is not trusted.
+    distrusted: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +77,7 @@ impl ClientIp {
     /// Counts IPv4 addresses by their first `bits` bits, 1 to 32. The default is 32.
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         match bits {
-            1..=32 => self.prefixes.ipv4 = bits,
+            1..=32 => self.ipv4_prefix = bits,
             _ => self.note(format!("an IPv4 prefix has 1 to 32 bits, not {bits}")),
         }
         self
@@ -74,7 +88,7 @@ impl ClientIp {
     /// One host has a /64 for itself, so more bits let it have any number of budgets.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         match bits {
-            1..=128 => self.prefixes.ipv6 = bits,
+            1..=128 => self.ipv6_prefix = bits,
             _ => self.note(format!("an IPv6 prefix has 1 to 128 bits, not {bits}")),
         }
         self
@@ -82,7 +96,12 @@ impl ClientIp {
 
     /// Believes proxies with these addresses: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or [`IpAddr`].
     ///
-    /// Nothing is trusted by itself, private networks and the loopback neither. A second call adds to the first.
+    /// Nothing is trusted by itself, private networks and the loopback neither. A second call adds to the first. All
+    /// addresses together (`0.0.0.0/0`) are refused, because every client could then choose its own; so is an address with a
+    /// prefix that does not begin its network (`10.0.0.5/8`).
+    ///
+    /// The first request with the header from a peer that is not trusted is told in an event at warn level, with the peer's
+    /// address: where that is your proxy, all its clients are one.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
         let mut networks = match std::mem::replace(&mut self.trust, Trust::Nobody) {
             Trust::Nobody => Vec::new(),
@@ -167,15 +186,91 @@ impl ClientIp {
     pub fn resolve(&self, head: &Parts) -> Result<IpAddr, NoKey> {
         let peer = peer(head)?;
         let headers = &head.headers;
+        if !self.trust.believes(peer) {
+            self.distrust(peer, head);
+            return Ok(peer);
+        }
         Ok(match &self.source {
             Source::Peer => peer,
             Source::XForwardedFor => self.trust.client(peer, x_forwarded_for::entries(headers)),
             Source::Forwarded => self.trust.client(peer, forwarded::entries(headers)),
-            Source::SingleHeader(name) if self.trust.believes(peer) => {
-                single_header::read(headers, name).unwrap_or(peer)
-            }
-            Source::SingleHeader(_) => peer,
+            Source::SingleHeader(name) => single_header::read(headers, name).unwrap_or(peer),
         })
+    }
+
+    /// The condition that the client's address, found in this way, is in one of these networks: CIDRs or single addresses,
+    /// as in [`trusted_proxies`](Self::trusted_proxies). For [`RequestRule::when`](crate::RequestRule::when) and
+    /// [`exempt`](crate::RequestRule::exempt); where the peer is the client,
+    /// [`condition::client_in`](crate::condition::client_in) is shorter.
+    ///
+    /// It does not hold for a request without a peer address; the first one is told in an event at error level, because a
+    /// rule with `when` would limit nobody.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
+    ///
+    /// let client = client_ip().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for();
+    /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE))
+    ///     .by(header("x-api-key"))
+    ///     // The monitoring.
+    ///     .exempt(client.is_in(["192.0.2.0/28", "2001:db8:7::/48"])?);
+    /// # let _ = rule;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A text that is not a network, no network at all, or a mistake in the settings of this extractor.
+    pub fn is_in<N: ToString>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+        let wrong = |mistake: String| RuleError::general(RuleErrorKind::Key, mistake);
+        self.validate().map_err(wrong)?;
+        let networks: Vec<IpNet> = networks
+            .into_iter()
+            .map(|text| network(&text.to_string()))
+            .collect::<Result<_, _>>()
+            .map_err(wrong)?;
+        if networks.is_empty() {
+            return Err(wrong(
+                "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
+            ));
+        }
+        let told = AtomicBool::new(false);
+        Ok(move |head: &Parts| match self.resolve(head) {
+            Ok(client) => networks.iter().any(|network| network.contains(&client)),
+            Err(why) => {
+                // Once: every request would say the same.
+                if !told.swap(true, Ordering::Relaxed) {
+                    notice::error(&format!(
+                        "a condition on the client's network does not hold: {why}"
+                    ));
+                }
+                false
+            }
+        })
+    }
+
+    /// Tells once of a peer that sends the header and is not trusted: a client that makes it up, or a proxy that nobody has
+    /// named.
+    #[inline]
+    fn distrust(&self, peer: IpAddr, head: &Parts) {
+        let name = match &self.source {
+            Source::Peer => return,
+            Source::XForwardedFor => &X_FORWARDED_FOR,
+            Source::Forwarded => &header::FORWARDED,
+            Source::SingleHeader(name) => name,
+        };
+        if !self.distrusted.load(Ordering::Relaxed)
+            && head.headers.contains_key(name)
+            && !self.distrusted.swap(true, Ordering::Relaxed)
+        {
+            notice::warn(&format!(
+                "{peer} sends {name} and is not trusted; if it is a proxy of yours, name it in trusted_proxies(..): until then \
+                 all its clients are one"
+            ));
+        }
     }
 
     fn read(mut self, source: Source) -> Self {
@@ -202,7 +297,10 @@ impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         match self.resolve(head) {
             Ok(address) => {
-                self.prefixes.push(address, key);
+                Network::of(address)
+                    .ipv4_prefix(self.ipv4_prefix)
+                    .ipv6_prefix(self.ipv6_prefix)
+                    .add_to(key, PartKind::ADDRESS);
                 Extracted::Key
             }
             Err(why) => Extracted::Nothing(why),
@@ -216,7 +314,7 @@ impl KeyExtractor for ClientIp {
         let mistake = match (&self.source, &self.trust) {
             (Source::Peer, Trust::Nobody)
             | (Source::XForwardedFor | Source::Forwarded, Trust::Proxies(_) | Trust::Hops(_))
-            | (Source::SingleHeader(_), Trust::Proxies(_)) => return Ok(()),
+            | (Source::SingleHeader(_), Trust::Proxies(_)) => return self.trust.validate(),
             (Source::Peer, _) => {
                 "client_ip() is told which proxies to trust, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"

@@ -3,7 +3,6 @@
 mod entry;
 mod extractor;
 mod forwarded;
-mod network;
 mod node;
 mod single_header;
 mod trust;

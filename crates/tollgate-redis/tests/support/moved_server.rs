@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    net::SocketAddr,
     os::unix::fs::FileExt as _,
     path::Path,
     process::Command,
@@ -29,10 +30,10 @@ impl MovedServer {
     /// A server whose clock shows `now`, and goes on from there.
     pub(crate) fn start(now: Micros) -> Self {
         let files = TempDir::new().expect("a folder for the clock");
-        let library = files.path().join("shim.so");
+        let library = files.path().join("clock.so");
         compile(&library);
         let name = files.path().join("clock");
-        fs::write(&name, [0; 8]).expect("the clock is written");
+        fs::write(&name, [0; 16]).expect("the clock is written");
         let clock = File::options().write(true).open(&name);
         let environment = [("LD_PRELOAD", &*library), ("TOLLGATE_CLOCK", &*name)];
         let mut server = Self {
@@ -60,6 +61,16 @@ impl MovedServer {
         self.moved += by;
         let moved = self.clock.write_all_at(&self.moved.to_ne_bytes(), 0);
         moved.expect("the clock is written");
+    }
+
+    /// Stops the clock at `now`.
+    pub(crate) fn stand_at(&self, now: Micros) {
+        let written = self.clock.write_all_at(&now.to_ne_bytes(), 8);
+        written.expect("the clock is written");
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// The time that it shows.
@@ -95,7 +106,7 @@ impl MovedServer {
 }
 
 fn compile(library: &Path) {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clock/shim.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(library)

@@ -1,0 +1,345 @@
+//! What keys are made of.
+
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    rc::Rc,
+    sync::Arc,
+};
+
+use crate::{
+    key::{Key, KeyBuf, PartKind},
+    network::Network,
+};
+
+/// A value that is a part of a key, or several parts.
+///
+/// | value | part |
+/// | --- | --- |
+/// | text, bytes (`&str`, `String`, `&[u8]`, `[u8; N]`, …) | as it is |
+/// | integers of 16 bits and more, `Uuid` (feature `uuid`) | the text that it prints: `7_u64`, `7_i32` and `"7"` are one key |
+/// | [`IpAddr`], [`Ipv4Addr`], [`Ipv6Addr`] | its [`Network`]: an IPv4 address alone, the /64 of an IPv6 address |
+/// | `HeaderValue`, `Method` (feature `http`) | as it is |
+/// | tuples of up to six, arrays, a [`Key`] | each of their parts, in order |
+///
+/// `u8` is no part, so that `[u8; N]` is bytes. Lists whose length may vary are none either, because `(["a"], ["b"])` and
+/// `([], ["a", "b"])` would be one key; [`Key`] can be collected from an iterator.
+///
+/// Implement it for your own types by delegation, so that they are the same key as the value in them:
+///
+/// ```
+/// use tollgate_core::{Key, KeyBuf, KeyPart, PartKind};
+///
+/// struct AccountId(u64);
+///
+/// impl KeyPart for AccountId {
+///     fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+///         self.0.add_to(key, kind);
+///     }
+/// }
+///
+/// assert_eq!(Key::of(AccountId(7)), Key::of(7));
+/// assert_ne!(Key::of(AccountId(7)), Key::of(AccountId(8)));
+/// ```
+///
+/// What prints differently in two versions of a program, a float or a `Debug` text, is a bad part: the client would have
+/// another budget after a deployment.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a part of a key",
+    label = "not a part of a key",
+    note = "text, bytes, integers of 16 bits and more, IP addresses, `Uuid` (feature `uuid`), and tuples and arrays of these can",
+    note = "for a type of your own: impl KeyPart for {Self} {{ fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {{ self.0.add_to(key, kind) }} }}"
+)]
+pub trait KeyPart {
+    /// Adds this value to `key`. Its parts are of `kind`, which tells where the value comes from, unless the value
+    /// itself is of a kind: an address always is a [`PartKind::ADDRESS`].
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind);
+}
+
+impl Key {
+    /// A key of this part, or of the parts of a tuple or an array, in their order: see [`KeyPart`].
+    ///
+    /// The parts are of [`PartKind::VALUE`]; addresses are of [`PartKind::ADDRESS`].
+    #[must_use]
+    pub fn of(parts: impl KeyPart) -> Self {
+        let mut key = KeyBuf::new();
+        parts.add_to(&mut key, PartKind::VALUE);
+        key.into()
+    }
+}
+
+/// A key of any number of parts, as [`Key::of`] makes it of an array.
+impl<P: KeyPart> FromIterator<P> for Key {
+    fn from_iter<I: IntoIterator<Item = P>>(parts: I) -> Self {
+        let mut key = KeyBuf::new();
+        for part in parts {
+            part.add_to(&mut key, PartKind::VALUE);
+        }
+        key.into()
+    }
+}
+
+macro_rules! bytes {
+    ($($(#[$feature:meta])* $type:ty => $bytes:expr;)+) => {$(
+        $(#[$feature])*
+        impl KeyPart for $type {
+            #[inline]
+            fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+                let bytes: fn(&Self) -> &[u8] = $bytes;
+                key.push(kind, bytes(self));
+            }
+        }
+    )+};
+}
+
+bytes! {
+    str => |text| text.as_bytes();
+    String => |text| text.as_bytes();
+    [u8] => |bytes| bytes;
+    Vec<u8> => |bytes| bytes;
+    #[cfg(feature = "http")]
+    http::HeaderValue => |value| value.as_bytes();
+    #[cfg(feature = "http")]
+    http::Method => |method| method.as_str().as_bytes();
+}
+
+impl<const N: usize> KeyPart for [u8; N] {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        key.push(kind, self);
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty),+) => {$(
+        impl KeyPart for $type {
+            #[inline]
+            fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+                #[allow(unused_comparisons, reason = "of integers that have no sign")]
+                let negative = *self < 0;
+                // The distance from 0, of the least number as well.
+                let magnitude = (*self as i128).unsigned_abs();
+                add_number(key, kind, negative, magnitude);
+            }
+        }
+    )+};
+}
+
+integers!(u16, u32, u64, usize, i16, i32, i64, isize, i128);
+
+impl KeyPart for u128 {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        add_number(key, kind, false, *self);
+    }
+}
+
+/// Adds a number as it prints, without an allocation.
+fn add_number(key: &mut KeyBuf, kind: PartKind, negative: bool, magnitude: u128) {
+    // 39 digits and a sign.
+    let mut text = [0; 40];
+    let mut start = text.len();
+    let mut put = |byte| {
+        start -= 1;
+        text[start] = byte;
+    };
+    let mut wide = magnitude;
+    // Division of 128 bits is slow, and hardly a number needs it.
+    while wide > u128::from(u64::MAX) {
+        put(b'0' + (wide % 10) as u8);
+        wide /= 10;
+    }
+    let mut rest = wide as u64;
+    loop {
+        put(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if negative {
+        put(b'-');
+    }
+    key.push(kind, &text[start..]);
+}
+
+#[cfg(feature = "uuid")]
+impl KeyPart for uuid::Uuid {
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        key.push(kind, self.hyphenated().encode_lower(&mut text).as_bytes());
+    }
+}
+
+impl KeyPart for IpAddr {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        Network::of(*self).add_to(key, kind);
+    }
+}
+
+impl KeyPart for Ipv4Addr {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        IpAddr::from(*self).add_to(key, kind);
+    }
+}
+
+impl KeyPart for Ipv6Addr {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        IpAddr::from(*self).add_to(key, kind);
+    }
+}
+
+impl KeyPart for Key {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
+        key.append(self.as_ref());
+    }
+}
+
+impl<P: KeyPart, const N: usize> KeyPart for [P; N] {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        for part in self {
+            part.add_to(key, kind);
+        }
+    }
+}
+
+macro_rules! tuples {
+    ($(($($type:ident $field:tt),+))+) => {$(
+        impl<$($type: KeyPart),+> KeyPart for ($($type,)+) {
+            #[inline]
+            fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+                $(self.$field.add_to(key, kind);)+
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}
+
+macro_rules! pointers {
+    ($($type:ty),+) => {$(
+        impl<P: KeyPart + ?Sized> KeyPart for $type {
+            #[inline]
+            fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+                (**self).add_to(key, kind);
+            }
+        }
+    )+};
+}
+
+pointers!(&P, Box<P>, Rc<P>, Arc<P>);
+
+impl<P: KeyPart + ToOwned + ?Sized> KeyPart for Cow<'_, P> {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        (**self).add_to(key, kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_the_key_of_the_text_that_it_prints() {
+        macro_rules! check {
+            ($($type:ty)+) => {$(
+                for number in [<$type>::MIN, 0, 1, 9, 10, 99, 100, 12_345, <$type>::MAX / 10, <$type>::MAX] {
+                    assert_eq!(Key::of(number), Key::of(number.to_string()), "{number}");
+                }
+            )+};
+        }
+        check!(u16 u32 u64 u128 usize i16 i32 i64 i128 isize);
+        for number in [-1, -10, -12_345] {
+            assert_eq!(Key::of(number), Key::of(number.to_string()));
+        }
+        let around = u128::from(u64::MAX);
+        for number in [
+            around - 1,
+            around,
+            around + 1,
+            around * 10,
+            around * 10 + 10,
+        ] {
+            assert_eq!(Key::of(number), Key::of(number.to_string()), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_part_alone_in_an_array_in_a_tuple_and_collected_is_one_key() {
+        let key = Key::of("ab");
+        assert_eq!(key, Key::of("ab"));
+        assert_eq!(key, Key::of(("ab",)));
+        assert_eq!(key, ["ab"].into_iter().collect());
+        let two = Key::of(["ab", "7"]);
+        assert_eq!(two, Key::of(("ab", 7)));
+        assert_eq!(two, vec!["ab", "7"].into_iter().collect());
+        assert_eq!(two, Key::of((Key::of("ab"), 7)));
+        assert_eq!(Key::of((("a", "b"), "c")), Key::of(["a", "b", "c"]));
+        assert_eq!(Key::of((1, 2, 3, 4, 5, 6)), Key::of([1, 2, 3, 4, 5, 6]));
+        assert_ne!(two, Key::of("ab7"));
+        assert_ne!(two, Key::of(("a", "b7")));
+        assert_ne!(two, Key::of((7, "ab")));
+    }
+
+    #[test]
+    fn text_and_bytes_are_one_key_however_they_are_held() {
+        let key = Key::of("ab");
+        let owned = "ab".to_owned();
+        assert_eq!(key, Key::of(&owned));
+        assert_eq!(key, Key::of(b"ab"));
+        assert_eq!(key, Key::of(&b"ab"[..]));
+        assert_eq!(key, Key::of(b"ab".to_vec()));
+        assert_eq!(key, Key::of(Cow::Borrowed("ab")));
+        assert_eq!(key, Key::of(Arc::<str>::from("ab")));
+        assert_eq!(key, Key::of(Rc::<str>::from("ab")));
+        assert_eq!(key, Key::of(Box::<str>::from("ab")));
+        assert_eq!(key, Key::of(owned));
+    }
+
+    #[test]
+    fn an_address_is_a_network_whatever_kind_it_is_said_to_be() {
+        let mut of_a_look_up = KeyBuf::new();
+        Ipv4Addr::LOCALHOST.add_to(&mut of_a_look_up, PartKind::LOOK_UP);
+        assert_eq!(Key::of(Ipv4Addr::LOCALHOST), of_a_look_up.into());
+        assert_eq!(
+            Key::of(Ipv4Addr::LOCALHOST),
+            Key::of(Ipv4Addr::LOCALHOST.to_ipv6_mapped())
+        );
+        // It is not what it prints: that may come from a client.
+        assert_ne!(Key::of(Ipv4Addr::LOCALHOST), Key::of("127.0.0.1"));
+        assert_eq!(
+            Key::of(Ipv6Addr::LOCALHOST),
+            Key::of(Network::of(IpAddr::V6(Ipv6Addr::LOCALHOST)))
+        );
+    }
+
+    #[cfg(feature = "uuid")]
+    #[test]
+    fn a_uuid_is_the_key_of_the_text_that_it_prints() {
+        let id = uuid::Uuid::from_u128(0x0b5a_97c4_93cf_4c6d_a8a8_61d6_8cd5_0001);
+        assert_eq!(Key::of(id), Key::of(id.to_string()));
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn the_value_of_a_header_and_a_method_are_the_keys_of_their_text() {
+        assert_eq!(
+            Key::of(http::HeaderValue::from_static("k-1")),
+            Key::of("k-1")
+        );
+        assert_eq!(Key::of(http::Method::POST), Key::of("POST"));
+    }
+}

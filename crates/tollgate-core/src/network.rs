@@ -1,0 +1,157 @@
+//! A network as a part of a key.
+
+use std::{fmt, net::IpAddr};
+
+use crate::{
+    key::{KeyBuf, PartKind},
+    key_part::KeyPart,
+};
+
+/// The network of an address: what stands for a client that is counted by its address.
+///
+/// IPv4 addresses count whole and IPv6 addresses by their /64, because one host has a whole /64 (RFC 4291).
+/// IPv4-mapped IPv6 addresses are IPv4 addresses. An [`IpAddr`] in a key is its network with these prefixes, so
+/// `Key::of(address)` is the key that tollgate's `client_ip()` makes. Where `client_ip()` has other prefixes, set the
+/// same ones here:
+///
+/// ```
+/// use std::net::IpAddr;
+/// use tollgate_core::{Key, Network};
+///
+/// let client: IpAddr = "2001:db8:1:2::3".parse()?;
+/// let neighbour: IpAddr = "2001:db8:1:2::4".parse()?;
+/// assert_eq!(Key::of(client), Key::of(neighbour));
+///
+/// let site = Network::of(client).ipv6_prefix(48);
+/// assert_ne!(Key::of(site), Key::of(client));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    ipv4_prefix: u8,
+    ipv6_prefix: u8,
+}
+
+impl Network {
+    /// The network of this address: an IPv4 address alone, the /64 of an IPv6 address.
+    #[inline]
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        Self {
+            address: address.to_canonical(),
+            ipv4_prefix: 32,
+            ipv6_prefix: 64,
+        }
+    }
+
+    /// Counts an IPv4 address by its first `bits` bits. More than 32 are 32.
+    #[inline]
+    #[must_use]
+    pub fn ipv4_prefix(mut self, bits: u8) -> Self {
+        self.ipv4_prefix = bits.min(32);
+        self
+    }
+
+    /// Counts an IPv6 address by its first `bits` bits. More than 128 are 128.
+    #[inline]
+    #[must_use]
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.ipv6_prefix = bits.min(128);
+        self
+    }
+}
+
+/// Family, prefix length and network: networks of different prefixes are never one key. The kind is always
+/// [`PartKind::ADDRESS`].
+impl KeyPart for Network {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
+        match self.address {
+            IpAddr::V4(address) => {
+                let mask = !u32::MAX.checked_shr(self.ipv4_prefix.into()).unwrap_or(0);
+                let network = (address.to_bits() & mask).to_be_bytes();
+                push(key, [4, self.ipv4_prefix], network);
+            }
+            IpAddr::V6(address) => {
+                let mask = !u128::MAX.checked_shr(self.ipv6_prefix.into()).unwrap_or(0);
+                let network = (address.to_bits() & mask).to_be_bytes();
+                push(key, [6, self.ipv6_prefix], network);
+            }
+        }
+    }
+}
+
+#[inline]
+fn push<const N: usize>(key: &mut KeyBuf, head: [u8; 2], network: [u8; N]) {
+    let mut part = [0; 18];
+    part[..2].copy_from_slice(&head);
+    part[2..2 + N].copy_from_slice(&network);
+    key.push(PartKind::ADDRESS, &part[..2 + N]);
+}
+
+/// Shows the prefixes only: an address is somebody's.
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network")
+            .field("ipv4_prefix", &self.ipv4_prefix)
+            .field("ipv6_prefix", &self.ipv6_prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::key::Key;
+
+    use super::*;
+
+    fn network(address: &str) -> Network {
+        Network::of(address.parse().expect("a test writes an address"))
+    }
+
+    #[test]
+    fn an_address_counts_by_the_bits_of_its_prefix() {
+        let cut = |address, bits| Key::of(network(address).ipv4_prefix(bits).ipv6_prefix(bits));
+        for (one, other, common) in [
+            ("192.0.2.1", "192.0.2.0", 31),
+            ("192.0.2.1", "192.0.130.1", 16),
+            ("0.0.0.0", "128.0.0.0", 0),
+            ("2001:db8::1", "2001:db8::", 127),
+            ("2001:db8:0:1::", "2001:db8::", 63),
+            ("::1:0:0:0", "8000::1:0:0:0", 0),
+        ] {
+            assert_eq!(cut(one, common), cut(other, common), "{one} {other}");
+            assert_ne!(
+                cut(one, common + 1),
+                cut(other, common + 1),
+                "{one} {other}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_alone_is_an_ipv4_address_or_the_64_bits_of_an_ipv6_address() {
+        assert_eq!(network("192.0.2.1"), network("192.0.2.1").ipv4_prefix(32));
+        let [v4, mapped, v6] = ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"].map(network);
+        assert_eq!(Key::of(v4), Key::of(mapped));
+        assert_eq!(Key::of(v6), Key::of(v6.ipv6_prefix(64)));
+        assert_ne!(Key::of(v6), Key::of(v6.ipv6_prefix(65)));
+    }
+
+    #[test]
+    fn a_prefix_of_too_many_bits_is_the_whole_address() {
+        let [v4, v6] = ["192.0.2.1", "2001:db8::1"].map(network);
+        assert_eq!(Key::of(v4.ipv4_prefix(255)), Key::of(v4.ipv4_prefix(32)));
+        assert_eq!(Key::of(v6.ipv6_prefix(255)), Key::of(v6.ipv6_prefix(128)));
+    }
+
+    #[test]
+    fn an_address_is_not_printed() {
+        let printed = format!("{:?} {:?}", network("192.0.2.1"), network("2001:db8::1"));
+        assert!(
+            !printed.contains("192") && !printed.contains("2001"),
+            "{printed}"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Threads that wait for units.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use tollgate_core::{
+    Key, Limiter, MemoryStore, Quota, Retry, Rule, WaitErrorKind, conformance::RemoteStore,
+};
+
+use crate::{LONG, check, left};
+
+const PATIENT: Duration = Duration::from_secs(600);
+
+fn limiter(quota: Quota) -> Limiter {
+    Limiter::new(MemoryStore::new(), [Rule::new("rule", quota)]).expect("a valid rule")
+}
+
+#[test]
+fn a_thread_waits_until_the_units_are_there() {
+    let limiter = limiter(Quota::per_second(100).burst(1));
+    let mut before = 0;
+    for _ in 0..5 {
+        let decision = limiter.wait_blocking("rule", &Key::of(["a"]), PATIENT);
+        let decision = decision.expect("it was patient");
+        assert!(decision.is_allowed());
+        assert!(decision.at() >= before + 10_000, "a hundred a second");
+        before = decision.at();
+    }
+}
+
+#[test]
+fn threads_share_what_comes_and_each_gets_its_units() {
+    let limiter = limiter(Quota::gcra(1, Duration::from_millis(2)));
+    let one = [check(&limiter, "rule", "a", 1)];
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let decision = limiter.acquire_within_blocking(&one, PATIENT);
+                    assert!(decision.expect("it was patient").is_allowed());
+                }
+            });
+        }
+    });
+    // Nobody is left in the queue.
+    assert!(limiter.acquire_within_blocking(&one, PATIENT).is_ok());
+}
+
+#[test]
+fn a_wait_beyond_the_patience_is_denied_at_once_and_takes_nothing() {
+    let limiter = limiter(Quota::gcra(2, LONG));
+    let key = Key::of(["a"]);
+    let three = [check(&limiter, "rule", "a", 3)];
+    let never = limiter.acquire_within_blocking(&three, PATIENT);
+    assert_eq!(never.expect("there is no queue").retry(), Retry::Never);
+    for _ in 0..2 {
+        let decision = limiter.wait_blocking("rule", &key, PATIENT);
+        assert!(decision.expect("it is there").is_allowed());
+    }
+    // It returns, five years before the unit is there.
+    let decision = limiter.wait_blocking("rule", &key, PATIENT);
+    assert!(!decision.expect("nobody is in front").is_allowed());
+    assert_eq!(left(&limiter, "rule", "a"), 0);
+    let unknown = limiter.wait_blocking("rul", &key, PATIENT);
+    let kind = unknown.expect_err("there is none").kind();
+    assert_eq!(kind, WaitErrorKind::UnknownRule);
+}
+
+#[test]
+fn patience_runs_out_behind_others() {
+    let limiter = limiter(Quota::gcra(1, Duration::from_millis(50)));
+    let one = [check(&limiter, "rule", "a", 1)];
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                let _ = limiter.acquire_within_blocking(&one, PATIENT);
+            }
+        });
+        // Without anybody in front it is decided at once; sooner or later somebody is.
+        let error = loop {
+            if let Err(error) = limiter.acquire_within_blocking(&one, Duration::ZERO) {
+                break error;
+            }
+            thread::yield_now();
+        };
+        ends.store(true, Ordering::Relaxed);
+        assert_eq!(error.kind(), WaitErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn a_thread_waits_for_a_store_that_has_to_be_waited_for() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let _entered = runtime.enter();
+    let store = RemoteStore::new(MemoryStore::new());
+    let rule = Rule::new("rule", Quota::per_second(100).burst(1));
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    for _ in 0..3 {
+        let decision = limiter.wait_blocking("rule", &Key::of(["a"]), PATIENT);
+        assert!(decision.expect("it was patient").is_allowed());
+    }
+}

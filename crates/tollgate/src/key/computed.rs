@@ -1,0 +1,68 @@
+//! A key that a closure makes.
+
+use std::fmt;
+
+use http::request::Parts;
+use tollgate_core::{Key, KeyBuf};
+
+use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
+
+/// Takes the key that a closure makes of the head of the request; `None` says that there is none.
+///
+/// This is the most general of the extractors that need no future: where a key is a value that can be borrowed from the
+/// head, [`key_fn`](crate::key::key_fn()) and [`extension_with`](crate::key::extension_with()) are shorter. An empty value
+/// is a key, so return `None` where a client that sends nothing should have no key.
+///
+/// ```
+/// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, computed}};
+///
+/// #[derive(Clone)]
+/// struct Claims {
+///     tenant: String,
+///     user: u64,
+/// }
+///
+/// let by_user = computed(|head| {
+///     let claims: &Claims = head.extensions.get()?;
+///     Some(Key::of((&claims.tenant, claims.user)))
+/// });
+///
+/// let (mut head, ()) = http::Request::new(()).into_parts();
+/// head.extensions.insert(Claims { tenant: "acme".to_owned(), user: 7 });
+/// let mut key = KeyBuf::new();
+/// assert!(matches!(by_user.extract(&head, &mut key), Extracted::Key));
+/// assert_eq!(Key::from(key), Key::of(("acme", 7)));
+/// ```
+pub fn computed<F>(make: F) -> Computed<F>
+where
+    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+{
+    Computed { make }
+}
+
+/// The extractor that [`computed`] makes.
+#[derive(Clone)]
+pub struct Computed<F> {
+    make: F,
+}
+
+impl<F> KeyExtractor for Computed<F>
+where
+    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+{
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
+        match (self.make)(head) {
+            Some(made) => {
+                key.append(made.as_ref());
+                Extracted::Key
+            }
+            None => Extracted::Nothing(NoKey::Absent),
+        }
+    }
+}
+
+impl<F> fmt::Debug for Computed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Computed(..)")
+    }
+}
