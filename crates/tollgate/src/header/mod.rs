@@ -79,8 +79,8 @@
 //!
 //! # Several limiters
 //!
-//! Where a limiter is around another one, each adds its rules to the lists of draft-11. Of the fields with room for one
-//! rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
+//! Where a limiter is around another one, each adds its rules to the lists of draft-11; a rule that is in both is listed once,
+//! as it leaves less. Of the fields with room for one rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
 //!
 //! # Examples
 //!
@@ -113,6 +113,7 @@ mod named;
 mod numbered;
 mod per_quota;
 pub(crate) mod retry_after;
+mod same_name;
 mod seconds;
 mod standing;
 mod structured;
