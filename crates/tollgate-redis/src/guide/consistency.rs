@@ -16,12 +16,16 @@
 //! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
-//! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
+//! | `r` in header fields | exact; not told by a denial without a call, unless it is 0 | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
 //! | memory in a process | 2 MiB a store for what denials teach | and of up to 262 144 keys what is held, 50 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
 //!
 //! A request under an eventual rule that has to ask takes along, in the same call and before itself, what its process has not
 //! reported of its key. So Redis never decides without knowing what the process that asks has let through alone, under the same plan: of a rule with
 //! plans, `U` is for each plan that a client can come under.
+//!
+//! After a request that passed and left less than it cost, `t` says when the same cost passes again. Exact rules know it to the
+//! tick. A process that answers from a lease or its own count does not know all of the state, and for one client alone it
+//! is never too early: a bucket counts what is missing, a window ends when all that is used could have been taken just now.
 //!
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
