@@ -203,3 +203,17 @@ async fn a_request_by_another_method_takes_no_log_in() {
     }
     assert_eq!(shop.log_in().await.status, 429);
 }
+
+#[tokio::test]
+async fn who_claims_to_speak_grpc_is_denied_as_everybody_else() {
+    let shop = Shop::open().await;
+    let fields = [
+        ("content-length", "0"),
+        ("content-type", "application/grpc"),
+    ];
+    for status in [200, 200, 200, 200, 200, 429] {
+        let answer = shop.server.send("POST", "/login", &fields).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("grpc-status"), None);
+    }
+}

@@ -39,6 +39,20 @@ pub enum Source {
     Fallback,
 }
 
+impl Source {
+    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::LearnedBound => "deny_cache",
+            Self::Lease => "lease",
+            Self::Eventual => "local",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
 /// Why a request was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -47,10 +61,23 @@ pub enum Reason {
     Quota,
     /// The cost is above what ever fits.
     Never,
-    /// The store failed, and a rule says to deny then.
+    /// The store failed, or a look-up of the key, and a rule says to deny then.
     StoreFailed,
     /// There is no key, and a rule says to reject then.
     NoKey,
+}
+
+impl Reason {
+    /// The word for it in logs: `quota`, `never`, `store_failed` or `no_key`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quota => "quota",
+            Self::Never => "never",
+            Self::StoreFailed => "store_failed",
+            Self::NoKey => "no_key",
+        }
+    }
 }
 
 /// The answer to one check.
@@ -66,6 +93,7 @@ pub struct Verdict {
     outcome: Outcome,
     source: Source,
     degraded: bool,
+    remaining_unknown: bool,
 }
 
 impl Verdict {
@@ -86,6 +114,7 @@ impl Verdict {
             },
             source,
             degraded: false,
+            remaining_unknown: false,
         }
     }
 
@@ -101,6 +130,7 @@ impl Verdict {
             outcome,
             source: Source::Store,
             degraded: false,
+            remaining_unknown: false,
         }
     }
 
@@ -134,11 +164,28 @@ impl Verdict {
     ///
     /// # Accuracy
     ///
-    /// Exact at the time of the decision where the source is the store.
+    /// Exact at the time of the decision where the source is the store. An estimate where it is
+    /// [not known](Self::knows_remaining).
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
+    }
+
+    /// Whether [`remaining`](Self::remaining) is known. It is not where a process denies by what an earlier denial of a
+    /// shared store has taught it, and others may have taken units since: then it is good for a next attempt, and nothing to
+    /// tell a client.
+    #[inline]
+    #[must_use]
+    pub fn knows_remaining(&self) -> bool {
+        !self.remaining_unknown
+    }
+
+    /// The same verdict of a process that does not [know](Self::knows_remaining) what is left.
+    #[must_use]
+    pub fn with_remaining_unknown(mut self) -> Self {
+        self.remaining_unknown = true;
+        self
     }
 
     /// The time until the state equals a fresh one, if nothing more is taken.
@@ -149,6 +196,15 @@ impl Verdict {
 
     pub(crate) fn reset_after_ticks(&self) -> u64 {
         self.reset_after
+    }
+
+    /// The same verdict, told so many µs before the state is full again: for a store that tells the verdicts of several times with
+    /// one.
+    #[inline]
+    #[must_use]
+    pub const fn with_reset_after(mut self, micros: u64) -> Self {
+        self.reset_after = micros;
+        self
     }
 
     /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
@@ -271,6 +327,15 @@ impl Decision {
             reason: Some(Reason::NoKey),
             retry: CompactRetry::UNKNOWN,
             ..Self::unlimited(0)
+        }
+    }
+
+    /// The denial of a request whose key could not be found out, by a rule that denies then. Nobody was asked.
+    #[must_use]
+    pub fn without_answer() -> Self {
+        Self {
+            reason: Some(Reason::StoreFailed),
+            ..Self::without_key()
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
-    quota::{MAX_UNITS, Quota},
+    quota::{AlgorithmKind, MAX_UNITS, Quota},
 };
 
 /// What a rule does with its verdict.
@@ -91,11 +91,11 @@ pub enum Consistency {
     ///
     /// Every algorithm but the log can count so.
     Eventual {
-        /// How often a process reports what it has let through. 50 to 500 ms is usual: more often costs calls, more seldom
-        /// lets more through above the limit.
+        /// How often a process reports what it has let through, more than 0. 50 to 500 ms is usual: more often costs calls,
+        /// more seldom lets more through above the limit.
         interval: Duration,
-        /// How many units of one key a process may let through before it has reported them, at most the limit. At 0 the
-        /// rule is exact.
+        /// How many units of one key a process may let through before it has reported them. At 0 the rule is exact, and so
+        /// is a plan whose limit is smaller; more than the largest limit of the rule and its plans is refused.
         max_unreported: u64,
     },
 }
@@ -189,9 +189,13 @@ impl Rule {
     }
 
     /// Adds a plan: another quota under the same name, chosen per request. It has to be of the same algorithm, or
-    /// [`unlimited`](Quota::unlimited).
+    /// [`unlimited`](Quota::unlimited). A window, a log and sub-buckets have to have the same period, and as many sub-buckets:
+    /// units that are charged for an hour must not be forgotten after a minute. A bucket may have any rate and burst.
     ///
-    /// A caller that changes plans keeps what it has used.
+    /// A caller that changes plans keeps what it has used. One that may choose, and takes plans in turn, gets from all of
+    /// them together what the largest limit allows, or of buckets the
+    /// [largest burst and the fastest rate](crate::algorithm::gcra#two-limits-on-one-state). Two kinds of requests that are
+    /// to be limited apart, such as reads and writes, are two rules.
     #[must_use]
     pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         self.plans.push((name.into(), quota));
@@ -351,17 +355,9 @@ impl Rule {
                 .chain(self.plans[..place].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
-                && !plan.is_unlimited()
-                && plan.algorithm() != other.algorithm()
+                && let Some(wrong) = plan_beside(plan, other)
             {
-                return Err(self.error(
-                    RuleErrorKind::Plan,
-                    format!(
-                        "plan {name:?} is a {} and the rule a {}; plans share one state, so take one algorithm",
-                        plan.algorithm(),
-                        other.algorithm()
-                    ),
-                ));
+                return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
             if self.plans[..place].iter().any(|(other, _)| other == name) {
                 return Err(self.error(
@@ -377,17 +373,41 @@ impl Rule {
             quota(cap, &"cap for store failures: ")?;
         }
         self.validate_cost()?;
-        if let Consistency::Leased { reserve_permille } = self.consistency
-            && !(1..=500).contains(&reserve_permille)
-        {
-            return Err(self.error(
-                RuleErrorKind::Mode,
-                format!(
+        self.validate_consistency()
+    }
+
+    fn validate_consistency(&self) -> Result<(), RuleError> {
+        let wrong = |message| Err(self.error(RuleErrorKind::Mode, message));
+        match self.consistency {
+            Consistency::Leased { reserve_permille } if !(1..=500).contains(&reserve_permille) => {
+                wrong(format!(
                     "a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"
-                ),
-            ));
+                ))
+            }
+            Consistency::Eventual { interval, .. } if interval.is_zero() => wrong(
+                "an interval of 0 leaves no time to report in; take 50 to 500 ms, or \
+                 Consistency::Exact to ask the store about each request"
+                    .into(),
+            ),
+            Consistency::Eventual { max_unreported, .. } => match self.largest_limit() {
+                Some(limit) if max_unreported > limit => wrong(format!(
+                    "{max_unreported} unreported units are above the limit of {limit}: a process alone would let more \
+                     than all of it through; take a small part of the limit, {} say",
+                    (limit / 10).max(1)
+                )),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The largest limit of its quotas; `None` if all are unlimited.
+    fn largest_limit(&self) -> Option<u64> {
+        (0..self.quotas())
+            .map(|plan| self.quota_of(plan))
+            .filter(|quota| !quota.is_unlimited())
+            .map(Quota::limit)
+            .max()
     }
 
     fn validate_cost(&self) -> Result<(), RuleError> {
@@ -421,6 +441,41 @@ impl Rule {
         }
         Ok(())
     }
+}
+
+/// Why a plan cannot share a state with another quota of its rule.
+fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
+    use AlgorithmKind as A;
+    if plan.is_unlimited() {
+        return None;
+    }
+    if plan.algorithm() != other.algorithm() {
+        return Some(format!(
+            "is a {} and the rule a {}; plans share one state, so take one algorithm",
+            plan.algorithm(),
+            other.algorithm()
+        ));
+    }
+    if matches!(plan.algorithm(), A::TokenBucket | A::Gcra | A::LeakyBucket)
+        || plan.reads_state_of(other)
+    {
+        return None;
+    }
+    let remedy = "plans share one state, so take the same for both, or a rule of its own for these requests: \
+                  Rule::new with another name";
+    Some(if plan.period() == other.period() {
+        format!(
+            "is counted in {} sub-buckets, and the rule in {}; {remedy}",
+            plan.bucket_count(),
+            other.bucket_count()
+        )
+    } else {
+        format!(
+            "counts in {:?}, and the rule in {:?}: what is charged to the longer would be forgotten by the shorter; {remedy}",
+            plan.period(),
+            other.period()
+        )
+    })
 }
 
 /// Checks the name of a rule or a mark: what is valid both as a quoted string and as a token of a structured field.

@@ -38,11 +38,19 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
   if number ~= window then out = 0 end
 
   if what == 6 then
+    -- More may be left than was lent: units of lots before it that came back later. Those of the window before weigh in one
+    -- that slides until this one is over.
     local left, generation = unpack('<dd', check, 39)
-    if generation ~= window or out < cost or cost < left then return -1, 0, 0 end
+    if generation == window then
+      -- One that is not known was counted in a state that is gone.
+      if out < cost then return -1, 0, 0 end
+      out = out - cost
+    elseif alg ~= 19 or generation + 1 ~= window then
+      return -1, 0, 0
+    end
     local state, ttl = raw, nil
     if left > 0 then
-      local fresh_at = (window + (alg == 19 and 2 or 1)) * first
+      local fresh_at = (generation + (alg == 19 and 2 or 1)) * first
       local _
       _, state, ttl = step_of(alg, true)(raw, first, limit, third, now, left, now, fresh_at)
       if not state then return -1, 0, 0 end
@@ -50,7 +58,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
       local _, _, reset = step(raw, first, limit, third, now, 0)
       ttl = reset
     end
-    if state ~= '' and out > cost then state = state .. pack('<dd', window, out - cost) end
+    if state ~= '' and out > 0 then state = state .. pack('<dd', window, out) end
     return -1, 0, 0, state, ttl
   end
 

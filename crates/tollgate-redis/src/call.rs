@@ -60,6 +60,8 @@ const ANY: u8 = u8::MAX;
 pub struct Call {
     keys: Packed,
     args: Packed,
+    /// The bits of the rules whose states it touches.
+    rules: u64,
 }
 
 impl Call {
@@ -84,6 +86,7 @@ impl Call {
         Self {
             keys: Packed::default(),
             args,
+            rules: 0,
         }
     }
 
@@ -97,6 +100,11 @@ impl Call {
     #[must_use]
     pub fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.args.iter()
+    }
+
+    /// The bits of the rules whose states it touches. Two rules may share one.
+    pub(crate) fn rules(&self) -> u64 {
+        self.rules
     }
 
     /// The checks that were added.
@@ -113,7 +121,8 @@ impl Call {
 
     /// Adds a request that takes its units if all fit.
     ///
-    /// `None` where it does not fit into the call any more, which carries some 65 000 checks; then nothing was added.
+    /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
+    /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
         self.request(rules, checks, What::Take, |_| true)
@@ -226,7 +235,7 @@ impl Call {
         what: What,
         mut may_make: impl FnMut(u16) -> bool,
     ) -> Option<Asked> {
-        if !self.has_room(checks.len()) {
+        if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;
         }
         let first_key = self.keys.len();

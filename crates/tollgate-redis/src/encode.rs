@@ -187,6 +187,20 @@ impl Encoder {
         Some((line, plan.or_else(|| line.plans.first())?.as_ref()?))
     }
 
+    /// Whether one rule and key is asked for under two plans that have a limit.
+    pub(crate) fn has_two_plans(&self, checks: &[Check]) -> bool {
+        checks.iter().enumerate().any(|(place, check)| {
+            let mut before = checks[..place].iter();
+            before.any(|other| {
+                other.rule() == check.rule()
+                    && other.key() == check.key()
+                    && other.plan() != check.plan()
+                    && self.line(other).is_some()
+                    && self.line(check).is_some()
+            })
+        })
+    }
+
     /// The rule at a place and one of its quotas, if any has a limit.
     pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8; IDENTITY])> {
         let line = self.rules.get(usize::from(rule))?;

@@ -152,6 +152,12 @@ impl Keyspace {
         format!("{}:instances", self.namespace)
     }
 
+    /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).
+    #[must_use]
+    pub fn quotas(&self) -> String {
+        format!("{}:quotas", self.namespace)
+    }
+
     /// The same with the keys of clients written so. Without, fingerprints are those of nobody's secret.
     #[must_use]
     pub fn with_keys(mut self, keys: Keys) -> Self {

@@ -113,6 +113,8 @@ mod packed;
 mod plain;
 mod prefilter;
 #[doc(hidden)]
+pub mod refusal;
+#[doc(hidden)]
 pub mod reply;
 mod rotation;
 mod rule_line;

@@ -19,6 +19,8 @@ pub(crate) const IDENTITY: usize = 21;
 pub(crate) struct RuleLine {
     /// Whose state it is: its own, or that of the rule it marks.
     pub(crate) name: Box<str>,
+    /// One bit of 64, by the name: what a user may not touch goes by the names of keys, and these by that of the rule.
+    pub(crate) bit: u64,
     pub(crate) family: u8,
     pub(crate) role: u8,
     /// Whether nothing is asked of it. Its states can be forgotten all the same.
@@ -51,11 +53,13 @@ impl RuleLine {
             _ => (0, true),
         };
         let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
+        let name = match refers_to {
+            Some(of) if role == MARK => rules.rules()[of].name(),
+            _ => rule.name(),
+        };
         Self {
-            name: match refers_to {
-                Some(of) if role == MARK => rules.rules()[of].name().into(),
-                _ => rule.name().into(),
-            },
+            name: name.into(),
+            bit: bit(name),
             family: quotas
                 .iter()
                 .find_map(|quota| family(quota))
@@ -70,6 +74,14 @@ impl RuleLine {
             overflow: None,
         }
     }
+}
+
+/// The bit of a name: FNV-1a, to 6 bits.
+fn bit(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    1 << (hash >> 58)
 }
 
 /// The letter of an algorithm's states.

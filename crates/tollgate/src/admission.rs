@@ -17,7 +17,8 @@ use tollgate_core::{
 use crate::config::Config;
 
 /// How a request was admitted: the decision, and more to ask. In the request's extensions after
-/// [`RateLimitLayer::attach`](crate::RateLimitLayer::attach), and with the feature `axum` an extractor.
+/// [`RateLimitLayer::attach`](crate::RateLimitLayer::attach), and where a rule is left to
+/// [handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor.
 ///
 /// Where several layers wrap a handler, it is the innermost one's.
 ///
@@ -143,6 +144,15 @@ impl Admission {
         shared.config.rules.limiter.ticket(checks, &shared.decision)
     }
 
+    /// Gives back what the request holds, unless somebody has taken the ticket for it: then that one says what becomes of it.
+    pub(crate) fn give_back(&self) {
+        let shared = &*self.shared;
+        if !shared.ticket_taken.swap(true, Ordering::Relaxed) {
+            let rules = &shared.config.rules;
+            rules.give_back(&shared.checks, &shared.decision);
+        }
+    }
+
     /// Asks a rule that was left to the handler ([`Rule::by_handler`](crate::Rule::by_handler)), at its fixed cost: a log-in
     /// by account, where the account is in the body.
     ///
@@ -160,7 +170,8 @@ impl Admission {
     ///
     /// Dropping the future does not give back what was taken.
     pub async fn acquire(&self, rule: &str, key: &Key) -> Result<Decision, Denied> {
-        self.ask(rule, None, key).await
+        let (_, decision) = self.ask(rule, None, key).await?;
+        Ok(decision)
     }
 
     /// [`acquire`](Self::acquire) at another cost in units.
@@ -169,10 +180,34 @@ impl Admission {
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_cost(&self, rule: &str, cost: u64, key: &Key) -> Result<Decision, Denied> {
-        self.ask(rule, Some(cost), key).await
+        let (_, decision) = self.ask(rule, Some(cost), key).await?;
+        Ok(decision)
     }
 
-    async fn ask(&self, name: &str, cost: Option<u64>, key: &Key) -> Result<Decision, Denied> {
+    /// [`acquire`](Self::acquire), and the ticket for what it took: to give back what turned out not to count.
+    ///
+    /// Units that are given back after the work are taken before it: of many requests at the same time no more pass than the
+    /// rule allows. So where only failures are to count, take first, and give back on success.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_ticket(&self, rule: &str, key: &Key) -> Result<Ticket, Denied> {
+        let (check, decision) = self.ask(rule, None, key).await?;
+        let limiter = &self.shared.config.rules.limiter;
+        Ok(limiter.ticket(&[check], &decision))
+    }
+
+    async fn ask(
+        &self,
+        name: &str,
+        cost: Option<u64>,
+        key: &Key,
+    ) -> Result<(Check, Decision), Denied> {
         let shared = &*self.shared;
         let config = &*shared.config;
         let Some((number, rule)) = config.rules.in_handler(name) else {
@@ -194,7 +229,7 @@ impl Admission {
         );
         shared.remember(&decision);
         if decision.is_allowed() {
-            return Ok(decision);
+            return Ok((check, decision));
         }
         let response = match &shared.head {
             Some(head) => config.deny_without_budget(head, &decision, check.key().bits() as u64),
@@ -371,7 +406,7 @@ mod tests {
     async fn a_handler_that_asks_for_ever_keeps_one_decision_a_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
-        let config = Config::new(&MemoryStore::new(), rules.into()).expect("valid rules");
+        let config = Config::new(&[], &MemoryStore::new(), rules.into()).expect("valid rules");
         let (head, ()) = http::Request::new(()).into_parts();
         let admission = Admission::new(
             Arc::new(config),

@@ -1,4 +1,4 @@
-//! How an allowed request is let through, and what its client is told afterwards.
+//! How an allowed request is let through, and what comes of it afterwards: what its client is told, or what is given back.
 
 use std::sync::Arc;
 
@@ -10,15 +10,21 @@ use tollgate_core::{Checks, Decision, Verdict};
 use crate::{
     admission::{Admission, leaves},
     config::Config,
+    deny::Quiet,
     header::applies,
     judge::Judgement,
+    refund::Refund,
 };
 
-/// What is told to the client of an admitted request once the inner service has answered.
+/// What remains to be done about an admitted request once the inner service has answered.
 pub(crate) struct After {
     config: Arc<Config>,
     decision: Decision,
+    /// What was taken, unless the admission knows.
+    checks: Checks,
     admission: Option<Admission>,
+    /// Whether the request is marked, to see whether it meets these rules again.
+    marked: bool,
 }
 
 impl Config {
@@ -31,13 +37,18 @@ impl Config {
     ) -> Result<Option<After>, Box<Response<Bytes>>> {
         match judgement {
             Judgement::Pass if !self.attach => Ok(None),
-            Judgement::Pass => Ok(Some(self.attach_to(head, Decision::unlimited(0), None))),
+            Judgement::Pass => {
+                let (decision, checks) = (Decision::unlimited(0), Checks::new());
+                Ok(Some(self.attach_to(head, decision, checks)))
+            }
             Judgement::Allow { decision, checks } if self.attach => {
                 Ok(Some(self.attach_to(head, decision, checks)))
             }
-            Judgement::Allow { decision, .. } => Ok(Some(After {
+            Judgement::Allow { decision, checks } => Ok(Some(After {
+                marked: self.applied.mark(head, decision.at()),
                 config: Arc::clone(self),
                 decision,
+                checks,
                 admission: None,
             })),
             Judgement::Rejected(response) => Err(response),
@@ -50,33 +61,77 @@ impl Config {
         self: &Arc<Self>,
         head: &mut request::Parts,
         decision: Decision,
-        checks: Option<Box<Checks>>,
+        checks: Checks,
     ) -> After {
         let admission = Admission::new(
             Arc::clone(self),
             decision.clone(),
-            checks.map_or_else(Checks::new, |checks| *checks),
+            checks,
             self.asks_in_handler.then(|| head_of(head)),
         );
         head.extensions.insert(admission.clone());
         After {
+            marked: self.applied.mark(head, decision.at()),
             config: Arc::clone(self),
             decision,
+            checks: Checks::new(),
             admission: Some(admission),
         }
     }
 }
 
 impl After {
+    /// The inner service has answered: gives back what the request took where it was not served, or writes what the client
+    /// is told of its budget.
+    #[inline]
+    pub(crate) fn answered(self, head: &mut response::Parts) {
+        if self.marked {
+            self.config.applied.answered();
+        }
+        if head.extensions.get::<Refund>().is_some() {
+            return self.give_back();
+        }
+        self.tell(head);
+    }
+
+    /// The inner service has failed.
+    #[cold]
+    pub(crate) fn failed(self) {
+        if self.marked {
+            self.config.applied.answered();
+        }
+        self.give_back();
+    }
+
+    #[cold]
+    fn give_back(&self) {
+        match &self.admission {
+            Some(admission) => admission.give_back(),
+            None => self.config.rules.give_back(&self.checks, &self.decision),
+        }
+    }
+
     /// Writes what the client is told of its budget.
     #[inline]
-    pub(crate) fn tell(self, head: &mut response::Parts) {
+    fn tell(&self, head: &mut response::Parts) {
         let config = &*self.config;
-        if !config.tells_budget() || !applies(head.status, &head.headers) {
+        let later = self.admission.as_ref().map(Admission::later);
+        if config.quiet {
+            let denied = |later: &Vec<Decision>| !later.iter().all(Decision::is_allowed);
+            if later.as_ref().is_some_and(denied) {
+                // A handler's denial becomes a response of its own, as a `tonic::Status` does.
+                head.extensions.insert(Quiet);
+            }
+            return;
+        }
+        if !config.tells_budget()
+            || !applies(head.status, &head.headers)
+            || head.extensions.get::<Quiet>().is_some()
+        {
             return;
         }
         let rules = config.rules.set();
-        match self.admission.as_ref().map(Admission::later) {
+        match later {
             Some(later) if !later.is_empty() => {
                 let decisions = later.iter().chain([&self.decision]);
                 let all = one_for_each_rule(decisions.flat_map(Decision::verdicts));

@@ -3,9 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use http::StatusCode;
-use tollgate_core::{RuleError, Store};
+use tollgate_core::{Limiter, RuleError, Store};
 
 use crate::{
+    applied::Applied,
     header::{HeaderStyle, Headers},
     protocol::Protocol,
     rejection::{Rejection, Responses},
@@ -30,11 +31,16 @@ pub(crate) struct Config {
     pub(crate) count_preflight: bool,
     /// Whether a handler may ask rules of its own.
     pub(crate) asks_in_handler: bool,
+    pub(crate) applied: Applied,
 }
 
 impl Config {
-    pub(crate) fn new(store: &dyn Store, rules: Vec<RequestRule>) -> Result<Self, RuleError> {
-        let rules = RequestRules::new(store, rules)?;
+    pub(crate) fn new(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
+        let rules = RequestRules::new(replaced, store, rules)?;
         let style = HeaderStyle::DRAFT_11;
         let rejection = Rejection::problem();
         let denied_status = StatusCode::TOO_MANY_REQUESTS;
@@ -46,6 +52,9 @@ impl Config {
             )),
             headers: Arc::new(Headers::new(style, rules.set())),
             asks_in_handler: rules.asks_in_handler(),
+            // A rule that is left to handlers limits nothing where they have nobody to ask.
+            attach: rules.asks_in_handler(),
+            applied: Applied::new(rules.set().version()),
             rules,
             style,
             quiet: false,
@@ -53,7 +62,6 @@ impl Config {
             denied_status,
             protocol: Protocol::Auto,
             jitter_percent: 0,
-            attach: false,
             count_preflight: false,
         })
     }

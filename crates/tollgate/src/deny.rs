@@ -13,6 +13,7 @@ use crate::{
         name::{GRPC_STATUS, RATELIMIT, RATELIMIT_POLICY},
         retry_after,
     },
+    key::NoKey,
     rejection::Denial,
     request_rules::Refusal,
 };
@@ -24,12 +25,20 @@ const GRPC_ROOM: usize = 7 * 1_024;
 /// So many rules fit, whatever their names.
 const FEW: usize = 8;
 
+/// An extension of a response: a denial by a quiet layer. Layers around it write nothing on it either: that they have
+/// something left would say who has denied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quiet;
+
 impl Config {
     /// The response to a request that a rule rejects because it has no key.
     #[cold]
     pub(crate) fn refuse(&self, head: &request::Parts, refusal: &Refusal) -> Response<Bytes> {
-        self.rules.observer.no_key(refusal.rule);
-        let decision = Decision::without_key();
+        let decision = match refusal.why {
+            NoKey::LookUpFailed => Decision::without_answer(),
+            _ => Decision::without_key(),
+        };
+        self.rules.refused(refusal);
         let rules = self.rules.set();
         let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
             .quiet(self.quiet);
@@ -105,8 +114,12 @@ impl Config {
             .quiet(self.quiet)
     }
 
-    /// Gives the response its decision, where anybody asked for decisions: it costs an allocation or two.
+    /// Gives the response its decision, where anybody asked for decisions, and what keeps it quiet, where it is: either costs
+    /// an allocation or two.
     fn carry(&self, mut response: Response<Bytes>, decision: &Decision) -> Response<Bytes> {
+        if self.quiet {
+            response.extensions_mut().insert(Quiet);
+        }
         if self.attach {
             response.extensions_mut().insert(decision.clone());
         }

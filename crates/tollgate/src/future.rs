@@ -118,10 +118,18 @@ where
                     }
                 }
                 StateProj::Inner { future, after } => {
-                    let response = ready!(future.poll(cx))?;
+                    let response = match ready!(future.poll(cx)) {
+                        Ok(response) => response,
+                        Err(error) => {
+                            if let Some(after) = after.take() {
+                                after.failed();
+                            }
+                            return Poll::Ready(Err(error));
+                        }
+                    };
                     let (mut head, body) = response.into_parts();
                     if let Some(after) = after.take() {
-                        after.tell(&mut head);
+                        after.answered(&mut head);
                     }
                     return Poll::Ready(Ok(Response::from_parts(head, ResponseBody::inner(body))));
                 }

@@ -14,14 +14,15 @@ use crate::{
 
 /// What was decided about a request.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and a box would be an allocation for each request"
+)]
 pub(crate) enum Judgement {
     /// It passes, and there is nothing to tell.
     Pass,
-    /// It passes; what was asked is kept only where a handler may want it.
-    Allow {
-        decision: Decision,
-        checks: Option<Box<Checks>>,
-    },
+    /// It passes; what was asked is kept for a handler, and to be given back.
+    Allow { decision: Decision, checks: Checks },
     /// It does not pass, and the answer was made.
     Rejected(Box<Response<Bytes>>),
     /// It does not pass, and the answer is still to be made from its head, which was not at hand.
@@ -43,6 +44,9 @@ impl Config {
             self.rules.observer.preflight();
             return Step::Ready(Judgement::Pass);
         }
+        if self.applied.before(head) {
+            self.rules.observer.applied_twice();
+        }
         let mut asked = Asked::default();
         if let Err(refusal) = self.rules.ask(head, &mut asked) {
             return Step::Ready(Judgement::Rejected(Box::new(self.refuse(head, &refusal))));
@@ -57,7 +61,7 @@ impl Config {
             Step::Ready(decision) => {
                 self.observe(&asked.checks, &decision, timer);
                 Step::Ready(if decision.is_allowed() {
-                    self.allow(&asked.checks, decision)
+                    self.allow(asked.checks, decision)
                 } else {
                     // At once, while everything lies at hand.
                     let response = self.deny(head, &decision, seed_of(&asked.checks));
@@ -67,7 +71,7 @@ impl Config {
             Step::Wait(answer) => {
                 let config = Arc::clone(self);
                 Step::Wait(Pending::new(async move {
-                    config.judgement(&asked.checks, answer.await, timer)
+                    config.judgement(asked.checks, answer.await, timer)
                 }))
             }
         }
@@ -81,28 +85,26 @@ impl Config {
             Err(refusal) => return Judgement::Refuse(refusal),
         };
         let decision = self.rules.limiter.acquire(&checks).await;
-        self.judgement(&checks, decision, timer)
+        self.judgement(checks, decision, timer)
     }
 
     /// The judgement of a request whose head is not at hand.
-    fn judgement(&self, checks: &Checks, decision: Decision, timer: Timer) -> Judgement {
-        self.observe(checks, &decision, timer);
+    fn judgement(&self, checks: Checks, decision: Decision, timer: Timer) -> Judgement {
+        self.observe(&checks, &decision, timer);
         if decision.is_allowed() {
             self.allow(checks, decision)
         } else {
-            Judgement::Deny(Box::new((decision, seed_of(checks))))
+            Judgement::Deny(Box::new((decision, seed_of(&checks))))
         }
     }
 
     #[inline]
-    fn allow(&self, checks: &Checks, decision: Decision) -> Judgement {
-        if !self.attach && (!self.tells_budget() || decision.verdicts().is_empty()) {
+    fn allow(&self, checks: Checks, decision: Decision) -> Judgement {
+        let is_done_with = !self.tells_budget() && !self.rules.gives_back;
+        if !self.attach && (is_done_with || decision.verdicts().is_empty()) {
             return Judgement::Pass;
         }
-        Judgement::Allow {
-            decision,
-            checks: self.attach.then(|| Box::new(checks.clone())),
-        }
+        Judgement::Allow { decision, checks }
     }
 
     #[inline]

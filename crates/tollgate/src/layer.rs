@@ -1,14 +1,14 @@
 //! The layer: rules on a store, and how clients are told.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config, header::HeaderStyle, key::Extracted, protocol::Protocol, rejection::Rejection,
-    rule::KeyedRule, service::RateLimit,
+    config::Config, header::HeaderStyle, key::Extracted, live::Live, protocol::Protocol,
+    rejection::Rejection, rule::{KeyedRule, RequestRule}, service::RateLimit,
 };
 
 /// Limits the requests to a service.
@@ -20,6 +20,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
     config: Arc<Config>,
+    /// Keeps the rule names in use.
+    limiter: Limiter,
 }
 
 impl RateLimitLayer {
@@ -29,7 +31,9 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// A rule that cannot be used, or that the store cannot serve. The error names it and says what would be right.
+    /// A rule that cannot be used, or that the store cannot serve; a rule name that another live layer or limiter on this
+    /// store has bound to another quota; rules that are all [off](tollgate_core::Rule::off), which would limit nothing. The
+    /// error names the rule and says what would be right.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a store is a handle, and a call with a clone reads well"
@@ -38,11 +42,47 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        Self::bind(&[], &store, rules.into_iter().map(Into::into).collect())
+    }
+
+    /// Limits by these rules in the place of those of other layers and limiters on the same store, which may have other quotas
+    /// under the same names: for a reload. Used units stay used. See
+    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
+    ///
+    /// Where a name is used by several layers, replace them all at once, then make the others anew.
+    ///
+    /// ```
+    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    ///
+    /// let store = MemoryStore::new();
+    /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
+    /// let old = RateLimitLayer::new(store.clone(), [rule(60)])?;
+    /// assert!(RateLimitLayer::new(store.clone(), [rule(90)]).is_err());
+    /// let new = RateLimitLayer::replacing(&[old.limiter()], store, [rule(90)])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); and a limiter of another store among the replaced.
+    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    pub fn replacing(
+        replaced: &[&Limiter],
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
+        Self::bind(replaced, &store, rules.into_iter().map(Into::into).collect())
+    }
+
+    fn bind(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
+        let mut config = Config::new(replaced, store, rules)?;
         Ok(Self {
-            config: Arc::new(Config::new(
-                &store,
-                rules.into_iter().map(Into::into).collect(),
-            )?),
+            limiter: config.rules.take_registered(),
+            config: Arc::new(config),
         })
     }
 
@@ -66,6 +106,8 @@ impl RateLimitLayer {
 
     /// Tells clients when to come back and nothing else: no rule, limit or budget, in header fields or bodies. For
     /// log-in routes, where the numbers help to guess.
+    ///
+    /// A quiet denial stays quiet on its way out: layers around this one write no fields on it.
     pub fn quiet(self) -> Self {
         self.with(|config| config.quiet = true)
     }
@@ -85,8 +127,11 @@ impl RateLimitLayer {
         Ok(self.with(|config| config.set_denied_status(status)))
     }
 
-    /// How denials are answered: as each request asks, unless told otherwise. Say so where a content type is wrong, as in
-    /// front of a gateway that makes gRPC calls of JSON.
+    /// How denials are answered: as each request asks, unless told otherwise.
+    ///
+    /// Say [`Protocol::Http`] where there is no gRPC behind the layer: otherwise a client that sends `content-type:
+    /// application/grpc` is denied by a response of status 200, and counts as served in access logs and dashboards. Say so
+    /// too where a content type is wrong, as in front of a gateway that makes gRPC calls of JSON.
     pub fn protocol(self, protocol: Protocol) -> Self {
         self.with(|config| config.protocol = protocol)
     }
@@ -99,7 +144,8 @@ impl RateLimitLayer {
 
     /// Puts an [`Admission`](crate::Admission) into the request's extensions, for handlers that read the decision or
     /// ask for more, and a denied request's [`Decision`](crate::Decision) into the extensions of its response, for layers
-    /// outside: an access log, say. Not done unless asked for, because it costs allocations.
+    /// outside: an access log, say. Not done unless asked for, because it costs allocations, or unless a rule is left to
+    /// [handlers](crate::Rule::by_handler), which could not ask it otherwise.
     pub fn attach(self) -> Self {
         self.with(|config| config.attach = true)
     }
@@ -111,10 +157,34 @@ impl RateLimitLayer {
     /// `Content-Type`. One whose body is not known to be empty before it is read is counted: in HTTP/1.1 one in chunks,
     /// in HTTP/2 one that ends in a frame of its own, and any that a layer outside has wrapped in a body that does not know.
     ///
-    /// Where a preflight reaches expensive work, call this. tonic's services look at no method: one that nothing outside has
-    /// answered begins a stream from the client, without messages.
+    /// Anyone can make such a request, and send as many as he likes. Where one reaches work, call this: with handlers for any
+    /// method (`any(..)` and fallbacks in axum, a proxy's handler) or for OPTIONS. tonic's services look at no method either:
+    /// a preflight that nothing outside has answered begins a stream from the client, without messages.
     pub fn count_preflight(self) -> Self {
         self.with(|config| config.count_preflight = true)
+    }
+
+    /// How long the look-ups of a request's keys may take, all together: they run at the same time. 200 ms unless told
+    /// otherwise. It begins when the first of them has to be waited for.
+    ///
+    /// When it passes, look-ups that have not ended are dropped, and the key of their rule is
+    /// [`NoKey::LookUpFailed`](crate::key::NoKey::LookUpFailed). Nobody knows then whom the request counts against:
+    ///
+    /// | the rule | such a request |
+    /// | --- | --- |
+    /// | [`on_store_error`](tollgate_core::Rule::on_store_error) with `Allow` or `Degraded` | passes the rule uncounted: that is what it asks for where it cannot be decided |
+    /// | `on_store_error` with `Deny`, or [`Missing::Reject`](crate::Missing::Reject) | is answered by 503, in gRPC `UNAVAILABLE` |
+    /// | any other, the default | counts with all others that have no key, also with [`Missing::Skip`](crate::Missing::Skip) |
+    ///
+    /// `tollgate_look_up_failures_total` counts them, and the first one of a rule is told in an event at warn level. An
+    /// extractor of your own gives `LookUpFailed` where its directory fails in another way.
+    ///
+    /// # Panics
+    ///
+    /// Look-ups that have to be waited for panic in a tokio runtime whose timer is not enabled. Outside of tokio there is no
+    /// deadline.
+    pub fn look_up_deadline(self, deadline: Duration) -> Self {
+        self.with(|config| config.rules.look_up_deadline = deadline)
     }
 
     /// The least number of instances of this service that share the store: while the store fails, each counts against
@@ -125,8 +195,10 @@ impl RateLimitLayer {
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.config.rules.limiter.shared_by(instances)?;
-        Ok(self.with(|config| config.rules.limiter = limiter))
+        let limiter = self.limiter.shared_by(instances)?;
+        let mut layer = self.with(|config| config.rules.limiter = limiter.unregistered());
+        layer.limiter = limiter;
+        Ok(layer)
     }
 
     /// The key under which the rule with this name counts requests with this head, for
@@ -158,7 +230,7 @@ impl RateLimitLayer {
     /// The rules on their store, for code outside of requests: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.config.rules.limiter
+        &self.limiter
     }
 }
 
@@ -166,6 +238,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.config))
+        RateLimit::new(inner, Live::new(&self.config, Some(&self.limiter)))
     }
 }

@@ -4,13 +4,17 @@ use http::{HeaderMap, Method, header, request::Parts};
 
 /// How denials are answered: see [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol). And which requests have
 /// messages to count: see [`MessageLimitLayer::protocol`](crate::MessageLimitLayer::protocol).
+///
+/// In front of a service without gRPC take [`Http`](Self::Http). The content type is the client's own word: with
+/// [`Auto`](Self::Auto), a POST that says `application/grpc` is denied in gRPC, which over HTTP is a 200. It is denied all the
+/// same, but an access log, a dashboard or a proxy that looks at the status takes it for a success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
     /// As the request asks: in gRPC where it is a POST whose content type says so, over HTTP otherwise.
     #[default]
     Auto,
-    /// Over HTTP, whatever the request says.
+    /// Over HTTP, whatever the request says: for JSON, pages, files.
     Http,
     /// In gRPC, whatever the request says.
     Grpc,

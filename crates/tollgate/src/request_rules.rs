@@ -1,16 +1,17 @@
 //! The rules of a layer on their store: whom a request counts against, at what cost.
 
-use std::{fmt, num::NonZeroU32, sync::Arc};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Fingerprint, KeyBuf, Limiter, Mode, PartKind, Pending, Rule, RuleError,
-    RuleErrorKind, RuleSet, Store,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Limiter, Mode, OnStoreError, PartKind, Rule,
+    RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
 };
 
 use crate::{
     key::{Extracted, KeyExtractor, NoKey},
+    look_ups::{self, LookUps},
     observe::Observer,
     rule::{Missing, RequestRule},
 };
@@ -22,6 +23,10 @@ pub(crate) struct RequestRules {
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
+    /// How long the look-ups of a request may take, all together.
+    pub(crate) look_up_deadline: Duration,
+    /// Whether a rule gives back what a request took that was not served.
+    pub(crate) gives_back: bool,
 }
 
 /// The checks of a request, as far as they are known.
@@ -29,7 +34,7 @@ pub(crate) struct RequestRules {
 pub(crate) struct Asked {
     pub(crate) checks: Checks,
     /// Checks whose key is being looked up; their places in `checks` are held by checks of no key.
-    later: Vec<(usize, Pending<Result<KeyBuf, NoKey>>)>,
+    later: LookUps,
 }
 
 /// A request without a key that a rule rejects.
@@ -49,16 +54,31 @@ impl Asked {
 }
 
 impl RequestRules {
-    pub(crate) fn new(store: &dyn Store, list: Vec<RequestRule>) -> Result<Self, RuleError> {
+    pub(crate) fn new(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        list: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
         for rule in &list {
             validate(rule)?;
         }
+        refuse_all_off(&list)?;
         let set = RuleSet::new(list.iter().map(|rule| rule.rule.clone()))?;
         Ok(Self {
             observer: Arc::new(Observer::new(&set)),
-            limiter: Limiter::bind(store, set, NonZeroU32::MIN)?,
+            limiter: Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?,
+            look_up_deadline: look_ups::DEADLINE,
+            gives_back: list
+                .iter()
+                .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
             list: list.into(),
         })
+    }
+
+    /// The limiter that keeps the rule names in use. What is left here does not: requests on their way hold it.
+    pub(crate) fn take_registered(&mut self) -> Limiter {
+        let unregistered = self.limiter.unregistered();
+        std::mem::replace(&mut self.limiter, unregistered)
     }
 
     /// The rule set in force.
@@ -112,25 +132,34 @@ impl RequestRules {
                 self.observer.skipped(number);
                 continue;
             }
-            let plan = request_rule.plan.as_ref().map_or(0, |f| f(head, rule));
-            if rule.quota_of(usize::from(plan)).is_unlimited() {
+            let plan = request_rule.plan.as_ref().map_or(0, |f| {
+                f(head, rule, &mut |name| self.unknown_plan(number, name))
+            });
+            let quota = rule.quota_of(usize::from(plan));
+            if quota.is_unlimited() {
                 self.observer.skipped(number);
                 continue;
             }
-            let cost = request_rule
-                .cost
-                .as_ref()
-                .map_or_else(|| rule.fixed_cost(), |f| f(head));
+            let cost = match &request_rule.cost {
+                None => rule.fixed_cost(),
+                Some(f) => {
+                    let (cost, limit) = (f(head), quota.limit());
+                    if cost > limit {
+                        self.observer.cost_above_limit(number, cost, limit);
+                    }
+                    cost
+                }
+            };
             key.clear();
             match extractor.extract(head, &mut key) {
-                Extracted::Key => {}
+                Extracted::Key => self.observer.keyed(number),
                 Extracted::Nothing(why) => {
                     if !self.resolve_missing(number, why, &mut key)? {
                         continue;
                     }
                 }
                 Extracted::Later(answer) => {
-                    asked.later.push((asked.checks.len(), answer));
+                    asked.later.push(asked.checks.len(), answer);
                     let nobody = Fingerprint::from_bits(0);
                     asked
                         .checks
@@ -152,37 +181,109 @@ impl RequestRules {
         why: NoKey,
         key: &mut KeyBuf,
     ) -> Result<bool, Box<Refusal>> {
-        if let NoKey::Misconfigured(what) = &why {
-            self.observer.misconfigured(rule, what);
+        let then = self.without_key(rule, &why);
+        match &why {
+            NoKey::Misconfigured(what) => self.observer.misconfigured(rule, what),
+            NoKey::LookUpFailed => self.observer.look_up_failed(rule, then.in_words()),
+            NoKey::Absent | NoKey::Ambiguous => {}
         }
-        match self.list[usize::from(rule)].missing {
-            // A client that sends its key twice must not switch the rule off by that.
-            Missing::Skip if why != NoKey::Ambiguous => {
+        if why != NoKey::LookUpFailed {
+            self.observer.keyless(rule, then.in_words());
+        }
+        match then {
+            WithoutKey::Skip => {
                 self.observer.skipped(rule);
                 Ok(false)
             }
-            Missing::Shared | Missing::Skip => {
+            WithoutKey::Share => {
                 key.clear();
                 key.push(PartKind::SHARED, []);
                 Ok(true)
             }
-            // A shadow denies nothing.
-            Missing::Reject(_) if !self.set().enforces(usize::from(rule)) => {
-                self.observer.skipped(rule);
-                Ok(false)
-            }
-            Missing::Reject(status) => Err(Box::new(Refusal { rule, status, why })),
+            WithoutKey::Reject(status) => Err(Box::new(Refusal { rule, status, why })),
         }
     }
 
-    /// Waits for the keys that are looked up, in the order of the rules.
+    /// What a rule does with a request that has no key, for this reason.
+    fn without_key(&self, rule: u16, why: &NoKey) -> WithoutKey {
+        let RequestRule { rule, missing, .. } = &self.list[usize::from(rule)];
+        if *why == NoKey::LookUpFailed {
+            return match (rule.store_error_answer(), missing) {
+                // A shadow denies nothing, and what it would count is not known.
+                _ if !rule.is_enforced() => WithoutKey::Skip,
+                (OnStoreError::Allow | OnStoreError::Degraded, _) => WithoutKey::Skip,
+                // The client did nothing wrong: no 401.
+                (OnStoreError::Deny, _) | (_, Missing::Reject(_)) => {
+                    WithoutKey::Reject(StatusCode::SERVICE_UNAVAILABLE)
+                }
+                _ => WithoutKey::Share,
+            };
+        }
+        match missing {
+            // Neither a client that sends its key twice nor a service that is not set up may switch the rule off.
+            Missing::Skip if *why == NoKey::Absent => WithoutKey::Skip,
+            Missing::Shared | Missing::Skip => WithoutKey::Share,
+            // A shadow denies nothing.
+            Missing::Reject(_) if !rule.is_enforced() => WithoutKey::Skip,
+            Missing::Reject(status) => WithoutKey::Reject(*status),
+        }
+    }
+
+    /// Tells of a request that was rejected because it has no key.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        if refusal.why == NoKey::LookUpFailed {
+            self.observer.look_up_refused(refusal.rule);
+        } else {
+            self.observer.no_key(refusal.rule);
+        }
+    }
+
+    #[cold]
+    fn unknown_plan(&self, rule: u16, name: &str) {
+        self.observer.unknown_plan(rule, || {
+            // It comes from somewhere else; what is longer than a name may be is no name.
+            let name = name.chars().take(64).collect::<String>();
+            let names = self.list[usize::from(rule)].rule.plan_names();
+            UnknownName::new("plan", &name, names)
+        });
+    }
+
+    /// Gives back what the checks of an allowed request took, but for rules that keep it.
+    #[cold]
+    pub(crate) fn give_back(&self, checks: &[Check], decision: &Decision) {
+        let returned: Checks = checks
+            .iter()
+            .map(|check| {
+                if self.keeps(check.rule()) {
+                    check.with_cost(0)
+                } else {
+                    self.observer.given_back(check.rule());
+                    *check
+                }
+            })
+            .collect();
+        self.limiter.ticket(&returned, decision).cancel();
+    }
+
+    /// Whether a rule keeps what was taken. A mark has taken nothing.
+    fn keeps(&self, rule: u16) -> bool {
+        self.list
+            .get(usize::from(rule))
+            .is_none_or(|rule| rule.keeps || !rule.rule.is_enforced())
+    }
+
+    /// Waits for the keys that are looked up, all at the same time.
     pub(crate) async fn look_up(self, mut asked: Asked) -> Result<Checks, Box<Refusal>> {
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
-        for (place, answer) in asked.later {
+        // In the order of the rules, so that of several that reject a request always the first one does.
+        for (place, found) in asked.later.within(self.look_up_deadline).await {
             let number = asked.checks[place].rule();
             let mut key = KeyBuf::new();
-            match answer.await {
-                Ok(found) => key = found,
+            match found {
+                Ok(found) => {
+                    self.observer.keyed(number);
+                    key = found;
+                }
                 Err(why) => {
                     if !self.resolve_missing(number, why, &mut key)? {
                         skipped.push(place);
@@ -207,6 +308,49 @@ impl fmt::Debug for RequestRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.list.iter()).finish()
     }
+}
+
+/// What becomes of a request without a key.
+#[derive(Clone, Copy, Debug)]
+enum WithoutKey {
+    /// It counts with all others that have none.
+    Share,
+    /// The rule does not apply to it.
+    Skip,
+    /// It is rejected.
+    Reject(StatusCode),
+}
+
+impl WithoutKey {
+    /// What happens to all such requests, as the end of a sentence.
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Share => "all of them share one bucket",
+            Self::Skip => "none of them is limited by it",
+            Self::Reject(_) => "all of them are rejected",
+        }
+    }
+}
+
+/// Rules from code that limit nothing are a mistake. A document may switch all of its rules off: that is between a
+/// [`RuleSet`] and a [`Limiter`].
+fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
+    let is_off = |rule: &RequestRule| *rule.rule.mode() == Mode::Off;
+    if list.is_empty() || !list.iter().all(is_off) {
+        return Ok(());
+    }
+    let names: Vec<_> = list
+        .iter()
+        .map(|rule| format!("{:?}", rule.rule.name()))
+        .collect();
+    Err(RuleError::general(
+        RuleErrorKind::RuleSet,
+        format!(
+            "every rule is off ({}), so the layer would limit nothing; leave the layer away, or take off() away from a rule, \
+             with shadow() in its place if it shall only count",
+            names.join(", ")
+        ),
+    ))
 }
 
 fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {

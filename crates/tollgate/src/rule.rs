@@ -8,7 +8,8 @@ use tollgate_core::{Consistency, OnStoreError, Quota};
 use crate::key::KeyExtractor;
 
 type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
-type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule) -> u16 + Send + Sync;
+/// The number of the plan of a request. It calls the last argument with a name that the rule has no plan for.
+type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
 type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
@@ -51,7 +52,8 @@ impl Rule {
     }
 
     /// Leaves it to a handler to ask, with a key that it learns from the body, say: see
-    /// [`Admission::acquire`](crate::Admission::acquire).
+    /// [`Admission::acquire`](crate::Admission::acquire). A layer with such a rule
+    /// [attaches](crate::RateLimitLayer::attach) an admission to each request.
     ///
     /// What else a [`RequestRule`] can be told is about requests that the layer asks for; a layer refuses it here.
     pub fn by_handler(self) -> RequestRule {
@@ -129,8 +131,11 @@ pub enum Missing {
     /// Counts all such requests together.
     #[default]
     Shared,
-    /// Does not apply to the request. One that carries its key more than once is counted all the same, with all others
-    /// that do: see [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous).
+    /// Does not apply to the request, because it does not carry the key.
+    ///
+    /// Every other reason for having no key counts the request as [`Shared`](Self::Shared) does, so that nothing switches
+    /// the rule off unnoticed: a key that is sent more than once ([`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous)), and a
+    /// service that is not set up for its extractor ([`NoKey::Misconfigured`](crate::key::NoKey::Misconfigured)).
     Skip,
     /// Rejects the request with this status, which is 400 or above: 401, say. A 401 wants a `WWW-Authenticate` field
     /// (RFC 9110 §15.5.2), whose scheme only the application knows: add it in
@@ -164,6 +169,8 @@ pub struct RequestRule {
     pub(crate) applies: Option<Arc<Predicate>>,
     pub(crate) exempt: Option<Arc<Predicate>>,
     pub(crate) missing: Missing,
+    /// Whether what was taken stays taken where the service fails.
+    pub(crate) keeps: bool,
 }
 
 /// A rule that says whom it counts: what layers take. It is a [`RequestRule`].
@@ -196,6 +203,7 @@ impl RequestRule {
             applies: None,
             exempt: None,
             missing: Missing::default(),
+            keeps: false,
         }
     }
 
@@ -206,24 +214,40 @@ impl RequestRule {
     }
 
     /// Computes the units of a request from its head. 0 asks without taking.
+    ///
+    /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`. The first one is
+    /// told in an event at warn level. Cap what you compute.
     pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
         self
     }
 
-    /// Chooses the rule's plan by name, from an extension that a middleware in front has set, say. `None`, and a name
-    /// that the rule has no plan for, is the rule's own quota.
+    /// Keeps what a request took also where the inner service answers with an error, or a response carries a
+    /// [`Refund`](crate::Refund). Without this it is given back: who was not served has used nothing up.
+    ///
+    /// Say so for every rule whose clients can bring such an error about, and gain by it: log-ins and codes, and work that
+    /// costs something before it fails, as under a timeout inside of the layer.
+    pub fn keep_on_error(mut self) -> Self {
+        self.keeps = true;
+        self
+    }
+
+    /// Chooses the rule's plan by name, from an extension that a middleware in front has set, say. `None` is the rule's own
+    /// quota. So is a name that the rule has no plan for; the first one is told in an event at warn level.
     ///
     /// The name is borrowed from the head, or is a constant: `|head| Some(head.extensions.get::<Claims>()?.plan.as_str())`.
     pub fn plan_by<P: AsRef<str> + ?Sized>(
         mut self,
         plan: impl Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
     ) -> Self {
-        self.plan = Some(Arc::new(move |head, rule| {
-            plan(head)
-                .and_then(|name| rule.plan_number(name.as_ref()))
-                // A rule has fewer than 65 535 plans.
-                .map_or(0, |number| number as u16)
+        self.plan = Some(Arc::new(move |head, rule, unknown| {
+            let Some(name) = plan(head) else { return 0 };
+            let Some(number) = rule.plan_number(name.as_ref()) else {
+                unknown(name.as_ref());
+                return 0;
+            };
+            // A rule has fewer than 65 535 plans.
+            number as u16
         }));
         self
     }
@@ -245,6 +269,7 @@ impl RequestRule {
             (self.applies.is_some(), "when"),
             (self.exempt.is_some(), "exempt"),
             (self.missing != Missing::Shared, "when_missing"),
+            (self.keeps, "keep_on_error"),
         ]
         .into_iter()
         .find_map(|(made, call)| made.then_some(call))

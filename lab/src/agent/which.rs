@@ -100,6 +100,28 @@ impl Agent {
         }
     }
 
+    /// The window in which the units count that were spent just now, if it holds units of one.
+    pub(crate) fn window(&self) -> Option<u64> {
+        match self {
+            Self::Leased(one) => one.window(),
+            _ => None,
+        }
+    }
+
+    /// Another rule has denied what was spent alone. What it does not keep goes to the store.
+    pub(crate) fn give_back(
+        &mut self,
+        times: (Tick, Tick),
+        window: Option<u64>,
+        units: u64,
+    ) -> Option<Question> {
+        match self {
+            Self::Leased(one) => one.give_back(times, window, units),
+            // Nobody else is asked to give back.
+            _ => None,
+        }
+    }
+
     /// Units that it holds in advance.
     pub(crate) fn held(&self, now: Tick) -> u64 {
         match self {

@@ -109,6 +109,62 @@ fn extractors_that_cannot_work_are_refused_also_inside_of_others() {
 }
 
 #[test]
+fn rules_that_are_all_off_are_refused_and_one_that_is_not_is_enough() {
+    let quota = Quota::gcra(5, SECOND);
+    let off = |name: &str| Rule::new(name, quota).off().by(constant("all"));
+    refused(
+        new([off("one"), off("two")]),
+        RuleErrorKind::RuleSet,
+        &["\"one\"", "\"two\"", "off()", "shadow()"],
+    );
+    let messages = tollgate::MessageLimitLayer::new(MemoryStore::new(), [off("one")]);
+    let error = messages.expect_err("it would limit nothing");
+    assert_eq!(error.kind(), RuleErrorKind::RuleSet);
+    assert!(new([off("one"), all("two", quota)]).is_ok());
+    assert!(
+        new([
+            off("one"),
+            Rule::new("two", quota).shadow().by(constant("all"))
+        ])
+        .is_ok()
+    );
+    // Below the layer a document may switch everything off.
+    let rules = tollgate::RuleSet::new([Rule::new("one", quota).off()]).unwrap();
+    assert!(tollgate::Limiter::bind(&MemoryStore::new(), rules, NonZeroU32::MIN).is_ok());
+}
+
+#[test]
+fn reports_that_come_never_or_always_are_refused() {
+    use tollgate::Consistency::Eventual;
+    let rule = |interval, max_unreported| {
+        let rule = Rule::new("named", Quota::gcra(100, SECOND).burst(50));
+        let rule = rule.plan("gold", Quota::gcra(1_000, SECOND).burst(500));
+        let eventual = Eventual {
+            interval,
+            max_unreported,
+        };
+        new([rule.consistency(eventual).by(constant("all"))])
+    };
+    let usual = Duration::from_millis(100);
+    refused(
+        rule(Duration::ZERO, 10),
+        RuleErrorKind::Mode,
+        &["\"named\"", "interval of 0", "50 to 500 ms"],
+    );
+    for many in [501, u64::MAX] {
+        let text = many.to_string();
+        refused(
+            rule(usual, many),
+            RuleErrorKind::Mode,
+            &["\"named\"", &text, "limit of 500"],
+        );
+    }
+    for few in [0, 1, 500] {
+        assert!(rule(usual, few).is_ok());
+    }
+}
+
+#[test]
 fn a_status_that_tells_of_success_is_refused() {
     for status in [StatusCode::OK, StatusCode::FOUND, StatusCode::CONTINUE] {
         let rule = by(constant("all")).when_missing(Missing::Reject(status));
@@ -150,12 +206,13 @@ fn header_styles_that_contradict_each_other_are_refused() {
 #[test]
 fn what_a_rule_for_handlers_would_not_do_is_refused() {
     let rule = || Rule::new("named", Quota::gcra(5, SECOND)).by_handler();
-    let cases: [(RequestRule, &str); 5] = [
+    let cases: [(RequestRule, &str); 6] = [
         (rule().cost_by(|_| 2), "cost_by"),
         (rule().plan_by(|_| Some("gold")), "plan_by"),
         (rule().when(|_| true), "when"),
         (rule().exempt(|_| true), "exempt"),
         (rule().when_missing(Missing::Skip), "when_missing"),
+        (rule().keep_on_error(), "keep_on_error"),
     ];
     for (rule, call) in cases {
         refused(

@@ -95,8 +95,45 @@ async fn a_handler_reads_the_decision_as_an_extractor_or_as_an_extension() {
 }
 
 #[tokio::test]
-async fn without_attach_the_answer_names_it() {
+async fn a_rule_that_is_left_to_handlers_attaches_by_itself() {
+    let handler = |admission: Option<Admission>| async move {
+        let admission = admission.expect("there is somebody to ask");
+        admission.acquire("per-account", &Key::of(["ann"])).await?;
+        Ok::<_, Denied>("welcome")
+    };
     let layer = RateLimitLayer::new(still().0, two()).unwrap();
+    let app = Router::new().route("/", routing::get(handler).layer(layer));
+    for status in [200, 200, 429] {
+        assert_eq!(ask(&app, "/").await.status(), status);
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_of_a_handlers_own_gives_back_what_did_not_count() {
+    let handler = |admission: Admission, uri: http::Uri| async move {
+        let attempt = admission
+            .acquire_ticket("per-account", &Key::of(["ann"]))
+            .await?;
+        if uri.path() == "/right" {
+            attempt.cancel();
+        }
+        Ok::<_, Denied>("")
+    };
+    let app = Router::new().fallback(handler).layer(layer(still().0));
+    for (path, status) in [
+        ("/right", 200),
+        ("/wrong", 200),
+        ("/right", 200),
+        ("/wrong", 200),
+        ("/right", 429),
+    ] {
+        assert_eq!(ask(&app, path).await.status(), status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn without_attach_the_answer_names_it() {
+    let layer = RateLimitLayer::new(still().0, [per_minute("all", 9).by(constant("all"))]).unwrap();
     let app = Router::new()
         .route("/", routing::get(|_: Admission| async {}))
         .route(
@@ -191,6 +228,46 @@ async fn a_quiet_layer_is_quiet_about_a_handlers_denial() {
     assert_eq!(field(&denied, "ratelimit-policy"), "");
     assert_eq!(field(&denied, "retry-after"), "60");
     assert!(!text(denied).await.contains("per-account"));
+}
+
+#[tokio::test]
+async fn a_quiet_denial_stays_quiet_below_a_layer_that_writes_fields() {
+    let outer = RateLimitLayer::new(still().0, [per_minute("outer", 99).by(constant("all"))]);
+    let outer = outer.unwrap();
+    let by_layer = RateLimitLayer::new(still().0, [per_minute("inner", 2).by(constant("all"))]);
+    let by_layer = Router::new()
+        .fallback(|| async {})
+        .layer(by_layer.unwrap().quiet());
+    let refused = per_minute("inner", 2).by(header("x-api-key"));
+    let refused = refused.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
+    let refused = RateLimitLayer::new(still().0, [refused]).unwrap().quiet();
+    let refused = Router::new().fallback(|| async {}).layer(refused);
+    let by_handler = logins(layer(still().0).quiet());
+    // A response that a handler has made of the denial, without anything of the layer's.
+    let in_own_words = |admission: Admission| async move {
+        match admission.acquire("per-account", &Key::of(["ann"])).await {
+            Ok(_) => StatusCode::OK,
+            Err(_) => StatusCode::TOO_MANY_REQUESTS,
+        }
+    };
+    let layer = layer(still().0).quiet();
+    let in_own_words = Router::new().route("/{account}", routing::get(in_own_words).layer(layer));
+    for (app, passes) in [
+        (by_layer, true),
+        (by_handler, true),
+        (in_own_words, true),
+        (refused, false),
+    ] {
+        let app = app.layer(outer.clone());
+        for _ in 0..2 * u8::from(passes) {
+            let answer = ask(&app, "/ann").await;
+            assert!(field(&answer, "ratelimit").starts_with("\"outer\""));
+        }
+        let denied = ask(&app, "/ann").await;
+        assert!(denied.status().is_client_error());
+        assert_eq!(field(&denied, "ratelimit"), "");
+        assert_eq!(field(&denied, "ratelimit-policy"), "");
+    }
 }
 
 #[tokio::test]

@@ -100,7 +100,8 @@ async fn requests_without_a_key_are_rejected_with_the_status_of_the_rule() {
 async fn without_addresses_the_policy_decides_and_one_event_names_the_call() {
     for (missing, expected) in [
         (Missing::Shared, [200, 429, 429]),
-        (Missing::Skip, [200, 200, 200]),
+        // A service that is not set up must not switch the rule off.
+        (Missing::Skip, [200, 429, 429]),
         (
             Missing::Reject(StatusCode::INTERNAL_SERVER_ERROR),
             [500, 500, 500],
@@ -140,6 +141,84 @@ async fn a_mistake_of_the_set_up_is_told_once_for_each_rule() {
     let errors = events.at(Level::ERROR);
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert!(errors[0].contains("first") && errors[1].contains("second"));
+}
+
+#[tokio::test]
+async fn addresses_that_axum_mocks_are_addresses() {
+    use axum::extract::connect_info::MockConnectInfo;
+    let from = |address: [u8; 4]| {
+        let mock = MockConnectInfo(std::net::SocketAddr::from((address, 40_000)));
+        let layer = RateLimitLayer::new(still().0, [one_each(client_ip())]).unwrap();
+        let app = Router::new().fallback(|| async {}).layer(layer.clone());
+        (app.clone().layer(mock), app)
+    };
+    let (mocked, bare) = from([192, 0, 2, 7]);
+    assert_eq!(status(&mocked, Request::get("/")).await, 200);
+    assert_eq!(status(&mocked, Request::get("/")).await, 429);
+    // The same client by its own address, and another one.
+    let with = |address: &str| {
+        let peer = tollgate::key::PeerAddr(address.parse().expect("an address"));
+        Request::get("/").extension(peer)
+    };
+    assert_eq!(status(&bare, with("192.0.2.7:1")).await, 429);
+    assert_eq!(status(&bare, with("192.0.2.8:1")).await, 200);
+}
+
+#[tokio::test]
+async fn a_hundred_requests_without_a_key_are_told_once_with_what_becomes_of_them() {
+    for (missing, words) in [
+        (Missing::Shared, "share one bucket"),
+        (Missing::Skip, "none of them is limited"),
+        (UNAUTHORIZED, "rejected"),
+    ] {
+        let events = Events::listen();
+        let per_key = Rule::new("per-key", Quota::fixed_window(500, MINUTE));
+        let app = app([per_key.by(header("x-api-kee")).when_missing(missing)]);
+        for _ in 0..99 {
+            status(&app, with_key("k")).await;
+        }
+        assert!(events.at(Level::WARN).is_empty());
+        for _ in 0..150 {
+            status(&app, with_key("k")).await;
+        }
+        let warnings = events.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        for word in ["\"per-key\"", "first 100 requests", words, "misspelt"] {
+            assert!(warnings[0].contains(word), "{warnings:?} lacks {word}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_key_among_the_first_hundred_is_enough() {
+    for looked_up in [false, true] {
+        let events = Events::listen();
+        let nine = Rule::new("nine", Quota::fixed_window(9, MINUTE));
+        let app = app([if looked_up {
+            nine.by(Directory::default().tenant())
+        } else {
+            nine.by(header("x-api-key"))
+        }]);
+        for _ in 0..99 {
+            status(&app, get("/")).await;
+        }
+        status(&app, with_key("acme.1")).await;
+        for _ in 0..200 {
+            status(&app, get("/")).await;
+        }
+        assert!(events.at(Level::WARN).is_empty(), "{:?}", events.told());
+    }
+}
+
+#[tokio::test]
+async fn a_set_up_that_cannot_work_is_not_told_twice() {
+    let events = Events::listen();
+    let app = app([one_each(client_ip())]);
+    for _ in 0..200 {
+        status(&app, Request::get("/")).await;
+    }
+    assert_eq!(events.at(Level::ERROR).len(), 1);
+    assert!(events.at(Level::WARN).is_empty(), "{:?}", events.told());
 }
 
 /// A directory that knows `acme.…`, and counts how often it is asked.
@@ -289,4 +368,160 @@ async fn a_shadow_rejects_nobody_for_a_missing_key() {
         let told = format!(r#""nine";r={left};t=60"#);
         assert_eq!(answer.headers()["ratelimit"], *told);
     }
+}
+
+/// Finds the key once as many look-ups wait for each other as the barrier says.
+fn together(barrier: &Arc<tokio::sync::Barrier>) -> impl KeyExtractor + use<> {
+    let barrier = Arc::clone(barrier);
+    look_up(move |_| {
+        let barrier = Arc::clone(&barrier);
+        async move {
+            barrier.wait().await;
+            Some("found")
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_of_a_request_run_at_the_same_time() {
+    let barrier = Arc::new(tokio::sync::Barrier::new(4));
+    let nine = |name| Rule::new(name, Quota::fixed_window(9, MINUTE));
+    let one = || together(&barrier);
+    let app = app([
+        nine("a").by(one()),
+        nine("b").by((constant("b"), one(), header("x-api-key"), one())),
+        nine("c").by(one()),
+    ]);
+    let answer = send(&app, with_key("k")).await;
+    assert_eq!(
+        answer.headers()["ratelimit"],
+        r#""a";r=8;t=60, "b";r=8;t=60, "c";r=8;t=60"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_look_ups_that_find_nothing_the_first_says_why_whichever_is_faster() {
+    let after = |millis, status| {
+        let rule = Rule::new(format!("after-{millis}"), Quota::fixed_window(9, MINUTE));
+        let key = look_up(move |_| async move {
+            tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+            None::<String>
+        });
+        rule.by(key).when_missing(Missing::Reject(status))
+    };
+    for [first, second] in [[10, 20], [20, 10]] {
+        let app = app([
+            after(first, StatusCode::UNAUTHORIZED),
+            after(second, StatusCode::FORBIDDEN),
+        ]);
+        assert_eq!(status(&app, get("/")).await, 401);
+    }
+}
+
+/// A key whose look-up never ends.
+fn lost() -> impl KeyExtractor {
+    look_up(|_| std::future::pending::<Option<String>>())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_does_not_end_in_time_is_a_failure_that_lets_nothing_through_unseen() {
+    use std::time::Duration;
+    use tokio::time::Instant;
+    use tollgate::OnStoreError::{Allow, Degraded, Deny, LocalShare};
+    for (on_error, missing, expected) in [
+        (LocalShare, Missing::Shared, [200, 429]),
+        (LocalShare, Missing::Skip, [200, 429]),
+        (LocalShare, UNAUTHORIZED, [503, 503]),
+        (Deny, Missing::Shared, [503, 503]),
+        (Deny, Missing::Skip, [503, 503]),
+        (Allow, Missing::Shared, [200, 200]),
+        (Degraded, UNAUTHORIZED, [200, 200]),
+    ] {
+        let events = Events::listen();
+        let rule = Rule::new("one-each", Quota::fixed_window(1, MINUTE));
+        let rule = rule.on_store_error(on_error).by(lost());
+        let layer = RateLimitLayer::new(still().0, [rule.when_missing(missing)]).unwrap();
+        let set = layer.clone().look_up_deadline(Duration::from_millis(30));
+        for (layer, deadline) in [(layer, 200), (set, 30)] {
+            let app = Router::new().fallback(|| async {}).layer(layer.attach());
+            let before = Instant::now();
+            let answer = send(&app, get("/")).await;
+            assert_eq!(before.elapsed().as_millis(), deadline);
+            // Both layers count on the same state.
+            let nth = usize::from(deadline == 30);
+            assert_eq!(answer.status(), expected[nth], "{on_error:?} {missing:?}");
+            if answer.status() == 503 {
+                let decision = answer.extensions().get::<Decision>().unwrap();
+                assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+                assert!(!answer.headers().contains_key("retry-after"));
+                let body = axum::body::to_bytes(answer.into_body(), 1 << 10).await;
+                let body = String::from_utf8(body.unwrap().to_vec()).unwrap();
+                assert!(body.contains("cannot tell who is asking"), "{body}");
+            }
+        }
+        let warnings = events.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("one-each") && warnings[0].contains("look_up_deadline"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_ends_in_time_counts_beside_one_that_does_not() {
+    let nine = |name| Rule::new(name, Quota::fixed_window(9, MINUTE));
+    let app = app([
+        nine("lost").by(lost()).when_missing(Missing::Skip),
+        nine("found").by(Directory::default().tenant()),
+    ]);
+    for left in [8, 7] {
+        let answer = send(&app, with_key("acme.1")).await;
+        assert_eq!(
+            answer.headers()["ratelimit"],
+            *format!(r#""lost";r={left};t=60, "found";r={left};t=60"#)
+        );
+    }
+    let answer = send(&app, get("/").header("x-api-key", "nobody.1")).await;
+    assert_eq!(
+        answer.headers()["ratelimit"],
+        r#""lost";r=6;t=60, "found";r=8;t=60"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_whose_key_is_not_looked_up_in_time_counts_nothing() {
+    let rules = [
+        Rule::new("nine", Quota::fixed_window(9, MINUTE)).by(constant("all")),
+        Rule::new("shadow", Quota::fixed_window(1, MINUTE))
+            .shadow()
+            .on_store_error(tollgate::OnStoreError::Deny)
+            .by(lost()),
+    ];
+    let answer = send(&app(rules), get("/")).await;
+    assert_eq!(answer.headers()["ratelimit"], r#""nine";r=8;t=60"#);
+}
+
+#[test]
+fn outside_of_tokio_a_look_up_is_waited_for() {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+    let layer = RateLimitLayer::new(still().0, [one_each(Directory::default().tenant())]).unwrap();
+    let inner = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+    });
+    let request = with_key("acme.1").body(Body::empty()).unwrap();
+    let mut answer = pin!(tower::Layer::layer(&layer, inner).oneshot(request));
+    for _ in 0..10 {
+        if let Poll::Ready(answer) = answer
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            assert_eq!(
+                answer.unwrap().headers()["ratelimit"],
+                r#""one-each";r=0;t=60"#
+            );
+            return;
+        }
+    }
+    panic!("it does not end");
 }

@@ -7,7 +7,9 @@ mod handler;
 mod keys;
 mod messages;
 mod observed;
+mod proxies;
 mod rules;
+mod shed;
 mod stacks;
 mod wire;
 

@@ -142,6 +142,121 @@ async fn preflights_and_mistakes_of_the_set_up_are_counted() {
 }
 
 #[tokio::test]
+async fn requests_without_a_key_are_counted_whatever_becomes_of_them() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let by_key = |name, missing| {
+        let rule = per_minute(name, 9).by(header("x-api-key"));
+        rule.when_missing(missing)
+    };
+    let rules = [
+        by_key("shared", Missing::Shared),
+        by_key("skipped", Missing::Skip),
+        per_minute("misconfigured", 9).by(client_ip()),
+        by_key("rejected", Missing::Reject(StatusCode::UNAUTHORIZED)),
+    ];
+    let app = app(still().0, rules);
+    for request in [
+        Request::get("/"),
+        Request::get("/").header("x-api-key", ""),
+        Request::get("/").header("x-api-key", "k"),
+        get("/"),
+    ] {
+        send(&app, request).await;
+    }
+    let counted = Counted::of(&snapshotter);
+    for rule in ["shared", "skipped", "misconfigured", "rejected"] {
+        let name = format!("tollgate_keyless_requests_total{{rule={rule}}}");
+        assert_eq!(counted.count(&name), 3, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_that_fail_are_counted_by_what_came_of_them() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let lost = |name, answer| {
+        let rule = per_minute(name, 9).on_store_error(answer);
+        rule.by(look_up(|_| std::future::pending::<Option<String>>()))
+    };
+    let rules = [
+        lost("usual", OnStoreError::LocalShare),
+        lost("open", OnStoreError::Allow),
+        lost("closed", OnStoreError::Deny),
+    ];
+    let app = app(still().0, rules);
+    ask(&app, 2).await;
+    let counted = Counted::of(&snapshotter);
+    for rule in ["usual", "open", "closed"] {
+        let name = format!("tollgate_look_up_failures_total{{rule={rule}}}");
+        assert_eq!(counted.count(&name), 2, "{name}");
+        let keyless = format!("tollgate_keyless_requests_total{{rule={rule}}}");
+        assert_eq!(counted.count(&keyless), 0, "they may well have one");
+    }
+    requests(&counted, "open", [("skipped", 2)]);
+    requests(&counted, "closed", [("error_denied", 2)]);
+}
+
+/// The warnings after these requests, in words of each.
+async fn warned(app: &Router, requests: usize, words: &[&str]) {
+    let events = Events::listen();
+    ask(app, requests).await;
+    let warnings = events.at(Level::WARN);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    for word in words {
+        assert!(warnings[0].contains(word), "{warnings:?} lacks {word}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_there_is_not_is_told_once() {
+    let rule = all(per_minute("planned", 9).plan("gold", Quota::fixed_window(99, MINUTE)));
+    let rule = rule.plan_by(|head| match head.uri.path() {
+        "/" => Some("golld"),
+        _ => None,
+    });
+    let app = app(still().0, [rule]);
+    let events = Events::listen();
+    send(&app, get("/none")).await;
+    assert!(events.told().is_empty(), "{:?}", events.told());
+    warned(&app, 3, &["planned", "golld", "\"gold\"", "own quota"]).await;
+}
+
+#[tokio::test]
+async fn a_computed_cost_that_never_fits_is_told_once() {
+    let rule = all(Rule::new("dear", Quota::gcra(100, MINUTE).burst(5)))
+        .cost_by(|head| if head.uri.path() == "/" { 6 } else { 5 });
+    let app = app(still().0, [rule]);
+    let events = Events::listen();
+    send(&app, get("/fits")).await;
+    assert!(events.told().is_empty(), "{:?}", events.told());
+    warned(&app, 3, &["dear", "6 units", "more than 5", "cap the cost"]).await;
+}
+
+#[tokio::test]
+async fn a_layer_that_is_applied_twice_to_a_request_is_told_once() {
+    let (store, clock) = still();
+    let nine = |name| all(per_minute(name, 9));
+    let layer = RateLimitLayer::new(store.clone(), [nine("once"), nine("more")]).unwrap();
+    let other = RateLimitLayer::new(store, [nine("other")]).unwrap();
+    let once = Router::new()
+        .fallback(|| async {})
+        .layer(other)
+        .layer(layer.clone());
+    let events = Events::listen();
+    for _ in 0..3 {
+        ask(&once, 2).await;
+        clock.advance(2 * SECOND);
+    }
+    assert!(events.told().is_empty(), "{:?}", events.told());
+    // Around the route too, and it is not the same value any more.
+    let twice = once.layer(layer.quiet());
+    warned(&twice, 2, &["\"once\", \"more\"", "twice"]).await;
+}
+
+#[tokio::test]
 async fn shadows_and_marks_are_counted_and_compared_with_what_was_enforced() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -381,7 +496,8 @@ async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
         "request denied",
         "rule=\"tight\"",
         "retry_after_ms=60000",
-        "Quota",
+        "reason=\"quota\"",
+        "source=\"store\"",
     ] {
         assert!(told[0].fields.contains(word), "{told:?} lacks {word}");
     }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::{
     decision::{Decision, Outcome},
+    error::RuleError,
     key::Key,
     limiter::Limiter,
     rule::Rule,
@@ -44,11 +45,19 @@ impl Subject {
     }
 
     pub(super) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+        self.replacing(&[], rules)
+            .expect("a store serves every algorithm")
+    }
+
+    /// A limiter in the place of others, or why there is none.
+    pub(super) fn replacing(
+        &self,
+        replaced: &[&Asked],
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Asked, RuleError> {
         let rules = RuleSet::new(rules).expect("the rules of a case are valid");
-        Asked(
-            Limiter::bind(&*self.store, rules, NonZeroU32::MIN)
-                .expect("a store serves every algorithm"),
-        )
+        let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
+        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(Asked)
     }
 }
 

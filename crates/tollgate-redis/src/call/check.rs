@@ -37,6 +37,7 @@ impl Call {
         key: u16,
         quota: &[u8],
     ) {
+        self.rules |= line.bit;
         let bytes = &mut self.args.bytes;
         bytes.extend_from_slice(&[what as u8, line.role, 0]);
         bytes.extend_from_slice(&key.to_le_bytes());

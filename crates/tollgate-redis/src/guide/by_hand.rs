@@ -57,9 +57,16 @@
 //! | 15, 16 | u16 | for a shadow, the rule that it replaces; 65 535 otherwise |
 //! | 17 to 37 | u8, f64, f64, u32 | the quota: algorithm, and three numbers |
 //!
-//! The answer is a list of integers: the time in µs, then three for each check. The first is -1 if the units fit, -2 if they
-//! never will, -3 if the key holds something else, and otherwise the µs until they fit; the second is what is left; the third
-//! the µs until the state equals a fresh one.
+//! The reply is a list of integers: the time in µs, then three for each check. The second of the three is what is left, and the
+//! third the µs until the state equals a fresh one. The first is one of these:
+//!
+//! | first number | the units |
+//! | --- | --- |
+//! | 0 or more | do not fit; they do in so many µs |
+//! | -1 | fit, and as many are left |
+//! | -2 | never fit |
+//! | -3 | were not counted: the key holds something else |
+//! | -4 or less | fit, and fewer are left; they fit again in -4 less this µs |
 //!
 //! A unit of a budget of 60 an hour, with `redis-cli` (which reads `\x` in lines that it is given, not in its arguments):
 //!

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
 use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
@@ -22,20 +22,24 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     heartbeat: Option<Arc<Heartbeat>>,
     in_use: Arc<InUse>,
+    registry: RuleRegistry,
 }
 
 impl RedisStore {
     pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
         let shared = Arc::new(shared);
-        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));
+        let in_use = Arc::default();
+        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, &in_use, instance));
         Self {
             heartbeat: heartbeat.map(Arc::new),
-            in_use: Arc::default(),
+            in_use,
+            registry: RuleRegistry::new(),
             shared,
         }
     }
 
-    /// How many instances share the store, as Redis has last told; 0 before it has.
+    /// How many instances share the store, as Redis has told; 0 before it has. It grows at once, and falls when Redis has
+    /// counted fewer for half a minute: after a restart without a disk each instance would find itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()
@@ -154,6 +158,10 @@ impl Store for RedisStore {
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
         Ok(Arc::new(bound))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.registry
     }
 }
 

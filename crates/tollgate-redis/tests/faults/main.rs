@@ -13,6 +13,8 @@ mod fault;
 mod flood;
 mod once;
 mod part;
+mod partial;
 mod scheduled;
 mod seed;
 mod site;
+mod young;

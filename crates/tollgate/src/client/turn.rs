@@ -25,7 +25,7 @@ impl Config {
             return Ok(Checks::new());
         };
         let refused = |refusal: Box<Refusal>| {
-            own.observer.no_key(refusal.rule);
+            own.refused(&refusal);
             PaceError::new(PaceErrorKind::NoKey, None)
         };
         let mut asked = Asked::default();

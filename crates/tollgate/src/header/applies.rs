@@ -4,21 +4,29 @@ use http::{HeaderMap, StatusCode, header::CACHE_CONTROL};
 
 /// Whether a response may carry the quota of its client.
 ///
-/// Not a redirect: `r=0` could keep the client from following it. Not one that a shared cache may keep: it would tell one
-/// client's numbers to others. A 304 is neither; it replaces the numbers of a cached response with current ones.
+/// Not a redirect: `r=0` could keep the client from following it. Not one that a shared cache is told to keep: it would tell
+/// one client's numbers to others. A 304 without such a directive is neither; it replaces the numbers of a cached response with
+/// current ones.
 pub(crate) fn applies(status: StatusCode, headers: &HeaderMap) -> bool {
     (!status.is_redirection() || status == StatusCode::NOT_MODIFIED)
-        && !headers
-            .get_all(CACHE_CONTROL)
-            .iter()
-            .any(|value| value.to_str().is_ok_and(is_shared))
+        && (!headers.contains_key(CACHE_CONTROL) || !is_shared(headers))
 }
 
-fn is_shared(cache_control: &str) -> bool {
-    cache_control.split(',').any(|directive| {
-        let name = directive.split('=').next().unwrap_or_default().trim();
-        name.eq_ignore_ascii_case("public") || name.eq_ignore_ascii_case("s-maxage")
-    })
+/// Whether a shared cache is told to keep it (RFC 9111 §3): `public` and `s-maxage` say so, and `max-age`, unless it is 0 or
+/// the response is `private` or `no-store`.
+fn is_shared(headers: &HeaderMap) -> bool {
+    let (mut shared, mut fresh, mut private) = (false, false, false);
+    let values = headers.get_all(CACHE_CONTROL).iter();
+    let lines = values.filter_map(|value| value.to_str().ok());
+    for directive in lines.flat_map(|line| line.split(',')) {
+        let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+        let is = |other: &str| name.trim().eq_ignore_ascii_case(other);
+        shared |= is("public") || is("s-maxage");
+        fresh |= is("max-age") && value.trim().trim_matches('"') != "0";
+        // `private="name"` is about that field alone.
+        private |= is("no-store") || (is("private") && value.is_empty());
+    }
+    shared || (fresh && !private)
 }
 
 #[cfg(test)]
@@ -49,7 +57,14 @@ mod tests {
         assert!(!with(200, &["max-age=60, Public"]));
         assert!(!with(200, &["max-age=60", "S-MaxAge = 60"]));
         assert!(!with(304, &["s-maxage=60"]));
+        assert!(!with(200, &["max-age=60"]));
+        assert!(!with(200, &["must-revalidate", "Max-Age = \"60\""]));
+        assert!(!with(200, &["max-age=60, private=\"set-cookie\""]));
         assert!(with(200, &["private, max-age=60"]));
+        assert!(with(200, &["max-age=60", "Private"]));
+        assert!(with(200, &["max-age=60, no-store"]));
+        assert!(with(200, &["max-age=0, must-revalidate"]));
+        assert!(with(200, &["no-cache"]));
         assert!(with(200, &["no-store"]));
         assert!(with(200, &["publicity"]));
     }

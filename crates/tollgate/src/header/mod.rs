@@ -38,14 +38,16 @@
 //! that did not deny, the one with the fewest units left, then with the longest reset. Draft-6 and draft-7 tell policies
 //! apart by their limit: of two with the same limit only the one with the longer window is listed.
 //!
-//! Redirects carry no fields, since a client that reads `r=0` may not follow them. Nor do responses marked `public` or
-//! `s-maxage`: a shared cache would show them to others. Nor does a denial in gRPC by so many rules that its client would
-//! not take them all: 8 KiB is what clients take.
+//! Redirects carry no fields, since a client that reads `r=0` may not follow them. Nor do responses whose `Cache-Control` says
+//! `public`, `s-maxage`, or `max-age` without `private` or `no-store`: a shared cache would show them to others. Nor does a denial
+//! by a [quiet](crate::RateLimitLayer::quiet) layer inside, which says no more than when to come back, nor a response that gives
+//! back what its request took ([`Refund`](crate::Refund)). Nor does a denial in gRPC by so many rules that its client would not
+//! take them all: 8 KiB is what clients take.
 //!
 //! # Several limiters
 //!
-//! Where a limiter is around another one, each adds its rules to the lists of draft-11. Of the fields with room for one
-//! rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
+//! Where a limiter is around another one, each adds its rules to the lists of draft-11; a rule that is in both is listed once,
+//! as it leaves less. Of the fields with room for one rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
 //!
 //! # Examples
 //!
@@ -78,6 +80,7 @@ mod named;
 mod numbered;
 mod per_quota;
 pub(crate) mod retry_after;
+mod same_name;
 mod seconds;
 mod standing;
 mod structured;

@@ -51,6 +51,10 @@ pub enum NoKey {
     /// The application may read another one than we would, so none counts. It is not the same as absent: a rule that
     /// skips requests without a key must not skip this one, or sending a key twice would switch the rule off.
     Ambiguous,
+    /// It was not looked up within the
+    /// [layer's deadline](crate::RateLimitLayer::look_up_deadline). Made by the layer; an extractor whose look-up fails in
+    /// another way, an error of a database say, gives it too.
+    LookUpFailed,
     /// The service is not set up for it; the text names the call to add.
     Misconfigured(Cow<'static, str>),
 }
@@ -69,7 +73,8 @@ impl NoKey {
         match self {
             Self::Absent => 0,
             Self::Ambiguous => 1,
-            Self::Misconfigured(_) => 2,
+            Self::LookUpFailed => 2,
+            Self::Misconfigured(_) => 3,
         }
     }
 }
@@ -79,6 +84,7 @@ impl fmt::Display for NoKey {
         match self {
             Self::Absent => f.write_str("the request has no key"),
             Self::Ambiguous => f.write_str("the request carries its key more than once"),
+            Self::LookUpFailed => f.write_str("the key of the request was not looked up in time"),
             Self::Misconfigured(what) => f.write_str(what),
         }
     }

@@ -14,12 +14,16 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// [`client_ip`](crate::key::client_ip()) in a layer in front. The future is boxed, and it is dropped without having been
 /// polled where another part of the key is missing or an alternative in front was found.
 ///
+/// It has to end within the [layer's deadline](crate::RateLimitLayer::look_up_deadline), 200 ms unless told otherwise, together
+/// with all others of the request: they run at the same time. An alternative behind it
+/// ([`or`](crate::key::KeyExtractorExt::or)) is for keys that are not there, and begins only when it has ended.
+///
 /// What it finds is a [`KeyPart`]; the parts of the key are of [`PartKind::LOOK_UP`], those of addresses of
 /// [`PartKind::ADDRESS`].
 ///
 /// # Cancel safety
 ///
-/// The future is dropped when the client goes away.
+/// The future is dropped when the client goes away, and when the deadline passes.
 ///
 /// ```
 /// use tollgate::key::{Extracted, KeyExtractor, look_up};

@@ -62,7 +62,8 @@
 //!
 //! Without a proxy, the peer of the socket is the client and cannot be forged. axum tells it if the router is served with
 //! `into_make_service_with_connect_info::<SocketAddr>()`, tonic's server always (features `axum`, `tonic`);
-//! anything else may set [`PeerAddr`].
+//! anything else may set [`PeerAddr`]. In tests of a router axum's `MockConnectInfo` does as well, as a layer around it:
+//! `app.layer(MockConnectInfo(SocketAddr::from(([192, 0, 2, 1], 40_000))))`.
 //!
 //! Behind a proxy, the peer is the proxy, and **all clients are one** until you say which header it writes and that you trust
 //! it. There is no guessing: of several headers, a client would send the one that your proxy does not overwrite.
@@ -96,7 +97,8 @@
 //! ```
 //!
 //! Nothing of a list is read to the left of the first address that is not a trusted proxy, so what a client writes there
-//! changes nothing. [`ClientIp::resolve`] gives the same address to your logs.
+//! changes nothing. [`ClientIp::resolve`] gives the same address to your logs. A header from a peer that is not trusted is told
+//! once, in an event at warn level: "172.17.0.1 sends x-forwarded-for and is not trusted".
 //!
 //! ## IPv6
 //!
@@ -116,7 +118,12 @@
 //! A request may have no key ([`NoKey`]). The rule decides what happens: one bucket shared by all such requests, no limit
 //! by this rule, or a rejection. An empty value is no key. A value that is there twice is [`NoKey::Ambiguous`], because the
 //! application may read the other one. A service that is not set up for its extractor gives [`NoKey::Misconfigured`], which
-//! names the call to add.
+//! names the call to add. A look-up that does not end in time gives [`NoKey::LookUpFailed`]. Only a key that is
+//! [absent](NoKey::Absent) lets a request [skip](crate::Missing::Skip) a rule.
+//!
+//! It does not go unnoticed: `tollgate_keyless_requests_total` counts such requests for each rule, and where none of the first
+//! hundred requests of a rule had a key, an event at warn level says so. Then the layer stands outside of the authentication, or
+//! a name is misspelt.
 //!
 //! A mistake that can be seen without a request (a CIDR that is none, a header without trusted proxies) is found by
 //! [`KeyExtractor::validate`] when the rule is built.

@@ -13,7 +13,7 @@ use crate::key::extractor::NoKey;
 /// - behind a load balancer that speaks the PROXY protocol, the code that accepts connections reads the address from the
 ///   protocol's header and sets it here. Accept that header only from the load balancer.
 /// - with a server of your own on hyper, a middleware around each connection sets what `accept` has returned.
-/// - in tests.
+/// - in tests. Where axum's `MockConnectInfo` is a layer around the router already, that is enough (feature `axum`).
 ///
 /// Never set it from a header of the request; that is what [`client_ip`](crate::key::client_ip()) is for.
 ///

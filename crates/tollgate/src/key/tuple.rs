@@ -1,15 +1,23 @@
 //! Several extractors, one key.
 
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
 use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
+type LookUp = Pending<Result<KeyBuf, NoKey>>;
+
 macro_rules! tuple {
     ($($extractor:ident $field:tt),+) => {
         /// One key of all parts, in their order. If one is missing, there is no key.
         ///
-        /// Look-ups run one after the other.
+        /// Look-ups run at the same time.
         impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
             fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
                 in_order(&[$(&self.$field),+], head, key)
@@ -60,7 +68,7 @@ fn in_order(extractors: &[&dyn KeyExtractor], head: &Parts, key: &mut KeyBuf) ->
 /// The head is gone when the look-up ends, so everything else is read from it now.
 fn with_look_up(
     before: KeyBuf,
-    later: Pending<Result<KeyBuf, NoKey>>,
+    later: LookUp,
     after: &[&dyn KeyExtractor],
     head: &Parts,
 ) -> Extracted {
@@ -72,11 +80,43 @@ fn with_look_up(
     };
     Extracted::Later(Pending::new(async move {
         let mut key = before;
-        key.append(&later.await?);
         match rest_later {
-            Some(rest) => key.append(&rest.await?),
-            None => key.append(&rest),
+            Some(rest) => {
+                let (later, rest) = both(later, rest).await?;
+                key.append(&later);
+                key.append(&rest);
+            }
+            None => {
+                key.append(&later.await?);
+                key.append(&rest);
+            }
         }
         Ok(key)
     }))
+}
+
+/// Both keys, or why there is none: the reason of the first one that has none, in their order, so that it does not depend on
+/// which is faster.
+async fn both(mut first: LookUp, mut second: LookUp) -> Result<(KeyBuf, KeyBuf), NoKey> {
+    let (mut one, mut other) = (None, None);
+    poll_fn(|cx| {
+        if one.is_none()
+            && let Poll::Ready(found) = Pin::new(&mut first).poll(cx)
+        {
+            one = Some(found?);
+        }
+        if other.is_none()
+            && let Poll::Ready(found) = Pin::new(&mut second).poll(cx)
+        {
+            other = Some(found);
+        }
+        match (one.take(), other.take()) {
+            (Some(one), Some(other)) => Poll::Ready(other.map(|other| (one, other))),
+            (found, of_second) => {
+                (one, other) = (found, of_second);
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }

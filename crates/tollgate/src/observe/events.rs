@@ -1,48 +1,71 @@
 //! Events: denials at debug level, an outage of the store when it begins and when it is over, mistakes of the set-up once. Never a key.
 
-use std::{
-    io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
+use tollgate_core::{Decision, Rule, RuleSet, UnknownName};
 #[cfg(feature = "tracing")]
-use tollgate_core::Verdict;
-use tollgate_core::{Decision, RuleSet, UnknownName};
+use tollgate_core::{Reason, Verdict};
+
+use crate::notice;
+
+/// So many requests without a key, and none with one, are taken for a mistake of the set-up.
+const SUSPICIOUS: u32 = 100;
 
 #[derive(Debug)]
 pub(crate) struct Events {
     rules: Box<[Told]>,
     wrong_name: AtomicBool,
+    applied_twice: AtomicBool,
     #[cfg(feature = "tracing")]
     outage: outage::Outage,
 }
 
-/// A rule's name, and whether its mistake was told already.
+/// A rule's name, and which of its mistakes were told already.
 #[derive(Debug)]
 struct Told {
     name: Arc<str>,
     #[cfg(feature = "tracing")]
     enforced: bool,
     misconfigured: AtomicBool,
+    unknown_plan: AtomicBool,
+    cost_above_limit: AtomicBool,
+    look_up_failed: AtomicBool,
+    /// Whether any request had a key.
+    keyed: AtomicBool,
+    /// The requests without a key, as long as none had one.
+    keyless: AtomicU32,
+}
+
+impl Told {
+    fn new(rule: &Rule) -> Self {
+        Self {
+            name: Arc::clone(rule.shared_name()),
+            #[cfg(feature = "tracing")]
+            enforced: rule.is_enforced(),
+            misconfigured: AtomicBool::new(false),
+            unknown_plan: AtomicBool::new(false),
+            cost_above_limit: AtomicBool::new(false),
+            look_up_failed: AtomicBool::new(false),
+            keyed: AtomicBool::new(false),
+            keyless: AtomicU32::new(0),
+        }
+    }
+}
+
+/// Whether it is the first time. Read before it is written: later times are many, and must not share a write.
+fn first(told: &AtomicBool) -> bool {
+    !told.load(Ordering::Relaxed) && !told.swap(true, Ordering::Relaxed)
 }
 
 impl Events {
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
-            rules: rules
-                .rules()
-                .iter()
-                .map(|rule| Told {
-                    name: Arc::clone(rule.shared_name()),
-                    #[cfg(feature = "tracing")]
-                    enforced: rule.is_enforced(),
-                    misconfigured: AtomicBool::new(false),
-                })
-                .collect(),
+            rules: rules.rules().iter().map(Told::new).collect(),
             wrong_name: AtomicBool::new(false),
+            applied_twice: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             outage: outage::Outage::default(),
         }
@@ -90,8 +113,8 @@ impl Events {
                 tracing::debug!(
                     target: "tollgate",
                     rule = self.name(verdict.rule()),
-                    reason = ?decision.reason(),
-                    source = ?verdict.source(),
+                    reason = decision.reason().map(Reason::as_str),
+                    source = verdict.source().as_str(),
                     retry_after_ms,
                     "request denied"
                 );
@@ -131,20 +154,115 @@ impl Events {
         let _ = rule;
     }
 
+    fn once(&self, rule: u16, told: impl Fn(&Told) -> &AtomicBool, tell: impl FnOnce(&str)) {
+        if let Some(of_rule) = self.rules.get(usize::from(rule))
+            && first(told(of_rule))
+        {
+            tell(&of_rule.name);
+        }
+    }
+
     /// Tells once per rule: the service goes on, and every request would say the same.
     pub(crate) fn misconfigured(&self, rule: u16, what: &str) {
+        self.once(
+            rule,
+            |told| &told.misconfigured,
+            |name| notice::error(&format!("rule {name:?} finds no key: {what}")),
+        );
+    }
+
+    /// A request had a key.
+    #[inline]
+    pub(crate) fn keyed(&self, rule: u16) {
+        if let Some(told) = self.rules.get(usize::from(rule))
+            && !told.keyed.load(Ordering::Relaxed)
+        {
+            told.keyed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A request had no key. `outcome` says in words what the rule does with all that have none.
+    pub(crate) fn keyless(&self, rule: u16, outcome: &str) {
         let Some(told) = self.rules.get(usize::from(rule)) else {
             return;
         };
-        if !told.misconfigured.swap(true, Ordering::Relaxed) {
-            say(&format!("rule {:?} finds no key: {what}", told.name));
+        // A set-up that cannot work was told of already, with the remedy.
+        if told.keyed.load(Ordering::Relaxed)
+            || told.misconfigured.load(Ordering::Relaxed)
+            || told.keyless.load(Ordering::Relaxed) >= SUSPICIOUS
+        {
+            return;
+        }
+        if told.keyless.fetch_add(1, Ordering::Relaxed) + 1 == SUSPICIOUS {
+            notice::warn(&format!(
+                "rule {:?}: none of its first {SUSPICIOUS} requests had a key, and {outcome}; is the layer outside of the \
+                 middleware that finds out who is asking, or the name of a header misspelt?",
+                told.name
+            ));
+        }
+    }
+
+    /// A key was not looked up. Tells once per rule.
+    pub(crate) fn look_up_failed(&self, rule: u16, outcome: &str) {
+        self.once(
+            rule,
+            |told| &told.look_up_failed,
+            |name| {
+                notice::warn(&format!(
+                    "rule {name:?}: a key was not looked up within the layer's look_up_deadline, and {outcome}"
+                ));
+            },
+        );
+    }
+
+    /// Tells once per rule: such requests count against the rule's own quota.
+    pub(crate) fn unknown_plan(&self, rule: u16, unknown: impl FnOnce() -> UnknownName) {
+        self.once(
+            rule,
+            |told| &told.unknown_plan,
+            |name| {
+                notice::warn(&format!(
+                    "rule {name:?}: {}; the request counts against the rule's own quota, as with None",
+                    unknown()
+                ));
+            },
+        );
+    }
+
+    /// Tells once per rule: such requests can never pass.
+    pub(crate) fn cost_above_limit(&self, rule: u16, cost: u64, limit: u64) {
+        self.once(
+            rule,
+            |told| &told.cost_above_limit,
+            |name| {
+                notice::warn(&format!(
+                    "rule {name:?}: cost_by gives a request {cost} units, and the quota never lets more than {limit} pass at \
+                     once, so that it is always denied; cap the cost at {limit}, or take a limit or burst of at least {cost}"
+                ));
+            },
+        );
+    }
+
+    /// Tells once: every request would say the same.
+    pub(crate) fn applied_twice(&self) {
+        if first(&self.applied_twice) {
+            let names: Vec<_> = self
+                .rules
+                .iter()
+                .map(|told| format!("{:?}", told.name))
+                .collect();
+            notice::warn(&format!(
+                "the layer with the rules {} is applied twice to one request, which is counted twice; apply it once, around \
+                 the routes or around the router",
+                names.join(", ")
+            ));
         }
     }
 
     /// Tells once: every request would say the same.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
-        if !self.wrong_name.swap(true, Ordering::Relaxed) {
-            say(&unknown.to_string());
+        if first(&self.wrong_name) {
+            notice::error(&unknown.to_string());
         }
     }
 }
@@ -212,20 +330,5 @@ mod outage {
             assert!(!outage.is_on());
             assert!(outage.failed(15));
         }
-    }
-}
-
-/// A mistake in the set-up that only shows when a request comes. It is not silent where nobody listens to events: all
-/// clients may share one budget.
-fn say(what: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::error!(target: "tollgate", "{what}");
-    #[cfg(feature = "tracing")]
-    let heard = tracing::dispatcher::has_been_set();
-    #[cfg(not(feature = "tracing"))]
-    let heard = false;
-    if !heard {
-        // Standard error may be closed; a request must not fail for that.
-        let _ = writeln!(std::io::stderr(), "tollgate: {what}");
     }
 }

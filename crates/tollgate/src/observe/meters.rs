@@ -38,6 +38,9 @@ struct Handles {
     error_denied: Counter,
     skipped: Counter,
     no_key: Counter,
+    keyless: Counter,
+    look_up_failures: Counter,
+    given_back: Counter,
     misconfigured: Counter,
     store_failures: Counter,
     alone: Alone,
@@ -82,6 +85,9 @@ const STORE_FAILURES: &str = "tollgate_store_failures_total";
 const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
 const ADMITTED_ALONE: &str = "tollgate_units_admitted_alone_total";
 const MISCONFIGURED: &str = "tollgate_misconfigured_total";
+const KEYLESS: &str = "tollgate_keyless_requests_total";
+const LOOK_UP_FAILURES: &str = "tollgate_look_up_failures_total";
+const GIVEN_BACK: &str = "tollgate_refunded_requests_total";
 const PREFLIGHTS: &str = "tollgate_preflights_total";
 
 fn describe() {
@@ -132,6 +138,21 @@ fn describe() {
             Unit::Count,
             "Requests whose key could not be found the way the service is set up."
         );
+        metrics::describe_counter!(
+            KEYLESS,
+            Unit::Count,
+            "Requests without a key, whatever the rule does with them."
+        );
+        metrics::describe_counter!(
+            LOOK_UP_FAILURES,
+            Unit::Count,
+            "Requests whose key was not looked up: within the deadline, or at all."
+        );
+        metrics::describe_counter!(
+            GIVEN_BACK,
+            Unit::Count,
+            "Requests whose units were given back, because the service did not serve them."
+        );
         metrics::describe_counter!(PREFLIGHTS, Unit::Count, "CORS preflights passed uncounted.");
     });
 }
@@ -158,6 +179,9 @@ impl Handles {
             units_denied: units("denied"),
             store_failures: counter!(STORE_FAILURES, "rule" => name.clone()),
             alone: Alone::new(name),
+            keyless: counter!(KEYLESS, "rule" => name.clone()),
+            look_up_failures: counter!(LOOK_UP_FAILURES, "rule" => name.clone()),
+            given_back: counter!(GIVEN_BACK, "rule" => name.clone()),
             misconfigured: counter!(MISCONFIGURED, "rule" => name.clone()),
             near_limit: counter!(NEAR_LIMIT, "rule" => name.clone()),
             retry_after: histogram!(RETRY_AFTER, "rule" => name.clone()),
@@ -324,6 +348,22 @@ impl Meters {
 
     pub(crate) fn no_key(&self, rule: u16) {
         self.with(rule, |handles| handles.no_key.increment(1));
+    }
+
+    pub(crate) fn keyless(&self, rule: u16) {
+        self.with(rule, |handles| handles.keyless.increment(1));
+    }
+
+    pub(crate) fn look_up_failed(&self, rule: u16) {
+        self.with(rule, |handles| handles.look_up_failures.increment(1));
+    }
+
+    pub(crate) fn error_denied(&self, rule: u16) {
+        self.with(rule, |handles| handles.error_denied.increment(1));
+    }
+
+    pub(crate) fn given_back(&self, rule: u16) {
+        self.with(rule, |handles| handles.given_back.increment(1));
     }
 
     pub(crate) fn misconfigured(&self, rule: u16) {

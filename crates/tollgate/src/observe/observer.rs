@@ -69,6 +69,59 @@ impl Observer {
         self.events.misconfigured(rule, what);
     }
 
+    /// A rule has found the key of a request.
+    #[inline]
+    pub(crate) fn keyed(&self, rule: u16) {
+        self.events.keyed(rule);
+    }
+
+    /// A rule has found no key, whatever it does then: `outcome` says it in words.
+    pub(crate) fn keyless(&self, rule: u16, outcome: &str) {
+        #[cfg(feature = "metrics")]
+        self.meters.keyless(rule);
+        self.events.keyless(rule, outcome);
+    }
+
+    /// A key was not looked up; `outcome` says in words what the rule does then.
+    pub(crate) fn look_up_failed(&self, rule: u16, outcome: &str) {
+        #[cfg(feature = "metrics")]
+        self.meters.look_up_failed(rule);
+        self.events.look_up_failed(rule, outcome);
+    }
+
+    /// A rule rejected a request whose key was not looked up.
+    pub(crate) fn look_up_refused(&self, rule: u16) {
+        #[cfg(feature = "metrics")]
+        self.meters.error_denied(rule);
+        self.events.no_key(rule);
+    }
+
+    /// A request names a plan that its rule does not have.
+    #[cold]
+    pub(crate) fn unknown_plan(&self, rule: u16, unknown: impl FnOnce() -> UnknownName) {
+        self.events.unknown_plan(rule, unknown);
+    }
+
+    /// A request has a computed cost that never fits.
+    #[cold]
+    pub(crate) fn cost_above_limit(&self, rule: u16, cost: u64, limit: u64) {
+        self.events.cost_above_limit(rule, cost, limit);
+    }
+
+    /// A request was counted by one layer twice.
+    #[cold]
+    pub(crate) fn applied_twice(&self) {
+        self.events.applied_twice();
+    }
+
+    /// What a rule had taken of a request was given back, because the service did not serve it.
+    pub(crate) fn given_back(&self, rule: u16) {
+        #[cfg(feature = "metrics")]
+        self.meters.given_back(rule);
+        #[cfg(not(feature = "metrics"))]
+        let _ = rule;
+    }
+
     /// A handler asked for a rule that there is not.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
         self.events.wrong_name(unknown);

@@ -58,7 +58,11 @@ impl<'a> Denial<'a> {
             rules,
             no_key: Some(why),
             retry_after: None,
-            reason: Reason::NoKey,
+            // One that was not looked up is no fault of the client's.
+            reason: match why {
+                NoKey::LookUpFailed => Reason::StoreFailed,
+                _ => Reason::NoKey,
+            },
             status,
             quiet: false,
         }
@@ -104,7 +108,7 @@ impl<'a> Denial<'a> {
     #[must_use]
     pub fn retry(&self) -> Retry {
         match self.reason {
-            Reason::NoKey => Retry::Unknown,
+            _ if self.no_key.is_some() => Retry::Unknown,
             _ => self.decision.retry(),
         }
     }
@@ -116,8 +120,8 @@ impl<'a> Denial<'a> {
         self.retry_after
     }
 
-    /// The names of the rules whose quota the request exceeds: the ones to blame. None if the store failed or there is no
-    /// key.
+    /// The names of the rules whose quota the request exceeds: the ones to blame. None if the store or a look-up failed, or
+    /// there is no key.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         let rules = self.rules;
         self.exceeded()

@@ -80,6 +80,7 @@ impl<'a> Facts<'a> {
         // How a service is set up is no business of its clients.
         facts.no_key = denial.no_key().map(|why| match why {
             NoKey::Misconfigured(_) => "the service cannot tell who is asking".to_owned(),
+            NoKey::LookUpFailed => "the service cannot tell who is asking at present".to_owned(),
             why => why.to_string(),
         });
         facts

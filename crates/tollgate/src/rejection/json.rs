@@ -17,7 +17,7 @@ pub(super) fn json(facts: &Facts<'_>) -> OpenBody {
     let detail = facts.detail();
     OpenBody::object(&Body {
         error: match facts.reason {
-            Reason::Quota => "rate_limited",
+            Reason::Quota => "rate_limit_exceeded",
             Reason::Never => "cost_too_high",
             Reason::NoKey => "no_key",
             _ => "unavailable",

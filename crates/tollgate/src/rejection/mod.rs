@@ -13,7 +13,7 @@
 //! | why ([`Denial::reason`]) | status |
 //! | --- | --- |
 //! | a quota is used up, or the cost never fits | 429, or the one given to the layer |
-//! | the store failed, and a rule denies then | 503: the client did nothing wrong |
+//! | the store failed, or a key was not looked up in time, and a rule denies then | 503: the client did nothing wrong |
 //! | there is no key, and a rule rejects then | the one given to the rule |
 //!
 //! # Header fields
@@ -32,7 +32,7 @@
 //! | --- | --- | --- | --- |
 //! | a quota is used up | 8 `RESOURCE_EXHAUSTED` | `RetryInfo` (the wait, exactly), `QuotaFailure` (a violation for each rule that denied), `ErrorInfo` (`RATE_LIMIT_EXCEEDED`) | the wait, rounded up |
 //! | the cost never fits | 8 `RESOURCE_EXHAUSTED` | `QuotaFailure`, `ErrorInfo` (`COST_EXCEEDS_LIMIT`) | -1: do not retry |
-//! | the store failed, and a rule denies then | 14 `UNAVAILABLE` | | |
+//! | the store failed, or a key was not looked up in time, and a rule denies then | 14 `UNAVAILABLE` | | |
 //! | there is no key, and a rule rejects then | 16 `UNAUTHENTICATED`; for a rule's 400 or 422 3 `INVALID_ARGUMENT`, 403 7, 404 5, 429 8, 500 and above 14 | | |
 //!
 //! `Retry-After` and the quota's fields are metadata. On a quiet route there is `RetryInfo` alone. The domain of `ErrorInfo` is the service
@@ -88,16 +88,27 @@
 //! assert_eq!(format!("{:?}", Rejection::default()), "Rejection::problem");
 //! ```
 //!
-//! A page of your own, for browsers:
+//! A page of your own, for browsers. A denial has one of several reasons, and only some of them are the client's doing:
 //!
 //! ```
 //! use bytes::Bytes;
 //! use http::{Response, header::CONTENT_TYPE};
-//! use tollgate::rejection::{Denial, Rejection};
+//! use tollgate::{Reason, rejection::{Denial, Rejection}};
 //!
 //! fn page(denial: &Denial<'_>) -> Response<Bytes> {
-//!     let wait = denial.retry_after().map_or(0, |wait| wait.as_secs() + 1);
-//!     let mut response = Response::new(format!("<h1>Too fast</h1><p>Come back in {wait} s.").into());
+//!     let title = match denial.reason() {
+//!         Reason::Quota => "Too fast",
+//!         Reason::Never => "That is too much at once",
+//!         Reason::NoKey => "Who is asking?",
+//!         // Ours, not the client's: the store failed.
+//!         _ => "We have a problem, and are working on it",
+//!     };
+//!     // No wait where none helps, or none is known.
+//!     let wait = denial.retry_after().map_or(String::new(), |wait| {
+//!         format!("<p>Come back in {} s.", wait.as_millis().div_ceil(1_000))
+//!     });
+//!     let mut response = Response::new(format!("<h1>{title}</h1>{wait}").into());
+//!     // 429, 503, or what the rule says.
 //!     *response.status_mut() = denial.status();
 //!     response
 //!         .headers_mut()

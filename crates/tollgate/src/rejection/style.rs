@@ -31,8 +31,8 @@ impl Rejection {
         Self(Style::Problem)
     }
 
-    /// `application/json`: `error` (`rate_limited`, `cost_too_high`, `unavailable` or `no_key`), `message`, `rule` (the first
-    /// that was exceeded) and `retry_after_ms`.
+    /// `application/json`: `error` (`rate_limit_exceeded`, `cost_too_high`, `unavailable` or `no_key`), `message`, `rule` (the
+    /// first that was exceeded) and `retry_after_ms`.
     #[must_use]
     pub fn json() -> Self {
         Self(Style::Json)
@@ -51,6 +51,9 @@ impl Rejection {
     }
 
     /// The response that `respond` makes, its status included ([`Denial::status`] is the one it should have).
+    ///
+    /// Not every denial is by a quota: [`Denial::reason`] says whether the store failed, which is a 503, or the key is
+    /// missing. A body that calls each of them a rate limit blames clients for outages.
     ///
     /// The layer adds `Retry-After` and the quota's fields to it. On a [quiet](Denial::is_quiet) route the closure should
     /// name no rule.

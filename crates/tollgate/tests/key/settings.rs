@@ -101,13 +101,62 @@ fn proxies_are_texts_networks_or_addresses() {
     for client in [
         client_ip().trusted_proxies([network]),
         client_ip().trusted_proxies([address]),
-        client_ip().trusted_proxies(["10.1.2.3/8"]),
         client_ip().trusted_proxies(vec![String::from("10.0.0.1")]),
         client_ip()
             .trusted_proxies(["::1"])
             .trusted_proxies(["10.0.0.1/32"]),
     ] {
         assert_eq!(resolved(&client.x_forwarded_for(), &head), "203.0.113.9");
+    }
+}
+
+#[test]
+fn networks_that_are_everybody_are_refused() {
+    for everybody in [
+        &["0.0.0.0/0"][..],
+        &["::/0"],
+        &["::ffff:0.0.0.0/96"],
+        &["10.0.0.0/8", "1.2.3.4/0"],
+        // Two halves are a whole.
+        &["0.0.0.0/1", "::1", "128.0.0.0/1"],
+        &["::/1", "8000::/1"],
+    ] {
+        for client in [
+            client_ip().x_forwarded_for(),
+            client_ip().forwarded(),
+            client_ip().single_header("x-real-ip"),
+        ] {
+            let text = refused(&client.trusted_proxies(everybody));
+            assert!(
+                text.contains("/0") && text.contains("choose its own address"),
+                "{text}"
+            );
+        }
+    }
+    let half = client_ip().x_forwarded_for();
+    assert!(
+        half.trusted_proxies(["0.0.0.0/1", "::/1"])
+            .validate()
+            .is_ok()
+    );
+}
+
+#[test]
+fn an_address_with_a_prefix_is_refused_with_the_network_that_was_meant() {
+    for (wrong, network, address) in [
+        ("10.0.0.5/8", "10.0.0.0/8", "10.0.0.5"),
+        ("192.168.1.1/24", "192.168.1.0/24", "192.168.1.1"),
+        ("2001:db8::1/32", "2001:db8::/32", "2001:db8::1"),
+        ("::ffff:10.0.0.5/104", "10.0.0.0/8", "10.0.0.5"),
+    ] {
+        let text = refused(&client_ip().x_forwarded_for().trusted_proxies([wrong]));
+        for word in [wrong, network, address] {
+            assert!(text.contains(&format!("\"{word}\"")), "{text} lacks {word}");
+        }
+    }
+    for right in ["10.0.0.0/8", "10.0.0.5/32", "10.0.0.5", "::1/128", "::1"] {
+        let client = client_ip().x_forwarded_for().trusted_proxies([right]);
+        assert!(client.validate().is_ok(), "{right}");
     }
 }
 

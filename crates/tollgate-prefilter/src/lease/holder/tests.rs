@@ -291,3 +291,130 @@ fn units_go_back_into_the_segment_they_were_spent_of() {
 fn a_holder_is_small() {
     assert!(size_of::<Holder>() <= 96, "{}", size_of::<Holder>());
 }
+
+/// A lot of so many units of a window of a day, lent at `START` in window 7, and terms of it.
+fn of_a_day(units: u64) -> (Holder, LeaseTerms) {
+    let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
+    let terms = LeaseTerms::new(&day, 100).expect("it is lent");
+    let mut holder = Holder::default();
+    holder.answered((START, START), START, parked(units), &terms);
+    (holder, terms)
+}
+
+#[test]
+fn units_of_a_window_come_back_whatever_became_of_their_lot() {
+    let (mut holder, terms) = of_a_day(10);
+    let now = START + SECOND;
+    assert!(holder.spend(now, 10));
+    assert_eq!(holder.window(), Some(7));
+    // The lot goes back, and while the question is under way three units come back, and one is spent again.
+    let closed = holder.hand_back(now).expect("it is tracked");
+    assert_eq!((closed.size, closed.left), (10, 0));
+    assert_eq!(holder.give_back_to(7, (now, now), 3), 0);
+    assert!(holder.spend(now, 1));
+    // Another lot comes, and then the rest.
+    holder.answered((now, now), now, parked(5), &terms);
+    assert_eq!(holder.left(now), 2 + 5);
+    assert_eq!(holder.give_back_to(7, (now + 1, now), 7), 0);
+    assert_eq!(holder.left(now + 1), 14);
+    // All of it goes back, and the store tracks the lot as it was lent.
+    let closed = holder.hand_back(now + 1).expect("it is tracked");
+    let all = Closed {
+        size: 5,
+        left: 14,
+        generation: 7,
+    };
+    assert_eq!(closed, all);
+    assert_eq!((holder.until(), holder.hand_back(now + 1)), (None, None));
+}
+
+#[test]
+fn units_that_come_back_to_nothing_are_for_the_store_to_take() {
+    let mut holder = Holder::default();
+    assert_eq!(holder.give_back_to(7, (START, START), 3), 3);
+    let (mut holder, _) = of_a_day(10);
+    let now = START + SECOND;
+    assert_eq!(holder.give_back_to(6, (now, now), 3), 3);
+    assert_eq!(holder.give_back_to(8, (now, now), 3), 3);
+    let over = holder.until().expect("a lot");
+    assert_eq!(holder.give_back_to(7, (over - 1, now), 3), 0);
+    assert_eq!(holder.give_back_to(7, (over, now), 3), 3);
+}
+
+#[test]
+fn a_lot_of_a_window_goes_back_also_when_it_has_run_out_by_this_clock() {
+    let (mut holder, terms) = of_a_day(10);
+    let over = holder.until().expect("a lot");
+    assert!(!holder.spend(over, 1));
+    let closed = holder.ask(over, 1, &terms).closed;
+    assert_eq!(closed.map(|closed| closed.left), Some(10));
+    holder.lost();
+    // Of one that weighs nowhere any more nothing is said.
+    let (mut holder, terms) = of_a_day(10);
+    let day = terms.window().expect("a window");
+    assert!(holder.ask(over + 2 * day, 1, &terms).is_nothing());
+}
+
+#[test]
+fn what_went_with_a_question_that_did_not_reach_the_store_is_here_again() {
+    for window in [true, false] {
+        let (mut holder, terms) = if window { of_a_day(10) } else { holding(10) };
+        let now = START + SECOND;
+        assert!(holder.spend(now, 4));
+        let ask = holder.ask(now, 20, &terms);
+        assert_eq!(ask.closed.map(|closed| closed.left), Some(6));
+        assert_eq!(holder.left(now), 0);
+        holder.unasked(ask.closed);
+        assert_eq!(holder.left(now), 6);
+        let again = holder.ask(now, 20, &terms);
+        assert_eq!(again.closed, ask.closed);
+    }
+}
+
+#[test]
+fn units_that_were_spent_before_a_reset_do_not_come_back() {
+    let (mut holder, terms) = of_a_day(10);
+    let now = START + SECOND;
+    assert!(holder.spend(now, 4));
+    assert!(holder.hand_back(now).is_some());
+    holder.forget(now);
+    assert_eq!(holder.give_back_to(7, (now + 1, now), 4), 0);
+    assert_eq!(holder.held(now + 1), 0);
+    // Those of a lot that came afterwards do.
+    holder.answered((now + 1, now + 2), now, parked(5), &terms);
+    assert!(holder.spend(now + 3, 5));
+    assert_eq!(holder.give_back_to(7, (now + 4, now + 3), 5), 0);
+    assert_eq!(holder.left(now + 4), 5);
+}
+
+#[test]
+fn of_a_lot_of_a_bucket_that_was_replaced_those_units_are_lost_that_were_not_admitted_by_then() {
+    let quota = Quota::gcra(6_000, MINUTE);
+    let terms = LeaseTerms::new(&quota, 100).expect("it is lent");
+    let lender = crate::BucketLender::new(&quota, terms).expect("a bucket");
+    let (mut state, mut holder) = (crate::BucketState::default(), Holder::default());
+    let wants = Ask {
+        parking: 40,
+        ..Ask::default()
+    };
+    let lent = lender.acquire(&mut state, START, 0, &wants).1;
+    holder.answered((START, START), START, lent, &terms);
+    let now = START + 1_000;
+    assert!(holder.spend(now, 40));
+    let closed = holder.hand_back(now);
+    let ask = Ask { closed, ..wants };
+    let lent = lender.acquire(&mut state, now, 0, &ask).1;
+    holder.answered((now, now), now, lent, &terms);
+    // None of them was let through.
+    holder.give_back(now + 1, now, 40);
+    let closed = holder.hand_back(now + 1);
+    let ask = Ask {
+        closed,
+        ..Ask::default()
+    };
+    let left = |state: &mut _, at, ask: &Ask| lender.acquire(state, at, 0, ask).0.remaining;
+    assert_eq!(left(&mut state, now + 1, &ask), 6_000 - 40);
+    // A hundred come back in a second.
+    let whole = now + 2 + 400_000;
+    assert_eq!(left(&mut state, whole, &Ask::default()), 6_000);
+}

@@ -1,20 +1,29 @@
 //! Counting by address.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use http::{HeaderName, request::Parts};
+use http::{HeaderName, header, request::Parts};
 use ipnet::IpNet;
 use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, RuleError, RuleErrorKind};
 
-use crate::key::{
-    client_ip::{
-        forwarded, single_header,
-        trust::{MAX_ENTRIES, Trust, network},
-        x_forwarded_for,
+use crate::{
+    key::{
+        client_ip::{
+            forwarded, single_header,
+            trust::{MAX_ENTRIES, Trust, network},
+            x_forwarded_for::{self, X_FORWARDED_FOR},
+        },
+        extractor::{Extracted, KeyExtractor, NoKey},
+        header::header_name,
+        peer::peer,
     },
-    extractor::{Extracted, KeyExtractor, NoKey},
-    header::header_name,
-    peer::peer,
+    notice,
 };
 
 /// Counts by the address of the client: the peer of the socket, unless told otherwise.
@@ -37,6 +46,7 @@ pub fn client_ip() -> ClientIp {
         ipv4_prefix: 32,
         ipv6_prefix: 64,
         mistake: None,
+        distrusted: Arc::default(),
     }
 }
 
@@ -51,6 +61,8 @@ pub struct ClientIp {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
     mistake: Option<String>,
+    /// Whether it was told that somebody sends the header who is not trusted.
+    distrusted: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +96,12 @@ impl ClientIp {
 
     /// Believes proxies with these addresses: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or [`IpAddr`].
     ///
-    /// Nothing is trusted by itself, private networks and the loopback neither. A second call adds to the first.
+    /// Nothing is trusted by itself, private networks and the loopback neither. A second call adds to the first. All
+    /// addresses together (`0.0.0.0/0`) are refused, because every client could then choose its own; so is an address with a
+    /// prefix that does not begin its network (`10.0.0.5/8`).
+    ///
+    /// The first request with the header from a peer that is not trusted is told in an event at warn level, with the peer's
+    /// address: where that is your proxy, all its clients are one.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
         let mut networks = match std::mem::replace(&mut self.trust, Trust::Nobody) {
             Trust::Nobody => Vec::new(),
@@ -169,14 +186,15 @@ impl ClientIp {
     pub fn resolve(&self, head: &Parts) -> Result<IpAddr, NoKey> {
         let peer = peer(head)?;
         let headers = &head.headers;
+        if !self.trust.believes(peer) {
+            self.distrust(peer, head);
+            return Ok(peer);
+        }
         Ok(match &self.source {
             Source::Peer => peer,
             Source::XForwardedFor => self.trust.client(peer, x_forwarded_for::entries(headers)),
             Source::Forwarded => self.trust.client(peer, forwarded::entries(headers)),
-            Source::SingleHeader(name) if self.trust.believes(peer) => {
-                single_header::read(headers, name).unwrap_or(peer)
-            }
-            Source::SingleHeader(_) => peer,
+            Source::SingleHeader(name) => single_header::read(headers, name).unwrap_or(peer),
         })
     }
 
@@ -185,8 +203,8 @@ impl ClientIp {
     /// [`exempt`](crate::RequestRule::exempt); where the peer is the client,
     /// [`condition::client_in`](crate::condition::client_in) is shorter.
     ///
-    /// It does not hold for a request without a peer address. Where a rule depends on that, as with `when`, check that the
-    /// server says who the peer is.
+    /// It does not hold for a request without a peer address; the first one is told in an event at error level, because a
+    /// rule with `when` would limit nobody.
     ///
     /// ```
     /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
@@ -219,10 +237,40 @@ impl ClientIp {
                 "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
             ));
         }
-        Ok(move |head: &Parts| {
-            self.resolve(head)
-                .is_ok_and(|client| networks.iter().any(|network| network.contains(&client)))
+        let told = AtomicBool::new(false);
+        Ok(move |head: &Parts| match self.resolve(head) {
+            Ok(client) => networks.iter().any(|network| network.contains(&client)),
+            Err(why) => {
+                // Once: every request would say the same.
+                if !told.swap(true, Ordering::Relaxed) {
+                    notice::error(&format!(
+                        "a condition on the client's network does not hold: {why}"
+                    ));
+                }
+                false
+            }
         })
+    }
+
+    /// Tells once of a peer that sends the header and is not trusted: a client that makes it up, or a proxy that nobody has
+    /// named.
+    #[inline]
+    fn distrust(&self, peer: IpAddr, head: &Parts) {
+        let name = match &self.source {
+            Source::Peer => return,
+            Source::XForwardedFor => &X_FORWARDED_FOR,
+            Source::Forwarded => &header::FORWARDED,
+            Source::SingleHeader(name) => name,
+        };
+        if !self.distrusted.load(Ordering::Relaxed)
+            && head.headers.contains_key(name)
+            && !self.distrusted.swap(true, Ordering::Relaxed)
+        {
+            notice::warn(&format!(
+                "{peer} sends {name} and is not trusted; if it is a proxy of yours, name it in trusted_proxies(..): until then \
+                 all its clients are one"
+            ));
+        }
     }
 
     fn read(mut self, source: Source) -> Self {
@@ -266,7 +314,7 @@ impl KeyExtractor for ClientIp {
         let mistake = match (&self.source, &self.trust) {
             (Source::Peer, Trust::Nobody)
             | (Source::XForwardedFor | Source::Forwarded, Trust::Proxies(_) | Trust::Hops(_))
-            | (Source::SingleHeader(_), Trust::Proxies(_)) => return Ok(()),
+            | (Source::SingleHeader(_), Trust::Proxies(_)) => return self.trust.validate(),
             (Source::Peer, _) => {
                 "client_ip() is told which proxies to trust, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"

@@ -30,6 +30,24 @@ impl Trust {
         }
     }
 
+    /// Refuses networks that are everybody together, such as `0.0.0.0/0`, or its two halves.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let Self::Proxies(networks) = self else {
+            return Ok(());
+        };
+        match IpNet::aggregate(networks)
+            .into_iter()
+            .find(|network| network.prefix_len() == 0)
+        {
+            None => Ok(()),
+            Some(everybody) => Err(format!(
+                "trusted_proxies(..) covers {everybody}, which is every client: each could choose its own address; name the \
+                 networks of your proxies, \"10.0.0.0/8\" say, or take hops(..) with the number of proxies if nobody gets \
+                 past them"
+            )),
+        }
+    }
+
     /// The client, by a list whose entries come from the right: each proxy has appended the address of its own peer.
     pub(crate) fn client(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
         if !self.believes(peer) {
@@ -76,7 +94,16 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
             "{text:?} is not a network: take an address or a CIDR, as in \"10.0.0.0/8\", \"192.0.2.1\" or \"2001:db8::/32\""
         )
     })?;
-    Ok(unmapped(network))
+    let network = unmapped(network);
+    let meant = network.trunc();
+    // A prefix of 0 is everybody, and refused as that.
+    if meant != network && network.prefix_len() > 0 {
+        return Err(format!(
+            "{text:?} names an address and a network: take \"{meant}\" for the network, or \"{}\" for this one proxy",
+            network.addr()
+        ));
+    }
+    Ok(network)
 }
 
 fn unmapped(network: IpNet) -> IpNet {

@@ -8,7 +8,7 @@ use crate::key::client_ip::{entry::Entry, node::address};
 /// its beginning.
 const MAX_ENTRY_BYTES: usize = 128;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The entries of all lines, from the last one of the last line on.
 ///

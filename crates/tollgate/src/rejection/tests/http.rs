@@ -146,7 +146,7 @@ fn the_other_bodies_say_the_same_in_their_way() {
     assert_eq!(
         scene.body(Rejection::json(), &denial),
         concat!(
-            r#"{"error":"rate_limited","message":"Policy \"per-min\" allows 100 requests per 60 s.","#,
+            r#"{"error":"rate_limit_exceeded","message":"Policy \"per-min\" allows 100 requests per 60 s.","#,
             r#""rule":"per-min","retry_after_ms":16001}"#
         )
     );
@@ -213,7 +213,7 @@ fn a_quiet_rejection_says_the_wait_alone() {
     );
     assert_eq!(
         scene.body(Rejection::json(), &denial),
-        r#"{"error":"rate_limited","message":"Quota exceeded","retry_after_ms":16001}"#
+        r#"{"error":"rate_limit_exceeded","message":"Quota exceeded","retry_after_ms":16001}"#
     );
     assert_eq!(
         scene.body(Rejection::text(), &denial),

@@ -1,0 +1,312 @@
+//! Load that is shed below the layer: what a denial waits for, and what is given back.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use axum::{
+    BoxError, Extension, Router, body::Body, error_handling::HandleErrorLayer,
+    response::IntoResponse, routing,
+};
+use http::{Request, Response, StatusCode};
+use metrics::set_default_local_recorder;
+use metrics_util::debugging::DebuggingRecorder;
+use tokio::{sync::Semaphore, task::JoinHandle, time::Instant};
+use tollgate::{
+    Admission, HeaderStyle, MINUTE, Quota, RateLimitLayer, Refund, RequestRule, Rule, key::header,
+};
+use tollgate_tests::{counted::Counted, slow::SlowStore};
+use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+
+use crate::{get, still};
+
+const WORK: Duration = Duration::from_secs(5);
+
+/// So many requests for each client.
+fn each(limit: u64) -> RequestRule {
+    Rule::new("each", Quota::fixed_window(limit, MINUTE)).by(header("x-client"))
+}
+
+fn limits(store: SlowStore, rule: RequestRule) -> RateLimitLayer {
+    RateLimitLayer::new(store, [rule]).expect("a valid rule")
+}
+
+/// A store that answers at once, and one that has to be waited for.
+fn stores() -> [SlowStore; 2] {
+    [
+        SlowStore::at_once(still().0),
+        SlowStore::after(Duration::from_millis(5), still().0),
+    ]
+}
+
+async fn shed(_: BoxError) -> impl IntoResponse {
+    (StatusCode::SERVICE_UNAVAILABLE, Extension(Refund))
+}
+
+/// The stack of the guide: a place for one request at a time, which takes five seconds.
+fn recommended(limits: RateLimitLayer) -> Router {
+    let work = || tokio::time::sleep(WORK);
+    Router::new().route("/", routing::get(work)).layer(
+        ServiceBuilder::new()
+            .layer(limits)
+            .layer(HandleErrorLayer::new(shed))
+            .load_shed()
+            .layer(GlobalConcurrencyLimitLayer::new(1)),
+    )
+}
+
+/// The same without load shedding.
+fn queueing(limits: RateLimitLayer) -> Router {
+    let work = || tokio::time::sleep(WORK);
+    let places = GlobalConcurrencyLimitLayer::new(1);
+    Router::new()
+        .route("/", routing::get(work))
+        .layer(ServiceBuilder::new().layer(limits).layer(places))
+}
+
+fn from(client: &str) -> Request<Body> {
+    let request = get("/").header("x-client", client);
+    request.body(Body::empty()).expect("a request")
+}
+
+async fn ask(app: &Router, client: &str) -> Response<Body> {
+    let Ok(response) = app.clone().oneshot(from(client)).await;
+    response
+}
+
+async fn status(app: &Router, client: &str) -> u16 {
+    ask(app, client).await.status().as_u16()
+}
+
+/// A request that takes the only place, and holds it.
+async fn busy(app: &Router, client: &'static str) -> JoinHandle<u16> {
+    let app = app.clone();
+    let working = tokio::spawn(async move { status(&app, client).await });
+    // Long enough for any store, and not for the work.
+    tokio::time::sleep(WORK / 2).await;
+    working
+}
+
+/// What `client` has left, which costs nothing to ask.
+fn left(limits: &RateLimitLayer, client: &str) -> u64 {
+    let (head, _) = from(client).into_parts();
+    let key = limits.key_of("each", &head).expect("it has a key");
+    let check = limits.limiter().check("each", &key).expect("it is there");
+    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
+    looked.expect("memory answers at once").verdicts()[0].remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_load_shedding_a_denial_waits_for_nothing() {
+    let app = recommended(limits(SlowStore::at_once(still().0), each(1)));
+    let working = busy(&app, "ann").await;
+    let before = Instant::now();
+    assert_eq!(status(&app, "ann").await, 429);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    // Not even for another task.
+    let denial = pin!(app.clone().oneshot(from("ann")));
+    let Poll::Ready(Ok(denied)) = denial.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("the answer is not there")
+    };
+    assert_eq!(denied.status(), 429);
+    assert_eq!(working.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_load_shedding_a_denial_waits_for_a_place_that_it_does_not_need() {
+    let app = queueing(limits(SlowStore::at_once(still().0), each(1)));
+    let working = busy(&app, "ann").await;
+    let before = Instant::now();
+    assert_eq!(status(&app, "ann").await, 429);
+    assert_eq!(before.elapsed(), WORK - WORK / 2);
+    assert_eq!(working.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_takes_no_place_while_its_store_is_waited_for() {
+    let app = recommended(limits(stores()[1].clone(), each(1)));
+    assert_eq!(status(&app, "ann").await, 200);
+    let denied = tokio::spawn({
+        let app = app.clone();
+        async move { status(&app, "ann").await }
+    });
+    tokio::task::yield_now().await;
+    // The only place is free for others from the first moment on.
+    assert_eq!(status(&app, "bob").await, 200);
+    assert_eq!(denied.await.unwrap(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_shed_has_used_nothing_up() {
+    for store in stores() {
+        let limits = limits(store, each(2));
+        let app = recommended(limits.clone());
+        let working = busy(&app, "ann").await;
+        for _ in 0..3 {
+            let shed = ask(&app, "bob").await;
+            assert_eq!(shed.status(), 503);
+            // What it would say is not true any more.
+            assert!(!shed.headers().contains_key("ratelimit"));
+            assert_eq!(left(&limits, "bob"), 2);
+        }
+        assert_eq!((working.await.unwrap(), left(&limits, "ann")), (200, 1));
+        assert_eq!(status(&app, "bob").await, 200);
+        assert_eq!(left(&limits, "bob"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_inner_error_took_is_given_back() {
+    for store in stores() {
+        let limits = limits(store, each(2));
+        let service = ServiceBuilder::new()
+            .layer(limits.clone())
+            .load_shed()
+            .concurrency_limit(1)
+            .service_fn(|_: Request<Body>| async {
+                tokio::time::sleep(WORK).await;
+                Ok::<_, Infallible>(Response::new(Body::empty()))
+            });
+        let working = tokio::spawn(service.clone().oneshot(from("ann")));
+        tokio::time::sleep(WORK / 2).await;
+        for _ in 0..3 {
+            let error = service.clone().oneshot(from("bob")).await.err().unwrap();
+            assert!(error.is::<tower::load_shed::error::Overloaded>());
+            assert_eq!(left(&limits, "bob"), 2);
+        }
+        assert!(working.await.unwrap().is_ok());
+        assert_eq!(left(&limits, "ann"), 1);
+    }
+}
+
+/// Fails, or answers with the mark.
+fn failing(marked: bool) -> impl Fn(Request<Body>) -> Outcome + Clone {
+    move |_| {
+        std::future::ready(if marked {
+            let mut response = Response::new(Body::empty());
+            response.extensions_mut().insert(Refund);
+            Ok(response)
+        } else {
+            Err("no such luck")
+        })
+    }
+}
+
+type Outcome = std::future::Ready<Result<Response<Body>, &'static str>>;
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_may_keep_what_was_taken() {
+    for marked in [false, true] {
+        for store in stores() {
+            let keeps = Rule::new("keeps", Quota::fixed_window(2, MINUTE))
+                .by(header("x-client"))
+                .keep_on_error();
+            let limits = RateLimitLayer::new(store, [each(2), keeps]).expect("valid rules");
+            let service = limits.layer(service_fn(failing(marked)));
+            let _ = service.oneshot(from("ann")).await;
+            assert_eq!(left(&limits, "ann"), 2);
+            let (head, _) = from("ann").into_parts();
+            let key = limits.key_of("keeps", &head).unwrap();
+            let peek = limits.limiter().check("keeps", &key).unwrap().with_cost(0);
+            let kept = limits.limiter().peek(&[peek]).ready().unwrap();
+            assert_eq!(kept.verdicts()[0].remaining(), 1, "{marked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn it_is_given_back_whatever_the_client_is_told() {
+    let change: [fn(RateLimitLayer) -> RateLimitLayer; 4] = [
+        |layer| layer,
+        RateLimitLayer::quiet,
+        RateLimitLayer::attach,
+        |layer| layer.headers(HeaderStyle::NONE).expect("a valid style"),
+    ];
+    for change in change {
+        for marked in [false, true] {
+            let limits = change(limits(SlowStore::at_once(still().0), each(2)));
+            let service = limits.layer(service_fn(failing(marked)));
+            let _ = service.oneshot(from("ann")).await;
+            assert_eq!(left(&limits, "ann"), 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_layer_around_gives_back() {
+    let outer = limits(SlowStore::at_once(still().0), each(2));
+    let inner = limits(SlowStore::at_once(still().0), each(3));
+    for marked in [false, true] {
+        let service = outer.layer(inner.layer(service_fn(failing(marked))));
+        let _ = service.oneshot(from("ann")).await;
+        assert_eq!((left(&outer, "ann"), left(&inner, "ann")), (2, 3));
+    }
+}
+
+#[tokio::test]
+async fn who_holds_the_ticket_says_what_becomes_of_it() {
+    let limits = limits(SlowStore::at_once(still().0), each(5)).attach();
+    let inner = service_fn(|request: Request<Body>| async move {
+        let admission: &Admission = request.extensions().get().expect("it is attached");
+        admission.ticket().keep();
+        Err::<Response<Body>, _>("after the work")
+    });
+    let _ = limits.layer(inner).oneshot(from("ann")).await;
+    assert_eq!(left(&limits, "ann"), 4);
+}
+
+#[tokio::test]
+async fn an_answer_without_the_mark_keeps_what_was_taken() {
+    let limits = limits(SlowStore::at_once(still().0), each(5));
+    let inner = service_fn(|_: Request<Body>| async {
+        let failed = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
+        Ok::<_, Infallible>(failed.body(Body::empty()).expect("a response"))
+    });
+    let answer = limits.layer(inner).oneshot(from("ann")).await.unwrap();
+    assert_eq!(answer.headers()["ratelimit"], r#""each";r=4;t=60"#);
+    assert_eq!(left(&limits, "ann"), 4);
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_keeps_what_it_took() {
+    let limits = limits(SlowStore::at_once(still().0), each(5));
+    let never = Arc::new(Semaphore::new(0));
+    let inner = service_fn(move |_: Request<Body>| {
+        let never = Arc::clone(&never);
+        async move {
+            let _ = never.acquire().await;
+            Err::<Response<Body>, _>("too late")
+        }
+    });
+    let mut answer = Box::pin(limits.layer(inner).oneshot(from("ann")));
+    let polled = answer
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    drop(answer);
+    assert_eq!(left(&limits, "ann"), 4);
+}
+
+#[tokio::test]
+async fn what_is_given_back_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let kept = Rule::new("kept", Quota::fixed_window(9, MINUTE))
+        .by(header("x-client"))
+        .keep_on_error();
+    let limits = RateLimitLayer::new(still().0, [each(9), kept]).expect("valid rules");
+    for marked in [false, true] {
+        let service = limits.layer(service_fn(failing(marked)));
+        let _ = service.oneshot(from("ann")).await;
+    }
+    let counted = Counted::of(&snapshotter);
+    let refunded =
+        |rule| counted.count(&format!("tollgate_refunded_requests_total{{rule={rule}}}"));
+    assert_eq!((refunded("each"), refunded("kept")), (2, 0));
+}
