@@ -145,7 +145,7 @@ while i <= checks do
         end
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
-      if lent and state then state, lent = kept_with(state, lent, now, first), nil end
+      if lent and state then state, lent = kept_with(state, lent, now, raw), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
         -- Several checks, or one that does not simply take: all are decided, then all that has to be is written.
         if role == 0 and (retry >= 0 or retry == -2) then
@@ -166,7 +166,7 @@ while i <= checks do
       retry, state, ttl = step_of(alg, true)(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
     end
     if state then
-      if lent then state = kept_with(state, lent, now, first) end
+      if lent then state = kept_with(state, lent, now, raw) end
       ttl = ttl + 999
       ttl = (ttl - ttl % 1000) / 1000 + margin
       local done

@@ -97,10 +97,15 @@ local function lot(wanted, level, room)
   return units < 2 and 0 or units
 end
 
--- The state of a window with what is out of it, unless that window is over.
-local function kept_with(state, lent, now, period)
-  if state ~= '' and unpack('<d', lent) == (now - now % period) / period then return state .. lent end
-  return state
+-- The state of a window with what is out of it, unless that window is over. Where the state was converted to windows of
+-- another length, it is out of the one that it was converted to.
+local function kept_with(state, lent, now, raw)
+  if state == '' then return state end
+  local number, units = unpack('<dd', lent)
+  local before, period = unpack('<d', raw, 2), unpack('<d', state, 2)
+  if number ~= (now - now % before) / before then return state end
+  if before ~= period then lent = pack('<dd', (now - now % period) / period, units) end
+  return state .. lent
 end
 
 -- A state of the format before, in this one. There is none before the first.
