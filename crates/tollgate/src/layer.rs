@@ -7,8 +7,14 @@ use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config, header::HeaderStyle, key::Extracted, live::Live, protocol::Protocol,
-    rejection::Rejection, rule::{KeyedRule, RequestRule}, service::RateLimit,
+    config::Config,
+    header::HeaderStyle,
+    key::Extracted,
+    live::Live,
+    protocol::Protocol,
+    rejection::Rejection,
+    rule::{KeyedRule, RequestRule},
+    service::RateLimit,
 };
 
 /// Limits the requests to a service.
@@ -71,7 +77,11 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(replaced, &store, rules.into_iter().map(Into::into).collect())
+        Self::bind(
+            replaced,
+            &store,
+            rules.into_iter().map(Into::into).collect(),
+        )
     }
 
     fn bind(

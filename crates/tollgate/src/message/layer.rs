@@ -62,7 +62,11 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(replaced, &store, rules.into_iter().map(Into::into).collect())
+        Self::bind(
+            replaced,
+            &store,
+            rules.into_iter().map(Into::into).collect(),
+        )
     }
 
     fn bind(
