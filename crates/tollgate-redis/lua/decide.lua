@@ -28,7 +28,7 @@ while i <= checks do
   if what == 4 and alg > 19 then
     local done = try('DEL', KEYS[key])
     if done == 0 or done == 1 then
-      wrote = true
+      left, wrote = done, true
     else
       local code = refusal(done.err, wrote)
       if not code then return done end
@@ -93,7 +93,7 @@ while i <= checks do
         beside = beside or step_of(0)
         _, _, _, state, ttl = beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
       end
-      state, ttl, lent = state or '', ttl or 0, nil
+      state, ttl, lent, left = state or '', ttl or 0, nil, raw and 1 or 0
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     elseif raw and raw.err then
       retry = -3
@@ -172,10 +172,10 @@ while i <= checks do
       local done
       if state == '' or ttl <= 0 then
         done = try('DEL', KEYS[key])
-        -- Or what was used would be found again.
-        if before > 0 then try('DEL', KEYS[before]) end
-        if before_other > 0 then try('DEL', KEYS[before_other]) end
         if done == 0 or done == 1 then done, wrote = nil, true end
+        -- Or what was used would be found again.
+        if not done and before > 0 then try('DEL', KEYS[before]) end
+        if not done and before_other > 0 then try('DEL', KEYS[before_other]) end
       elseif ttl < 2^53 then
         if keeps and by_server and not gone and not is_older then
           -- The time to live is right already, and to set it costs more than all the rest of writing.

@@ -48,7 +48,7 @@
 --          -1 fits, -2 never fits, -3 nothing was done for this check; from 0 on it does not fit: the µs after which it
 --          would; from -4 down it fits and leaves less than its units: -4 - the µs after which they fit again (units of 0
 --          with nothing left: after which one does)
---          units left: after the take if the request takes, as they are if not; after -3 why: 0 the value of the key is not
+--          units left: after the take if the request takes, as they are if not; for 4, 1 if there was a value; after -3 why: 0 the value of the key is not
 --          ours; or the server refuses a command of this check, and may run those of others: 1 it has no memory, 2 it
 --          cannot save, 3 it has too few replicas, 4 the user has no right to it, 5 for another reason
 --          µs until the state equals a fresh one; after a take without what is parked in lots

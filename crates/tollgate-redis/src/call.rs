@@ -196,26 +196,37 @@ impl Call {
 
     /// Adds that a state is forgotten. False where it does not fit any more.
     ///
-    /// With a partition by a rule, a state of another one [is not found](Encoder::is_found_alone).
+    /// With a partition by a rule, a state of another one lies elsewhere [if that rule was asked too](Self::reset_all).
     pub fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
-        let check = Check::new(rule, key, 0);
-        let Some((line, quota)) = rules.any_line(rule) else {
-            return true;
-        };
-        if !self.has_room(4) {
+        self.reset_all(rules, &[Check::new(rule, key, 1)])
+    }
+
+    /// Adds that the states of these checks of one request are forgotten, but those of a cost of 0: such a check tells only
+    /// where the others lie, if the partition is by its rule. [`Reply::was_kept`](crate::reply::Reply::was_kept) tells whether
+    /// there was something.
+    ///
+    /// False where they do not fit any more; then nothing was added.
+    pub fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
+        if !self.has_room(4 * checks.len()) {
             return false;
         }
-        let places = self.places(rules, line, &check, None, None, self.keys.len());
-        let mut of_any = *quota;
-        of_any[0] = ANY;
-        let [older, older_other, ..] = places.older;
-        for (key, quota) in [
-            (places.key, quota),
-            (places.other, quota),
-            (older, &of_any),
-            (older_other, &of_any),
-        ] {
-            if key > 0 {
+        let with = rules.with(checks.iter().copied());
+        for check in checks.iter().filter(|check| check.cost() > 0) {
+            let Some((line, quota)) = rules.any_line(check.rule()) else {
+                continue;
+            };
+            let check = check.with_cost(0);
+            let places = self.places(rules, line, &check, with, None, self.keys.len());
+            let mut of_any = *quota;
+            of_any[0] = ANY;
+            let [older, older_other, ..] = places.older;
+            let keys = [
+                (places.key, quota),
+                (places.other, quota),
+                (older, &of_any),
+                (older_other, &of_any),
+            ];
+            for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
                 self.check(What::Forget, line, &check, key, quota);
                 self.args.end();
             }

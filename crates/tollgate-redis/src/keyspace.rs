@@ -74,9 +74,9 @@ pub enum Partition {
     /// is asked about are decided in one step; others lie as with [`Key`](Self::Key).
     ///
     /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
-    /// tenant. The state of such a rule is found only together with its tenant: by a request and the whole of its
-    /// ticket, not by a reset, nor by a part of a ticket. A change of secrets and overflow buckets are refused in a
-    /// cluster as with [`Key`](Self::Key).
+    /// tenant. The state of such a rule is found only together with its tenant: by a request, by the whole of its ticket,
+    /// and by [`Limiter::reset_all`](tollgate_core::Limiter::reset_all) with a check of each of the two rules, not by a part
+    /// of a ticket. A change of secrets and overflow buckets are refused in a cluster as with [`Key`](Self::Key).
     ByRule(Box<str>),
 }
 

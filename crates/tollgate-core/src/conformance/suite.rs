@@ -31,6 +31,7 @@ macro_rules! conformance_suite {
         $crate::conformance_suite!($make, leased, #[$test]);
         $crate::conformance_suite! { @ $make, #[$test]
             time:
+                tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit,
                 retry_is_exact_after_a_change_of_plan,
                 what_passed_is_told_to_the_tick_when_it_passes_again,
                 a_request_that_costs_nothing_is_told_when_one_unit_fits;

@@ -87,15 +87,18 @@ impl RedisStore {
         }
     }
 
-    /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store
+    /// Waits until Redis decides every request: for a start that would rather wait than begin on the rules' answers to a store
     /// failure. It waits for ever if need be; put a timeout around it.
+    ///
+    /// There is a connection then, and the [breaker](Self::breaker) is closed: where several attempts to connect have failed
+    /// before, it keeps requests from a server until probes were answered.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
-        while !self.shared.backend.is_connected() {
+        while !self.shared.backend.is_ready() {
             sleep(PAUSE).await;
         }
     }
