@@ -7,7 +7,8 @@ use axum::{Form, Router, routing::post};
 use http::StatusCode;
 use serde::Deserialize;
 use tollgate::{
-    Admission, Denied, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::client_ip,
+    Admission, Denied, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule,
+    key::client_ip,
 };
 use tollgate_examples::serve::serve;
 
@@ -20,7 +21,7 @@ struct Login {
 async fn login(admission: Admission, Form(login): Form<Login>) -> Result<StatusCode, Denied> {
     // The account is only known now. Denied, it answers as the layer does.
     admission
-        .acquire("login-per-account", &Key::of([&login.account]))
+        .acquire("login-per-account", &Key::of(&login.account))
         .await?;
     Ok(if login.password == "open sesame" {
         StatusCode::OK
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ],
     )?
     .quiet()
-    .attach();
+    .protocol(Protocol::Http);
     let app = Router::new().route("/login", post(login).route_layer(limits));
     serve(app, |address| {
         format!(

@@ -9,7 +9,8 @@ use axum::{
     routing::{get, post},
 };
 use tollgate::{
-    HOUR, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip,
+    HOUR, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND,
+    key::client_ip,
 };
 
 /// The routes with their limits.
@@ -22,13 +23,16 @@ pub fn app() -> Result<Router, RuleError> {
             Rule::new("search-burst", Quota::token_bucket(20).refill(10, SECOND)).by(client_ip()),
             Rule::new("search-hourly", Quota::sliding_window(5_000, HOUR)).by(client_ip()),
         ],
-    )?;
+    )?
+    // There is no gRPC here: no client gets a 200 for a 429 by saying that it speaks it.
+    .protocol(Protocol::Http);
     // Never more than 5 in any minute, and no word about what is left.
     let login = RateLimitLayer::new(
         store,
         [Rule::new("login-per-ip", Quota::sliding_log(5, MINUTE)).by(client_ip())],
     )?
-    .quiet();
+    .quiet()
+    .protocol(Protocol::Http);
 
     Ok(Router::new()
         .route(

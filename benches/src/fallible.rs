@@ -45,7 +45,7 @@ impl BoundStore for Bound {
         self.0.settle(holdings, how);
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-        self.0.reset(rule, key)
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        self.0.reset(checks)
     }
 }

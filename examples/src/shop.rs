@@ -8,7 +8,7 @@ use axum::{
 use http::{StatusCode, request::Parts};
 use serde::Deserialize;
 use tollgate::{
-    MINUTE, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    MINUTE, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     key::{client_ip, header, look_up},
 };
 
@@ -21,7 +21,9 @@ pub fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
     let home = RateLimitLayer::new(
         store.clone(),
         [Rule::new("home-per-ip", Quota::gcra(20, SECOND).burst(40)).by(client_ip())],
-    )?;
+    )?
+    // There is no gRPC here: no client gets a 200 for a 429 by saying that it speaks it.
+    .protocol(Protocol::Http);
 
     let items = RateLimitLayer::new(
         store.clone(),
@@ -33,20 +35,23 @@ pub fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
                 .by(look_up(|head| tenant_of(api_key(head))))
                 .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
         ],
-    )?;
+    )?
+    .protocol(Protocol::Http);
 
     let search = RateLimitLayer::new(
         store.clone(),
         [Rule::new("words-per-ip", Quota::gcra(50, MINUTE).burst(50))
             .by(client_ip())
             .cost_by(words)],
-    )?;
+    )?
+    .protocol(Protocol::Http);
 
     let login = RateLimitLayer::new(
         store,
         [Rule::new("login-per-ip", Quota::sliding_log(5, MINUTE)).by(client_ip())],
     )?
-    .quiet();
+    .quiet()
+    .protocol(Protocol::Http);
 
     // `route_layer` limits the methods that there are. With `layer` a GET of /login, which is answered by 405, would use
     // up the visitor's log-ins.

@@ -123,8 +123,8 @@ impl BoundStore for Bound {
         self.memory.settle(holdings, how);
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-        self.memory.reset(rule, key)
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        self.memory.reset(checks)
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {

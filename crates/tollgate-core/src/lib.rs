@@ -163,8 +163,8 @@
 //!     fn settle(&self, holdings: &[Holding], how: Settlement) {
 //!         self.inner.settle(holdings, how);
 //!     }
-//!     fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-//!         self.inner.reset(rule, key)
+//!     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+//!         self.inner.reset(checks)
 //!     }
 //! }
 //!

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use crate::{
     decision::{Decision, Outcome, Verdict},
-    error::{RuleError, RuleErrorKind, TryAcquireError, UnknownName},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     fallback::Fallback,
     key::{Key, KeyBuf},
     lines::Lines,
@@ -438,6 +438,20 @@ impl Limiter {
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
     /// request in a layer holds its kind as well, and is made by the layer's `key_of`.
     ///
+    /// The answer says whether there was anything to forget: `false` is mostly another key than the client's. It is also
+    /// `true` where a remote store still keeps a state that has just expired.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("log-in", Quota::sliding_log(5, MINUTE))])?;
+    /// limiter.try_acquire("log-in", &Key::of(["ada"]))?;
+    /// let reset = |who: &str| limiter.reset("log-in", &Key::of([who]));
+    /// assert_eq!(reset("ada")?.ready().transpose()?, Some(true));
+    /// assert_eq!(reset("ada")?.ready().transpose()?, Some(false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Accuracy
     ///
     /// Units that other processes hold in [lots](crate::Consistency::Leased) may still be spent, and count until they have come
@@ -445,17 +459,42 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name. The answer may be an error of the store.
+    /// There is no rule of this name. The answer may be an error of the store: one that finds the state only together with
+    /// that of another rule says so, and takes [`reset_all`](Self::reset_all).
     pub fn reset(
         &self,
         rule: &str,
         key: &Key,
-    ) -> Result<Step<Result<(), crate::error::StoreError>>, UnknownName> {
+    ) -> Result<Step<Result<bool, StoreError>>, UnknownName> {
         let check = self.check(rule, key)?;
-        if let Some(fallback) = &self.shared.fallback {
-            fallback.reset(&check);
+        Ok(self.reset_all(&[check.with_cost(1)]))
+    }
+
+    /// Forgets what the keys of these checks have used, and says whether there was anything to forget. The checks are those
+    /// of one request; one with a cost of 0 is not reset, and only tells where the states of the others lie.
+    ///
+    /// Where a store keeps the states of a request with the client of one of its rules, that rule has to be among them.
+    ///
+    /// # Accuracy
+    ///
+    /// As for [`reset`](Self::reset).
+    ///
+    /// # Errors
+    ///
+    /// The answer may be an error of the store, or say that a check was made by another limiter; then nothing was reset.
+    pub fn reset_all(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        if !checks.iter().all(|check| self.shared.knows(check)) {
+            return Step::Ready(Err(StoreError::new(
+                StoreErrorKind::Misconfigured,
+                "a check was made by another limiter, with other rules; make it with the limiter that resets it",
+            )));
         }
-        Ok(self.shared.bound.reset(check.rule(), check.key()))
+        if let Some(fallback) = &self.shared.fallback {
+            for check in checks.iter().filter(|check| check.cost() > 0) {
+                fallback.reset(check);
+            }
+        }
+        self.shared.bound.reset(checks)
     }
 
     /// The units of the rule with this name that this limiter and its clones have let through while the store failed: by
@@ -509,7 +548,6 @@ mod tests {
     use super::*;
     use crate::{
         decision::Verdict,
-        error::{StoreError, StoreErrorKind},
         key::Fingerprint,
         memory::MemoryStore,
         quota::{MAX_PERIOD, Quota},
@@ -553,7 +591,7 @@ mod tests {
 
         fn settle(&self, _: &[Holding], _: Settlement) {}
 
-        fn reset(&self, _: u16, _: Fingerprint) -> Step<Result<(), StoreError>> {
+        fn reset(&self, _: &[Check]) -> Step<Result<bool, StoreError>> {
             Step::Ready(Err(StoreError::new(StoreErrorKind::Unavailable, "down")))
         }
     }

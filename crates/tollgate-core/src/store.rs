@@ -324,8 +324,12 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
     /// up and counted.
     fn settle(&self, holdings: &[Holding], how: Settlement);
 
-    /// Forgets what `key` has used of the rule at place `rule`. What other processes hold of it in advance stays counted.
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>>;
+    /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
+    /// in advance stays counted.
+    ///
+    /// The checks are those of one request, for stores where one of them says where the states of the others lie. One with a
+    /// cost of 0 does only that: its own state stays. Other costs do not matter, nor do plans.
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
 
     /// Told how checks that this store could not decide were decided in its place, by the rules' answers to a store
     /// failure: the verdicts whose source is [`Source::Fallback`]. For stores that keep an account of it.
@@ -335,7 +339,8 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 
     /// How many instances are known to share this store now; 0 if that is not known.
     ///
-    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts.
+    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts. So
+    /// a store that has just begun anew must not tell fewer than there are: shares are cut for as many as it tells.
     fn instances(&self) -> u32 {
         0
     }

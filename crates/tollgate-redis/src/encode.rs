@@ -33,7 +33,7 @@ use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKi
 
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
-    rule_line::{MARK, RuleLine},
+    rule_line::{IDENTITY, MARK, RuleLine},
 };
 
 /// A rule set as the script is told of it.
@@ -152,6 +152,14 @@ impl Encoder {
         self.with.is_none_or(|with| with == rule)
     }
 
+    /// The rule whose client says where the states of these checks lie, if there is one and it is not among them.
+    pub(crate) fn lies_with_another(&self, checks: &[Check]) -> Option<&str> {
+        let with = self
+            .with
+            .filter(|with| checks.iter().all(|check| check.rule() != *with))?;
+        self.rules.get(usize::from(with)).map(|line| &*line.name)
+    }
+
     /// The client that decides about the slot of these checks, if it is another than each one's own.
     pub(crate) fn with(&self, mut checks: impl Iterator<Item = Check>) -> Option<Fingerprint> {
         let with = self.with?;
@@ -202,7 +210,7 @@ impl Encoder {
     }
 
     /// The rule at a place and one of its quotas, if any has a limit.
-    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8])> {
+    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8; IDENTITY])> {
         let line = self.rules.get(usize::from(rule))?;
         Some((line, line.plans.iter().flatten().next()?))
     }

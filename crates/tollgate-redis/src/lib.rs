@@ -100,6 +100,7 @@ mod connection;
 #[doc(hidden)]
 pub mod encode;
 mod error;
+mod format;
 pub mod guide;
 mod keys;
 #[doc(hidden)]
@@ -111,6 +112,8 @@ mod observe;
 mod packed;
 mod plain;
 mod prefilter;
+#[doc(hidden)]
+pub mod refusal;
 #[doc(hidden)]
 pub mod reply;
 mod rotation;

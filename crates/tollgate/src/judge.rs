@@ -14,6 +14,10 @@ use crate::{
 
 /// What was decided about a request.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and a box would be an allocation for each request"
+)]
 pub(crate) enum Judgement {
     /// It passes, and there is nothing to tell.
     Pass,

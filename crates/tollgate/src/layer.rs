@@ -215,7 +215,8 @@ impl RateLimitLayer {
     /// [`Limiter::peek`](tollgate_core::Limiter::peek) and [`reset`](tollgate_core::Limiter::reset): to let a client start
     /// anew, make a head that is like its own.
     ///
-    /// `None` where there is no such rule or no key, or where the key is looked up.
+    /// `None` where there is no such rule or no key, or where the key is looked up: take
+    /// [`look_up_key_of`](Self::look_up_key_of).
     ///
     /// ```
     /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
@@ -224,8 +225,8 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
     /// let request = http::Request::get("/").header("x-api-key", "acme.k1").body(())?;
     /// let key = layer.key_of("per-key", &request.into_parts().0).expect("it has a key");
-    /// let done = layer.limiter().reset("per-key", &key)?.ready();
-    /// assert!(matches!(done, Some(Ok(()))));
+    /// let had_a_state = layer.limiter().reset("per-key", &key)?.ready();
+    /// assert!(matches!(had_a_state, Some(Ok(false))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -234,6 +235,40 @@ impl RateLimitLayer {
         match self.config.rules.extractor(rule)?.extract(head, &mut key) {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) | Extracted::Later(_) => None,
+        }
+    }
+
+    /// As [`key_of`](Self::key_of), where the key may be looked up: it waits for the look-up.
+    ///
+    /// `None` where there is no such rule, or no key, as where the look-up fails.
+    ///
+    /// ```
+    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // In a service, a question to a database.
+    /// let by_tenant = look_up(|head| {
+    ///     let api_key = head.headers.get("x-api-key").cloned();
+    ///     async move { (api_key? == "k-1").then(|| "acme".to_owned()) }
+    /// });
+    /// let rule = Rule::new("per-tenant", Quota::gcra(60, MINUTE)).by(by_tenant);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// let head = http::Request::get("/").header("x-api-key", "k-1").body(())?.into_parts().0;
+    /// assert!(layer.key_of("per-tenant", &head).is_none());
+    /// let key = layer.look_up_key_of("per-tenant", &head).await.expect("it is found");
+    /// let had_a_state = layer.limiter().reset("per-tenant", &key)?.await?;
+    /// assert!(!had_a_state);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn look_up_key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
+        let mut key = KeyBuf::new();
+        let extracted = self.config.rules.extractor(rule)?.extract(head, &mut key);
+        match extracted {
+            Extracted::Key => Some(key.into()),
+            Extracted::Nothing(_) => None,
+            Extracted::Later(answer) => answer.await.ok().map(Key::from),
         }
     }
 

@@ -51,6 +51,30 @@ impl Weather for Asking {
     }
 }
 
+#[tokio::test]
+async fn a_quiet_denial_that_became_a_status_stays_quiet_below_a_layer_that_writes_fields() {
+    let rule = Rule::new("per-city", Quota::fixed_window(1, MINUTE)).by_handler();
+    let quiet = RateLimitLayer::new(still().0, [rule])
+        .expect("a valid rule")
+        .quiet();
+    let mut server = Server::builder()
+        .layer(crate::layer([crate::few(9)]))
+        .layer(quiet);
+    let asking = WeatherServer::new(Asking { rule: "per-city" });
+    let server = GrpcServer::start(server.add_service(asking)).await;
+    let mut client = server.client().await;
+    let first = client.current(city("Oslo")).await.expect("the first");
+    assert_eq!(
+        first.metadata().get("ratelimit").expect("the outer rule"),
+        "\"few\";r=8;t=60"
+    );
+    let status = client.current(city("Oslo")).await.expect_err("the second");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let metadata = status.metadata();
+    assert_eq!(metadata.get("retry-after").expect("a wait"), "60");
+    assert!(metadata.get("ratelimit").is_none(), "{metadata:?}");
+}
+
 async fn serve(service: Asking) -> GrpcServer {
     let rules = [
         Rule::new("all", Quota::fixed_window(9, MINUTE)).by(constant("all")),

@@ -393,6 +393,8 @@ async fn a_304_carries_the_fields_and_a_response_for_shared_caches_does_not() {
     async fn answer(request: Request<Body>) -> axum::response::Response {
         match request.uri().path() {
             "/304" => http::StatusCode::NOT_MODIFIED.into_response(),
+            "/fresh" => ([("cache-control", "max-age=60")], "page").into_response(),
+            "/mine" => ([("cache-control", "private, max-age=60")], "page").into_response(),
             _ => ([("cache-control", "public, max-age=60")], "page").into_response(),
         }
     }
@@ -400,6 +402,8 @@ async fn a_304_carries_the_fields_and_a_response_for_shared_caches_does_not() {
     let server = Server::start(app.layer(layer([per_minute("nine", 9)]))).await;
     assert!(server.get("/304").await.tells_budget());
     assert!(!server.get("/page").await.tells_budget());
+    assert!(!server.get("/fresh").await.tells_budget());
+    assert!(server.get("/mine").await.tells_budget());
 }
 
 #[tokio::test]

@@ -500,13 +500,18 @@ impl BoundStore for BoundMemory {
         }
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-        if let Some(rule) = self.bound.get(usize::from(rule)) {
-            with_tied!(rule, tied => {
-                tied.table.lock(tied.table.shard_of(key)).reset(key);
-            }, else ());
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        let now = self.clock.now();
+        let mut was_kept = false;
+        for check in checks.iter().filter(|check| check.cost() > 0) {
+            let Some(rule) = self.rule(check) else {
+                continue;
+            };
+            was_kept |= with_tied!(rule, tied => {
+                tied.table.lock(tied.table.shard_of(check.key())).reset(check.key(), now)
+            }, else false);
         }
-        Step::Ready(Ok(()))
+        Step::Ready(Ok(was_kept))
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {

@@ -466,9 +466,19 @@ impl<A: Algorithm> Locked<'_, A> {
         }
     }
 
-    pub(super) fn reset(&mut self, key: Fingerprint) {
+    /// Whether there was a live state.
+    pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
         self.table.learned.forget(self.index, key);
+        let fresh_at = |entry: &Entry<A::State>| {
+            let writer = self.table.writer(entry.quota());
+            writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
+        };
+        let was_live = self
+            .shard
+            .find(key)
+            .is_some_and(|entry| fresh_at(entry) > now);
         self.shard.remove(key);
+        was_live
     }
 
     fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {

@@ -60,12 +60,9 @@ fn holds<A: Algorithm>(quota: Quota) {
                     }
                 }
                 14 => {
-                    limiter
-                        .bound()
-                        .reset(0, key)
-                        .ready()
-                        .expect("at once")
-                        .expect("done");
+                    let reset = limiter.bound().reset(&[Check::new(0, key, 1)]).ready();
+                    let was_kept = reset.expect("at once").expect("done");
+                    assert_eq!(was_kept, model.fresh_at(state) > now);
                     *state = A::State::default();
                     held.retain(|(holder, ..)| *holder != who);
                 }

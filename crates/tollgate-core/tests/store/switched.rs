@@ -98,14 +98,14 @@ impl BoundStore for Bound {
         }
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
         if self.store.is_off() {
             return Step::Ready(Err(StoreError::new(
                 StoreErrorKind::Unavailable,
                 "it is switched off",
             )));
         }
-        self.memory.reset(rule, key)
+        self.memory.reset(checks)
     }
 
     fn instances(&self) -> u32 {

@@ -151,7 +151,12 @@ impl Waiting {
 
     /// From now on it travels with no other.
     pub(super) fn alone(mut self) -> Self {
-        self.alone = true;
+        self.keep_alone();
         self
+    }
+
+    /// As [`alone`](Self::alone).
+    pub(super) fn keep_alone(&mut self) {
+        self.alone = true;
     }
 }

@@ -28,16 +28,18 @@ pub struct RedisStore {
 impl RedisStore {
     pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
         let shared = Arc::new(shared);
-        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));
+        let in_use = Arc::default();
+        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, &in_use, instance));
         Self {
             heartbeat: heartbeat.map(Arc::new),
-            in_use: Arc::default(),
+            in_use,
             registry: RuleRegistry::new(),
             shared,
         }
     }
 
-    /// How many instances share the store, as Redis has last told; 0 before it has.
+    /// How many instances share the store, as Redis has told; 0 before it has. It grows at once, and falls when Redis has
+    /// counted fewer for half a minute: after a restart without a disk each instance would find itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()
@@ -85,15 +87,18 @@ impl RedisStore {
         }
     }
 
-    /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store
+    /// Waits until Redis decides every request: for a start that would rather wait than begin on the rules' answers to a store
     /// failure. It waits for ever if need be; put a timeout around it.
+    ///
+    /// There is a connection then, and the [breaker](Self::breaker) is closed: where several attempts to connect have failed
+    /// before, it keeps requests from a server until probes were answered.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
-        while !self.shared.backend.is_connected() {
+        while !self.shared.backend.is_ready() {
             sleep(PAUSE).await;
         }
     }

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
 use tollgate_core::{
     Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Tick, Verdict,
 };
@@ -24,6 +25,10 @@ pub(super) struct Group {
 }
 
 impl Group {
+    pub(super) fn into_checks(self) -> Checks {
+        self.checks
+    }
+
     /// What of `asking` goes with this group.
     fn asking(&self, asking: &Asking) -> Asking {
         let mut of_group = Asking::default();
@@ -95,7 +100,8 @@ pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]
 }
 
 /// Asks group after group. What was taken goes back when a later one is known to deny; after an answer that did not come,
-/// nothing is sent again, and the rest is asked all the same: the rules' answers to a store failure need to know.
+/// nothing is sent again, and the rest is asked all the same, as long as there is time: the rules' answers to a store failure
+/// need to know. However many groups there are, the request has one deadline.
 pub(super) fn ask(
     inner: Arc<Inner>,
     groups: SmallVec<[Group; 2]>,
@@ -108,10 +114,11 @@ pub(super) fn ask(
     });
     let groups = groups.collect();
     // Not within the future: one that is dropped before it runs has asked nobody either.
-    ask_all(Unasked { inner, groups }, takes)
+    let by = Instant::now() + inner.shared.deadline;
+    ask_all(Unasked { inner, groups }, takes, by)
 }
 
-async fn ask_all(mut unasked: Unasked, takes: bool) -> Decision {
+async fn ask_all(mut unasked: Unasked, takes: bool, by: Instant) -> Decision {
     let inner = Arc::clone(&unasked.inner);
     let groups = unasked.groups.iter();
     let count = groups.map(|(group, _)| group.places.len()).sum();
@@ -122,7 +129,7 @@ async fn ask_all(mut unasked: Unasked, takes: bool) -> Decision {
     };
     let (mut at, mut denied) = (0, false);
     while !denied && let Some((group, asking)) = unasked.groups.pop_front() {
-        let decision = inner.ask(&group.checks, &asking, takes).await;
+        let decision = inner.ask(&group.checks, &asking, takes, Some(by)).await;
         at = at.max(decision.at());
         for (place, verdict) in group.places.iter().zip(decision.verdicts()) {
             verdicts[*place] = Some((decision.at(), *verdict));

@@ -274,8 +274,8 @@ impl<'a> History<'a> {
                 (version, vec![holding.check])
             }
             Act::Reset { check, version } => {
-                let done = version.bound.reset(check.rule(), check.key());
-                assert!(matches!(done.ready(), Some(Ok(()))));
+                let done = version.bound.reset(&[check.with_cost(1)]);
+                assert!(matches!(done.ready(), Some(Ok(_))));
                 self.held.clear();
                 (version, vec![check])
             }

@@ -37,6 +37,7 @@ mod several;
 mod site;
 mod swaps;
 mod tickets;
+mod two_stores;
 mod worker;
 mod workloads;
 

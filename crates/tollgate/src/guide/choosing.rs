@@ -51,7 +51,10 @@
 //! | --- | --- | --- |
 //! | [`Shared`](crate::Missing::Shared), the default | count together | strangers are welcome, up to a point |
 //! | [`Reject`](crate::Missing::Reject) | are refused with a status | the key is required anyway |
-//! | [`Skip`](crate::Missing::Skip) | are not limited by this rule | another rule covers them; else leaving the key out is a way around. A key that is sent twice is not left out: such requests count together |
+//! | [`Skip`](crate::Missing::Skip) | are not limited by this rule | another rule covers them; else leaving the key out is a way around. A key that is sent twice is not left out, and neither is one that the service is not set up to find: such requests count together |
+//!
+//! A key may also be looked up, and the look-up may fail or take too long:
+//! [`look_up_deadline`](crate::RateLimitLayer::look_up_deadline) says what happens to the request then.
 //!
 //! # Before or behind authentication
 //!
@@ -84,11 +87,11 @@
 //! | --- | --- |
 //! | tracing, request ids, panic handling | denials belong into the access log |
 //! | CORS | a denial without `Access-Control-Allow-Origin` is a bare network error to a script, and preflights are answered before they are counted |
-//! | timeout | covers look-ups and remote stores as well |
+//! | timeout | covers remote stores as well; inside of the limits, what times out is [given back](#load-shedding) |
 //! | limit by address | before anything expensive |
 //! | authentication | |
 //! | limit by account or tenant | needs what authentication has found out |
-//! | load shedding, concurrency limit, buffer | a denied request must not take a place |
+//! | load shedding, and a concurrency limit or buffer inside of it | a denied request must not take a place, nor [wait for one](#load-shedding) |
 //! | body limits, decompression, compression | a denied request must not cost them |
 //! | handler | |
 //!
@@ -97,6 +100,74 @@
 //!
 //! Mind who is outermost. In `tower::ServiceBuilder` it is the layer written *first*; with axum's `Router::layer` it is the
 //! one added *last*. `Router::layer` wraps only routes that were added before it.
+//!
+//! # Load shedding
+//!
+//! A Tower service is asked whether it is ready before it gets the request. So a layer cannot deny before everything inside of
+//! it is ready: directly around a concurrency limit that is full, a denial waits for a place that it does not need. Put load
+//! shedding between them: it is always ready, and answers at once where there is no place.
+//!
+//! ```
+//! use std::time::Duration;
+//! use axum::{
+//!     BoxError, Extension, Router, body::Body, error_handling::HandleErrorLayer,
+//!     http::{Request, StatusCode}, response::IntoResponse, routing::get,
+//! };
+//! use tollgate::{MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Refund, Rule, key::header};
+//! use tower::{ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
+//!
+//! /// No place is free. `Refund` gives back what the limits have taken for the request.
+//! async fn shed(_: BoxError) -> impl IntoResponse {
+//!     (StatusCode::SERVICE_UNAVAILABLE, Extension(Refund), "busy; try again")
+//! }
+//!
+//! // Tokio's clock is paused, so that this program waits for nothing; leave that out in a service.
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let rule = Rule::new("per-key", Quota::gcra(1, MINUTE)).by(header("x-api-key"));
+//!     let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?.protocol(Protocol::Http);
+//!     let app = Router::new()
+//!         .route("/", get(|| tokio::time::sleep(Duration::from_secs(5))))
+//!         .layer(
+//!             ServiceBuilder::new()
+//!                 .layer(limits)
+//!                 .layer(HandleErrorLayer::new(shed))
+//!                 .load_shed()
+//!                 // One for all routes; `concurrency_limit(1)` would be one for each.
+//!                 .layer(GlobalConcurrencyLimitLayer::new(1)),
+//!         );
+//!
+//!     let send = |key: &str| {
+//!         let request = Request::get("/").header("x-api-key", key).body(Body::empty());
+//!         let answer = app.clone().oneshot(request.unwrap());
+//!         async { answer.await.unwrap().status() }
+//!     };
+//!     let working = tokio::spawn(send("one"));
+//!     tokio::time::sleep(Duration::from_secs(1)).await;
+//!     let before = tokio::time::Instant::now();
+//!     // Denied, and shed, while the only place is taken.
+//!     assert_eq!(send("one").await, StatusCode::TOO_MANY_REQUESTS);
+//!     assert_eq!(send("two").await, StatusCode::SERVICE_UNAVAILABLE);
+//!     assert!(before.elapsed().is_zero());
+//!     assert_eq!(working.await?, StatusCode::OK);
+//!     // Who was shed has used nothing up.
+//!     assert_eq!(send("two").await, StatusCode::OK);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! **What was not served is given back.** Where the inner service answers with an error, or a response carries a
+//! [`Refund`](crate::Refund) in its extensions, what the layers outside have taken for the request goes back. Without axum no
+//! handler is needed: `limits`, `load_shed` and `concurrency_limit` in this order, and the error goes on to whoever handles it.
+//! There a place is held for as long as a remote store decides; the handler above also keeps that from happening, because it is
+//! always ready itself.
+//!
+//! **What a client can gain by it.** Whoever can make the service fail is not counted for it. Load that was shed has cost
+//! nothing. But a timeout *inside* of the limits is an error as well, after the work was done: put it outside, or
+//! [keep](crate::RequestRule::keep_on_error) what the rule took. Keep it too where a failure tells something, as with
+//! log-ins. A body limit or a decoder inside that fails gives a client a free attempt for each bad body; that is worth no more
+//! than its parsing. An axum handler that returns an error has answered, and nothing is given back for that. Nor is it for a
+//! client that hangs up.
 //!
 //! # When the store fails
 //!
@@ -126,6 +197,10 @@
 //!
 //! `Retry-After` is sent in all of these cases. Rule names go to clients too, in header fields and in bodies, so do not name
 //! a rule after a secret.
+//!
+//! A service without gRPC says so, by [`protocol(Protocol::Http)`](crate::RateLimitLayer::protocol). A client is told in the
+//! protocol that it claims to speak, and a denial in gRPC is an HTTP 200: with a forged `content-type: application/grpc` a
+//! denied client would count as served in your access log.
 //!
 //! **Jitter.** Clients that were denied together come back together. Where many wait for one budget,
 //! [`retry_after_jitter(20)`](crate::RateLimitLayer::retry_after_jitter) adds up to a fifth to each wait, always the same

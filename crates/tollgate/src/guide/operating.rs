@@ -17,6 +17,9 @@
 //! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, 64 MiB unless told otherwise |
 //! | `tollgate_evicted_live_total` | counter | `rule` | **alert on any increase**: the bound is too small, or a flood is under way |
 //! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
+//! | `tollgate_keyless_requests_total` | counter | `rule` | requests without a key, whatever the rule does with them; as many as there are requests: the layer stands outside of the authentication, or a name is misspelt |
+//! | `tollgate_look_up_failures_total` | counter | `rule` | **alert on any increase**: keys that were not [looked up in time](crate::RateLimitLayer::look_up_deadline) |
+//! | `tollgate_refunded_requests_total` | counter | `rule` | requests that were let through and not served, and were [given back](crate::guide::choosing#load-shedding) |
 //! | `tollgate_store_failures_total` | counter | `rule` | **alert on any increase**: checks that the store could not decide, whatever was answered then |
 //! | `tollgate_fallback_decisions_total` | counter | `rule`, `answer` | what the rules answered in place of their store |
 //! | `tollgate_units_admitted_alone_total` | counter | `rule` | units let through while the store failed, of which it never learns: what an outage has cost |
@@ -29,10 +32,10 @@
 //! | `allowed` | passed |
 //! | `denied` | was over this rule's limit |
 //! | `withheld` | fitted, but another rule denied it; nothing was taken |
-//! | `skipped` | did not count: exempt, an unlimited plan, no key with [`Missing::Skip`](crate::Missing::Skip) or under a shadow |
+//! | `skipped` | did not count: exempt, an unlimited plan, no key with [`Missing::Skip`](crate::Missing::Skip) or under a shadow, a key that was not looked up under a rule that [allows](crate::OnStoreError::Allow) then |
 //! | `no_key` | was rejected because it has no key |
 //! | `degraded` | passed because the store failed |
-//! | `error_denied` | was denied because the store failed |
+//! | `error_denied` | was denied because the store failed, or the look-up of its key |
 //! | `shadow_allowed`, `shadow_denied` | a shadow or a mark would have let through, or not |
 //!
 //! The values of `answer`: `allowed` and `denied` by a local share or a cap; `passed` because the rule lets everything pass
@@ -57,15 +60,21 @@
 //!
 //! | level | what | fields |
 //! | --- | --- | --- |
-//! | debug | a request was denied; one event for each rule that denied | `rule`, `reason`, `source`, `retry_after_ms` |
+//! | debug | a request was denied; one event for each rule that denied | `rule`, `reason` (`quota`, `never`, `store_failed`), `source` (`store`, `deny_cache`, `lease`, `local`, `fallback`), `retry_after_ms` |
 //! | debug | a request was rejected because it has no key | `rule` |
 //! | warn | the store failed, and the rule's own answer applied; once for each outage | `rule`, `allowed` |
 //! | info | the store answers again, and has not failed for two seconds | |
+//! | warn | none of the first hundred requests of a rule had a key; once for each rule | |
+//! | warn | a key was not looked up in time; once for each rule | |
+//! | warn | a request names a plan that its rule does not have, or has a computed cost that never fits; once for each rule | |
+//! | warn | one layer is applied to a request twice, which is counted twice; once for each layer, when it is noticed | |
+//! | warn | a peer sends the header of a proxy and is not trusted; once for each extractor | |
 //! | error | a rule finds no key the way the service is set up; once for each rule | |
 //! | error | a handler asked for a rule that there is not | |
 //!
-//! Denials are at debug level because under attack they are many. Count them by the metrics. Without the feature the errors
-//! go to the standard error, and the rest goes nowhere. No event holds a key.
+//! Denials are at debug level because under attack they are many. Count them by the metrics. What is told once goes to the
+//! standard error where nobody listens to events: without the feature, or without a subscriber. The rest goes nowhere then. No
+//! event holds a key; the one about a peer that is not trusted holds its address.
 //!
 //! With [`attach`](crate::RateLimitLayer::attach) the layer's denial carries its [`Decision`](crate::Decision) in the
 //! response's extensions, for an access log in a layer outside.
@@ -81,6 +90,8 @@
 //! - A [local share](crate::OnStoreError::LocalShare) begins with its part of the last state that this instance saw of a key,
 //!   and is cut for as many instances as the store knew of, at least for [as many](crate::RateLimitLayer::instances) as you
 //!   said. Say so: an instance that starts during the outage knows of nobody else.
+//! - If only a part of the instances cannot reach the store, they add their shares to the whole quota that the others still
+//!   get from it: with C of N cut off, `(1 + C/N)` times the rate for as long as that lasts.
 //! - When the store answers again it counts on from its own state. What passed meanwhile is neither taken from it nor given
 //!   back: `tollgate_units_admitted_alone_total`, and [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) in code.
 //!
@@ -152,6 +163,7 @@
 //! all clients as one. You see it as
 //!
 //! - `tollgate_tracked_keys` of that rule at 1, or at the number of your proxies;
+//! - a warning, "172.17.0.1 sends x-forwarded-for and is not trusted", where proxies are named and this one is not;
 //! - denials that begin when the *whole* traffic passes the limit of one client;
 //! - [`ClientIp::resolve`](crate::key::ClientIp::resolve) in the log, always the same.
 //!
@@ -159,15 +171,20 @@
 //! choose, shows as far more keys than there are clients.
 //!
 //! A server that does not hand the peer's address on shows as `tollgate_misconfigured_total` and an error that names the
-//! call to add. All its requests share one bucket until then.
+//! call to add. All its requests share one bucket until then, also with [`Missing::Skip`](crate::Missing::Skip).
+//!
+//! A rule by an identity makes one client of everybody as well where nobody has put the identity there: the layer stands
+//! outside of the authentication, or the name of a header is misspelt. `tollgate_keyless_requests_total` then rises with each
+//! request, and after the first hundred a warning says so.
 //!
 //! # Preflights are not counted
 //!
 //! A CORS preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`, no body and no `Content-Type`) passes
-//! uncounted, because a browser reports the request that follows as failed when it is refused. Anyone can send one. That is
-//! harmless where a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work, call
-//! [`count_preflight`](crate::RateLimitLayer::count_preflight); in front of tonic, where
-//! [handlers that take streams](crate::guide::grpc) are expensive to begin. `tollgate_preflights_total` shows how many passed.
+//! uncounted, because a browser reports the request that follows as failed when it is refused. Anyone can send one, as often as
+//! he likes. That is harmless where a CORS layer outside answers OPTIONS, or no route does. Where OPTIONS reaches expensive work,
+//! call [`count_preflight`](crate::RateLimitLayer::count_preflight): for axum's `any(..)`, fallbacks and proxies, whose handlers
+//! run for every method; in front of tonic, where [handlers that take streams](crate::guide::grpc) are expensive to begin.
+//! `tollgate_preflights_total` shows how many passed.
 //!
 //! Where browsers are refused their preflights, something between gives them a body, or hides that they have none: a proxy
 //! that sends an empty body in chunks, or a layer that wraps bodies. Put CORS outside.

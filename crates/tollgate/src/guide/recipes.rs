@@ -7,6 +7,7 @@
 //!
 //! - [Public reads behind a proxy](#public-reads-behind-a-proxy)
 //! - [A log-in, by address and by account](#a-log-in-by-address-and-by-account)
+//! - [A log-in where only failures count](#a-log-in-where-only-failures-count)
 //! - [An API for tenants with plans](#an-api-for-tenants-with-plans)
 //! - [A search that costs what it takes](#a-search-that-costs-what-it-takes)
 //! - [Several routes on one budget](#several-routes-on-one-budget)
@@ -72,7 +73,7 @@
 //! use axum::{Form, Router, body::Body, routing::post};
 //! use http::{Request, StatusCode, header};
 //! use tollgate::{
-//!     Admission, Denied, Key, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule,
+//!     Admission, Denied, Key, MINUTE, MemoryStore, OnStoreError, Protocol, Quota, RateLimitLayer, Rule,
 //!     key::{PeerAddr, client_ip},
 //! };
 //! use tower::ServiceExt;
@@ -84,7 +85,7 @@
 //!     let field = |name| form.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
 //!     // One budget, however the account is spelled.
 //!     let account = field("account").to_lowercase();
-//!     admission.acquire("login-per-account", &Key::of([account])).await?;
+//!     admission.acquire("login-per-account", &Key::of(account)).await?;
 //!     Ok(match field("password") {
 //!         "open sesame" => StatusCode::OK,
 //!         _ => StatusCode::UNAUTHORIZED,
@@ -106,7 +107,7 @@
 //!         ],
 //!     )?
 //!     .quiet()
-//!     .attach();
+//!     .protocol(Protocol::Http);
 //!     let app = Router::new().route("/login", post(login).route_layer(limits));
 //!
 //!     let attempt = async |form: &'static str| {
@@ -129,6 +130,83 @@
 //!
 //! To start a client anew after a successful log-in, keep a clone of `limits.limiter()` in the application's state and call
 //! [`reset`](crate::Limiter::reset).
+//!
+//! # A log-in where only failures count
+//!
+//! Whoever knows his password should not be locked out for using it often. Take first, and give back on success: if a failure
+//! were counted only when it is known, any number of guesses at the same time would pass. `acquire_ticket` holds what the
+//! account has taken, [`ticket`](crate::Admission::ticket) what the address has.
+//!
+//! Both rules keep what they took where the service fails: guesses must not become free by a client that makes it fail.
+//!
+//! ```
+//! # #[cfg(not(feature = "axum"))] fn main() {}
+//! # #[cfg(feature = "axum")] use with_axum::main;
+//! # #[cfg(feature = "axum")] mod with_axum {
+//! use axum::{Form, Router, body::Body, routing::post};
+//! use http::{Request, StatusCode, header};
+//! use tollgate::{
+//!     Admission, Denied, Key, MINUTE, MemoryStore, OnStoreError, Protocol, Quota, RateLimitLayer, Rule,
+//!     key::{PeerAddr, client_ip},
+//! };
+//! use tower::ServiceExt;
+//!
+//! async fn login(
+//!     admission: Admission,
+//!     Form(form): Form<Vec<(String, String)>>,
+//! ) -> Result<StatusCode, Denied> {
+//!     let field = |name| form.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
+//!     let account = Key::of(field("account").to_lowercase());
+//!     let attempt = admission.acquire_ticket("failures-per-account", &account).await?;
+//!     if field("password") != "open sesame" {
+//!         // What was taken stays taken.
+//!         return Ok(StatusCode::UNAUTHORIZED);
+//!     }
+//!     attempt.cancel();
+//!     admission.ticket().cancel();
+//!     Ok(StatusCode::OK)
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! # pub
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let limits = RateLimitLayer::new(
+//!         MemoryStore::new(),
+//!         [
+//!             Rule::new("failures-per-ip", Quota::sliding_log(20, MINUTE))
+//!                 .on_store_error(OnStoreError::Deny)
+//!                 .by(client_ip())
+//!                 .keep_on_error(),
+//!             Rule::new("failures-per-account", Quota::sliding_log(2, MINUTE))
+//!                 .on_store_error(OnStoreError::Deny)
+//!                 .by_handler(),
+//!         ],
+//!     )?
+//!     .quiet()
+//!     .protocol(Protocol::Http);
+//!     let app = Router::new().route("/login", post(login).route_layer(limits));
+//!
+//!     let attempt = async |form: &'static str| {
+//!         let request = Request::post("/login")
+//!             .extension(PeerAddr("192.0.2.1:40000".parse().unwrap()))
+//!             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+//!         app.clone().oneshot(request.body(Body::from(form)).unwrap()).await.unwrap().status()
+//!     };
+//!     for _ in 0..30 {
+//!         assert_eq!(attempt("account=ali&password=open+sesame").await, StatusCode::OK);
+//!     }
+//!     assert_eq!(attempt("account=ali&password=guess").await, StatusCode::UNAUTHORIZED);
+//!     assert_eq!(attempt("account=ali&password=open+sesame").await, StatusCode::OK);
+//!     assert_eq!(attempt("account=ali&password=guess").await, StatusCode::UNAUTHORIZED);
+//!     // Two failures are two failures: now not even the right password is looked at.
+//!     assert_eq!(attempt("account=ali&password=open+sesame").await, StatusCode::TOO_MANY_REQUESTS);
+//!     Ok(())
+//! }
+//! # }
+//! ```
+//!
+//! An attacker who has an account of his own can log in to it between his guesses. That gives back what those log-ins took,
+//! and nothing of what his guesses did.
 //!
 //! # An API for tenants with plans
 //!
@@ -180,7 +258,12 @@
 //!                 .plan("internal", Quota::unlimited())
 //!                 .by(extension_with(|caller: &Caller| Some(caller.tenant)))
 //!                 .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
-//!                 .plan_by(|head| head.extensions.get().map(|caller: &Caller| caller.plan)),
+//!                 .plan_by(|head| {
+//!                     let caller = head.extensions.get::<Caller>()?;
+//!                     // The rule's own quota is that of the free plan. A plan that the rule does not have counts like it,
+//!                     // and is told once in the log.
+//!                     (caller.plan != "free").then_some(caller.plan)
+//!                 }),
 //!         ],
 //!     )?;
 //!     let app = Router::new()
@@ -442,12 +525,19 @@
 //!
 //! The simplest exemption is a route without the layer. Where one layer covers them all, `exempt` lets requests pass
 //! uncounted, and counts them as `skipped` in the metrics. Exempt by what the client cannot forge: the path of a route that
-//! does nothing, or what a middleware has verified. Never by a header.
+//! does nothing, the network that it comes from, or what a middleware has verified. Never by a header.
+//!
+//! [`client_in`](crate::condition::client_in) looks at the socket's peer. Behind a proxy that is the proxy: there take
+//! [`ClientIp::is_in`](crate::key::ClientIp::is_in), with the proxies that you trust.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
+//! use tollgate::{
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+//!     condition::client_in,
+//!     key::{PeerAddr, constant},
+//! };
 //! use tower::ServiceExt;
 //!
 //! /// Put into the extensions by what has checked the client's certificate, say.
@@ -459,6 +549,7 @@
 //!     let rule = Rule::new("all", Quota::gcra(1, MINUTE))
 //!         .by(constant("all"))
 //!         .exempt(|head| head.uri.path() == "/healthz")
+//!         .exempt(client_in(["10.0.0.0/8", "2001:db8:7::/48"])?)
 //!         .exempt(|head| head.extensions.get::<Internal>().is_some());
 //!     let app = Router::new()
 //!         .route("/", get(|| async { "hello" }))
@@ -472,6 +563,8 @@
 //!     assert_eq!(send(Request::get("/")).await, StatusCode::TOO_MANY_REQUESTS);
 //!     assert_eq!(send(Request::get("/healthz")).await, StatusCode::OK);
 //!     assert_eq!(send(Request::get("/").extension(Internal)).await, StatusCode::OK);
+//!     let peer = PeerAddr("10.1.2.3:40000".parse()?);
+//!     assert_eq!(send(Request::get("/").extension(peer)).await, StatusCode::OK);
 //!     Ok(())
 //! }
 //! ```
@@ -550,10 +643,12 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //!     let rule = Rule::new("device", Quota::gcra(2, MINUTE)).by(header("x-device"));
 //!     let service = ServiceBuilder::new()
-//!         // Written first, so it is outermost: who is denied takes no place below.
-//!         .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?.attach())
-//!         .concurrency_limit(8)
+//!         // Written first, so it is outermost.
 //!         .timeout(Duration::from_secs(5))
+//!         .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?.attach())
+//!         // Without it a denial would wait for a place below. An error of it gives back what the request took.
+//!         .load_shed()
+//!         .concurrency_limit(8)
 //!         .service_fn(handle);
 //!
 //!     let send = async || {

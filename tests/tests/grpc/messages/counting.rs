@@ -45,6 +45,24 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
     assert_eq!(store.calls(), 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_not_looked_up_in_time_ends_the_call_where_the_rule_says_so() {
+    let lost = || tollgate::key::look_up(|_| std::future::pending::<Option<String>>());
+    for (answer, expected) in [
+        (tollgate::OnStoreError::LocalShare, None),
+        (tollgate::OnStoreError::Deny, Some("14")),
+    ] {
+        let rule = rule(4).on_store_error(answer).by(lost());
+        let limits = MessageLimitLayer::new(still(), [rule])
+            .expect("a valid rule")
+            .look_up_deadline(Duration::from_millis(30));
+        let before = tokio::time::Instant::now();
+        let Ok(response) = limits.layer(service_fn(read)).oneshot(messages(4)).await;
+        assert_eq!(status(&response), expected);
+        assert_eq!(before.elapsed(), Duration::from_millis(30));
+    }
+}
+
 #[tokio::test]
 async fn a_shadow_counts_messages_and_ends_nothing() {
     let shadow = Rule::new("stricter", Quota::fixed_window(1, MINUTE)).shadow();

@@ -19,7 +19,7 @@ pub async fn a_name_is_one_budget_for_all_who_bind_it(subject: &Subject) {
         other
             .0
             .bound()
-            .reset(0, other.check("another", "a", 1).key())
+            .reset(&[other.check("another", "a", 1)])
             .await
             .expect("the store is there");
     }
