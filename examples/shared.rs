@@ -1,4 +1,4 @@
-//! The quickstart's service with its limits in Redis, so that several processes are one limit: `cargo run --example
+//! The shop with its limits in Redis, so that several processes are one limit: `cargo run --example
 //! shared`.
 //!
 //! | variable | is |

@@ -1,4 +1,4 @@
-//! A small API with limits of each kind: the routes of the quickstart, on any store.
+//! A small API with limits of each kind: five routes, on any store.
 
 use axum::{
     Router,

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use tollgate_core::{
-    Quota, Tick,
+    AlgorithmKind, Quota, Tick,
     algorithm::{Algorithm, Arrival},
 };
 use tollgate_prefilter::{LeaseTerms, ReportTerms};
@@ -96,7 +96,8 @@ pub(crate) const INTERVAL: Tick = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) quota: Quota,
-    pub(crate) arrival: Arrival,
+    /// `None` where the quota counts in windows.
+    pub(crate) arrival: Option<Arrival>,
     /// `None` also where the quota has no lease: it is exact then.
     pub(crate) lease: Option<LeaseTerms>,
     pub(crate) report: Option<ReportTerms>,
@@ -112,8 +113,17 @@ impl Terms {
         Tick::try_from(fill / u128::from(self.quota.rate().max(1))).unwrap_or(Tick::MAX)
     }
 
-    /// `None` if the quota is not a bucket.
+    /// `None` if the consistency is not simulated for the quota.
     pub(crate) fn new(scene: &Scene, consistency: Consistency) -> Option<Self> {
+        let is_window = matches!(
+            scene.quota.algorithm(),
+            AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow
+        );
+        let of_windows = matches!(consistency, Consistency::Exact | Consistency::Leased(_));
+        let arrival = Arrival::new(&scene.quota);
+        if arrival.is_none() && !(is_window && of_windows) {
+            return None;
+        }
         let (quota, processes) = (&scene.quota, u64::from(scene.processes));
         let credit = match consistency {
             Consistency::Credit(permille) => {
@@ -123,7 +133,7 @@ impl Terms {
         };
         Some(Self {
             quota: *quota,
-            arrival: Arrival::new(quota)?,
+            arrival,
             credit,
             held_back: credit * processes,
             lease: match consistency {

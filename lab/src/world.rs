@@ -10,7 +10,7 @@ use crate::{
     consistency::{Consistency, Terms},
     figures::Figures,
     network::Network,
-    oracle::Leaky,
+    oracle::Exact,
     process::{Process, Sender, Slot, find},
     schedule::Schedule,
     server::Server,
@@ -25,7 +25,7 @@ const DEADLINE: Tick = 50_000;
 
 /// Runs a scene under a consistency. The same seed gives the same figures.
 ///
-/// `None` if the quota of the scene is not a bucket.
+/// `None` if the consistency is not simulated for the quota of the scene: of windows exact and leased are.
 #[must_use]
 pub fn run(
     scene: &Scene,
@@ -39,7 +39,7 @@ pub fn run(
         .map(|_| Process::new(ProcessClock::random(&mut rng)))
         .collect();
     let mut world = World {
-        server: Server::new(&terms),
+        server: Server::new(&terms)?,
         loss: scene.loss,
         terms,
         consistency,
@@ -73,9 +73,9 @@ struct World {
     server: Server,
     processes: Vec<Process>,
     /// What was really admitted, at the time it was.
-    admitted: HashMap<u32, Leaky>,
+    admitted: HashMap<u32, Exact>,
     /// What an exact limiter would admit.
-    ideal: HashMap<u32, Leaky>,
+    ideal: HashMap<u32, Exact>,
     figures: Figures,
 }
 
@@ -91,11 +91,30 @@ struct Sent {
 
 #[derive(Clone, Copy)]
 enum Event {
-    Asked { sent: Sent, heard: bool },
-    Answered { sent: Sent, answer: Answer },
-    GivenUp { sent: Sent },
-    Look { sender: Sender },
-    Death { process: u16 },
+    Asked {
+        sent: Sent,
+        heard: bool,
+    },
+    Answered {
+        sent: Sent,
+        answer: Answer,
+    },
+    GivenUp {
+        sent: Sent,
+    },
+    Look {
+        sender: Sender,
+    },
+    /// Another rule has denied a request whose units were spent alone, at this time by the process's clock.
+    Denied {
+        sender: Sender,
+        spent: Tick,
+        window: Option<u64>,
+        cost: u64,
+    },
+    Death {
+        process: u16,
+    },
 }
 
 impl World {
@@ -119,6 +138,21 @@ impl World {
                     self.look(now, sender);
                 }
             }
+            Event::Denied {
+                sender,
+                spent,
+                window,
+                cost,
+            } => {
+                if let Some((slot, clock)) = find(&mut self.processes, sender) {
+                    let times = (clock.shows(now), spent);
+                    let refund = slot.agent.give_back(times, window, cost);
+                    if let Some(question) = refund {
+                        self.send(now, sender, times.0, question);
+                    }
+                    self.look(now, sender);
+                }
+            }
             Event::Death { process } => {
                 if let Some(process) = self.processes.get_mut(usize::from(process)) {
                     process.die();
@@ -137,16 +171,23 @@ impl World {
         let Some((slot, clock)) = found else {
             return;
         };
-        match answer {
+        let shows = clock.shows(now);
+        let next = match answer {
             Some(answer) => {
-                let times = (sent.clock, clock.shows(now));
+                let times = (sent.clock, shows);
                 slot.agent
-                    .answered(times, &sent.question, &answer, &self.terms);
+                    .answered(times, &sent.question, &answer, &self.terms)
             }
-            None => slot.agent.lost(&sent.question),
-        }
+            None => {
+                slot.agent.lost(&sent.question);
+                None
+            }
+        };
         if waits {
             self.figures.waited(now - sent.at);
+        }
+        if let Some(question) = next {
+            self.send(now, sent.sender, shows, question);
         }
         self.look(now, sent.sender);
     }
@@ -154,11 +195,13 @@ impl World {
     fn arrive(&mut self, request: Request) {
         let (now, cost) = (request.at, u64::from(request.cost));
         self.figures.requests += 1;
-        self.figures.asked_of(request.process, cost);
-        let ideal = self.ideal.entry(request.key).or_default();
-        if ideal.has_room(&self.terms.quota, now, cost) {
-            ideal.count(&self.terms.quota, now, cost);
-            self.figures.ideal += cost;
+        if !request.is_denied {
+            self.figures.asked_of(request.process, cost);
+            let ideal = self.ideal.entry(request.key).or_default();
+            if ideal.has_room(&self.terms.quota, EPOCH + now, cost) {
+                ideal.count(&self.terms.quota, EPOCH + now, cost);
+                self.figures.ideal += cost;
+            }
         }
         let Some(process) = self.processes.get_mut(usize::from(request.process)) else {
             return;
@@ -174,15 +217,32 @@ impl World {
         });
         let clock = process.clock.shows(now);
         match slot.agent.arrive(clock, cost, &self.terms) {
+            Step::Admit if request.is_denied => {
+                let window = slot.agent.window();
+                // The other rule is asked, and that takes a round trip.
+                self.figures.calls += 1;
+                let at = now + self.network.way(&mut self.rng) + self.network.way(&mut self.rng);
+                let denied = Event::Denied {
+                    sender,
+                    spent: clock,
+                    window,
+                    cost,
+                };
+                self.schedule.plan(at, denied);
+            }
             Step::Admit => {
                 self.admit(now, sender, cost);
                 self.alone();
             }
+            Step::Refuse if request.is_denied => self.alone(),
             Step::Refuse => {
                 self.refuse(now, request.key, cost);
                 self.alone();
             }
-            Step::Ask(question) => self.send(now, sender, clock, question),
+            Step::Ask(mut question) => {
+                question.is_denied = request.is_denied;
+                self.send(now, sender, clock, question);
+            }
         }
         self.look(now, sender);
     }
@@ -244,7 +304,9 @@ impl World {
             .server
             .decide(sender.key, EPOCH + now, &question, &self.terms);
         // Whether a request that the store has granted was let through is not looked at: counting it can only show more.
-        if question.cost > 0 && answer.assessment.fits {
+        if question.is_denied {
+            // Neither was it let through, nor did this rule refuse it.
+        } else if question.cost > 0 && answer.assessment.fits {
             self.admit(now, sender, question.cost);
         } else if question.cost > 0 {
             self.refuse(now, sender.key, question.cost);
@@ -257,18 +319,18 @@ impl World {
 
     fn admit(&mut self, now: Tick, sender: Sender, cost: u64) {
         let admitted = self.admitted.entry(sender.key).or_default();
-        let over = admitted.count(&self.terms.quota, now, cost);
+        let over = admitted.count(&self.terms.quota, EPOCH + now, cost);
         self.figures.over = self.figures.over.max(over);
         self.figures.admitted_by(sender.process, cost);
     }
 
     fn refuse(&mut self, now: Tick, key: u32, cost: u64) {
         let admitted = self.admitted.entry(key).or_default();
-        if !admitted.has_room(&self.terms.quota, now, cost) {
+        if !admitted.has_room(&self.terms.quota, EPOCH + now, cost) {
             return;
         }
         self.figures.falsely_refused += 1;
-        let room = admitted.room(&self.terms.quota, now);
+        let room = admitted.room(&self.terms.quota, EPOCH + now);
         self.figures.room_then = self.figures.room_then.max(room);
         let parked: u64 = self
             .processes

@@ -10,12 +10,30 @@ fn figures(scene: &Scene, consistency: Consistency, round_trip: u64, seed: u64) 
     run(scene, consistency, Network::new(round_trip), seed).expect("a bucket")
 }
 
+/// What is simulated of all workloads.
+fn all(
+    scene: &Scene,
+    consistencies: impl IntoIterator<Item = Consistency>,
+    round_trip: u64,
+    seed: u64,
+) -> impl Iterator<Item = (Consistency, Figures)> {
+    let run = move |one| Some((one, run(scene, one, Network::new(round_trip), seed)?));
+    consistencies.into_iter().filter_map(run)
+}
+
+/// Those whose quotas are buckets.
+fn buckets() -> impl Iterator<Item = Workload> {
+    let is_bucket = |one: &Workload| !["daily", "sliding"].contains(&one.name());
+    Workload::ALL.into_iter().filter(is_bucket)
+}
+
 fn assert_never_over(seconds: f64, round_trip: u64, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         for workload in Workload::ALL {
             let scene = workload.draw(seed, seconds);
-            for consistency in Consistency::ALL.into_iter().filter(|one| one.is_strict()) {
-                let over = figures(&scene, consistency, round_trip, seed).over;
+            let strict = Consistency::ALL.into_iter().filter(|one| one.is_strict());
+            for (consistency, figures) in all(&scene, strict, round_trip, seed) {
+                let over = figures.over;
                 assert_eq!(over, 0.0, "{workload}, {consistency}, seed {seed}");
             }
         }
@@ -35,7 +53,7 @@ fn nor_do_they_over_a_slow_network() {
 #[test]
 fn eventual_lets_through_no_more_than_all_processes_may_keep_back() {
     // Where processes die, what they have not reported is forgotten.
-    for workload in Workload::ALL.iter().filter(|one| one.name() != "dying") {
+    for workload in buckets().filter(|one| one.name() != "dying") {
         let scene = workload.draw(1, 12.0);
         let limit = scene.quota.limit();
         let unreported = u64::from(scene.processes) * (limit / 20);
@@ -83,12 +101,40 @@ fn a_tenth_on_lease_uses_ninety_seven_hundredths_of_what_exact_does() {
 
 #[test]
 fn exact_refuses_nothing_that_fits() {
-    for consistency in [Consistency::Exact, Consistency::Learned] {
-        for workload in Workload::ALL {
-            let scene = workload.draw(1, 12.0);
-            let falsely = figures(&scene, consistency, 500, 1).falsely_refused;
-            assert_eq!(falsely, 0, "{workload}, {consistency}");
+    for workload in Workload::ALL {
+        let scene = workload.draw(1, 12.0);
+        let exact = [Consistency::Exact, Consistency::Learned];
+        for (consistency, figures) in all(&scene, exact, 500, 1) {
+            assert_eq!(figures.falsely_refused, 0, "{workload}, {consistency}");
         }
+    }
+}
+
+#[test]
+fn what_another_rule_denies_costs_nothing_of_a_window_that_is_lent() {
+    for (seed, round_trip) in [(1, 500), (2, 500), (3, 5_000)] {
+        // The whole limit of a day is asked for in 34 s.
+        let scene = workload("daily").draw(seed, 60.0);
+        let daily = figures(&scene, Consistency::Leased(100), round_trip, seed);
+        assert_eq!((daily.admitted, daily.ideal), (5_000, 5_000), "seed {seed}");
+        assert!(daily.calls_per_request() < 0.75);
+        let scene = workload("sliding").draw(seed, 60.0);
+        let sliding = figures(&scene, Consistency::Leased(100), round_trip, seed);
+        let used = sliding.utilisation();
+        assert!(used > 0.99, "{used}, seed {seed}");
+    }
+}
+
+#[test]
+fn what_another_rule_denies_costs_a_bucket_no_more_than_was_denied() {
+    for seed in 1..4 {
+        let scene = workload("refilled").draw(seed, 60.0);
+        let denied = scene.requests.iter().filter(|one| one.is_denied).count();
+        let refilled = figures(&scene, Consistency::Leased(100), 500, seed);
+        // It refills by 200 a second. 150 are asked for, and 150 more are denied.
+        let lost = refilled.ideal - refilled.admitted;
+        assert!(lost <= denied as u64, "{lost} of {denied}");
+        assert!(refilled.utilisation() > 0.97);
     }
 }
 

@@ -93,6 +93,7 @@ pub struct Verdict {
     outcome: Outcome,
     source: Source,
     degraded: bool,
+    remaining_unknown: bool,
 }
 
 impl Verdict {
@@ -113,6 +114,7 @@ impl Verdict {
             },
             source,
             degraded: false,
+            remaining_unknown: false,
         }
     }
 
@@ -128,6 +130,7 @@ impl Verdict {
             outcome,
             source: Source::Store,
             degraded: false,
+            remaining_unknown: false,
         }
     }
 
@@ -161,11 +164,28 @@ impl Verdict {
     ///
     /// # Accuracy
     ///
-    /// Exact at the time of the decision where the source is the store.
+    /// Exact at the time of the decision where the source is the store. An estimate where it is
+    /// [not known](Self::knows_remaining).
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
+    }
+
+    /// Whether [`remaining`](Self::remaining) is known. It is not where a process denies by what an earlier denial of a
+    /// shared store has taught it, and others may have taken units since: then it is good for a next attempt, and nothing to
+    /// tell a client.
+    #[inline]
+    #[must_use]
+    pub fn knows_remaining(&self) -> bool {
+        !self.remaining_unknown
+    }
+
+    /// The same verdict of a process that does not [know](Self::knows_remaining) what is left.
+    #[must_use]
+    pub fn with_remaining_unknown(mut self) -> Self {
+        self.remaining_unknown = true;
+        self
     }
 
     /// The time until the state equals a fresh one, if nothing more is taken.
@@ -178,11 +198,22 @@ impl Verdict {
         self.reset_after
     }
 
-    /// When the same cost would fit.
+    /// The same verdict, told so many µs before the state is full again: for a store that tells the verdicts of several times with
+    /// one.
+    #[inline]
+    #[must_use]
+    pub const fn with_reset_after(mut self, micros: u64) -> Self {
+        self.reset_after = micros;
+        self
+    }
+
+    /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
+    /// request of cost 0 is told when one unit fits.
     ///
     /// # Accuracy
     ///
-    /// Exact to the microsecond for one client alone on the key.
+    /// Exact to the microsecond for one client alone on the key where the source is the store. Where it is not, a process
+    /// that does not know says rather too late than too early.
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {

@@ -8,7 +8,9 @@ else
 end
 
 local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
--- The checks of a request of several, twelve places each, and which enforced rule denied: its number, or -1 for several.
+-- Whether anything was written.
+local wrote = false
+-- The checks of a request of several, thirteen places each, and which enforced rule denied: its number, or -1 for several.
 local group, size, denied = nil, 0, nil
 -- Whether the request before was granted, or its only check denied for a time; what does for reports and lots of windows.
 local granted, waits, beside = false, false, nil
@@ -22,16 +24,30 @@ while i <= checks do
     steps[alg] = step
   end
 
-  local retry, left, reset, state, ttl, leaves, keeps = -1, 0, 0
+  local retry, left, reset, state, ttl, leaves, keeps, again = -1, 0, 0
   if what == 4 and alg > 19 then
-    call('DEL', KEYS[key])
+    local done = try('DEL', KEYS[key])
+    if done == 0 or done == 1 then
+      left, wrote = done, true
+    else
+      local code = refusal(done.err, wrote)
+      if not code then return done end
+      retry, left = -3, code
+    end
   else
     -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
-    local raw, gone, told
+    -- And its names in the format before, and whether it was found there.
+    local raw, gone, told, is_older
+    local before, before_other = 0, 0
     if what < 8 then
       raw = try('GET', KEYS[key])
     else
-      local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
+      local ends, overflow_before, overflow_before_other = #check - 5, 0, 0
+      if what >= 64 then
+        ends, what = ends - 8, what - 64
+        before, before_other, overflow_before, overflow_before_other = unpack('<HHHH', check, ends + 6)
+      end
+      local other, overflow, overflow_other = unpack('<HHH', check, ends)
       local moves = what % 32 >= 16
       told = what >= 32 and 1
       what = what % 8
@@ -46,14 +62,21 @@ while i <= checks do
           raw = try('GET', KEYS[other])
           if not moves then key = other elseif raw then gone = other end
         end
+        if not raw and before > 0 then
+          raw = try('GET', KEYS[before])
+          if not raw and before_other > 0 then raw = try('GET', KEYS[before_other]) end
+          is_older = raw
+          if raw and not raw.err then raw = converted(raw) end
+        end
         local again = not raw and overflow > 0
         if again then
           key, other, overflow, told = overflow, overflow_other, 0, told and 2
+          before, before_other = overflow_before, overflow_before_other
         end
       until not again
       if told == 2 then
         -- Another client of the request may have taken from the same bucket.
-        for place = 1, size, 12 do
+        for place = 1, size, 13 do
           if group[place + 7] == key and group[place + 8] then raw = group[place + 8] end
         end
       end
@@ -70,12 +93,16 @@ while i <= checks do
         beside = beside or step_of(0)
         _, _, _, state, ttl = beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
       end
-      state, ttl, lent = state or '', ttl or 0, nil
+      state, ttl, lent, left = state or '', ttl or 0, nil, raw and 1 or 0
     -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
     elseif raw and raw.err then
-      -- Not the value: this user may not read, and nothing was written yet.
-      if n == 1 and size == 0 and not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
       retry = -3
+      if not string.find(raw.err, 'WRONGTYPE', 1, true) then
+        -- Not the value: this user may not read.
+        local code = refusal(raw.err, wrote)
+        if not code then return raw end
+        retry, left = -3, code
+      end
     elseif what > 4 then
       if what == 7 and not (granted or waits and alg == 17) then
         retry = 0
@@ -88,7 +115,19 @@ while i <= checks do
         if what > 5 then lent = nil end
       end
     elseif what < 2 then
-      retry, left, reset, state, ttl, leaves, keeps = step(raw, first, limit, third, now, cost)
+      retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
+      if retry == -1 and left == 0 and cost == 0 then
+        -- What one unit would be told, by the quota that wrote the state if a denial leaves it that.
+        local _, other
+        again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
+        if other then
+          local _, first0, limit0, third0 = unpack('<BddI4', raw)
+          if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
+            local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit)
+            if later ~= -1 then again = later end
+          end
+        end
+      end
       if leaves and retry ~= -1 then
         -- A denial leaves a state to the quota that wrote it: cut to the limit of this one it would give away units of the
         -- larger, and who can ask both in turn would never run out. The writer says when the units fit, and repairs it.
@@ -106,7 +145,7 @@ while i <= checks do
         end
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
-      if lent and state then state, lent = kept_with(state, lent, now, first), nil end
+      if lent and state then state, lent = kept_with(state, lent, now, raw), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
         -- Several checks, or one that does not simply take: all are decided, then all that has to be is written.
         if role == 0 and (retry >= 0 or retry == -2) then
@@ -116,8 +155,8 @@ while i <= checks do
         group[size + 1], group[size + 2], group[size + 3], group[size + 4] = step, raw, first, limit
         group[size + 5], group[size + 6], group[size + 7] = third, role, instead
         group[size + 8], group[size + 9], group[size + 10] = key, state or false, ttl
-        group[size + 11], group[size + 12] = gone or false, told or false
-        size, state, told = size + 12, nil, nil
+        group[size + 11], group[size + 12], group[size + 13] = gone or false, told or false, n
+        size, state, told = size + 13, nil, nil
       end
     elseif what == 3 then
       retry, left = step(raw, first, limit, third, now, 0)
@@ -127,43 +166,57 @@ while i <= checks do
       retry, state, ttl = step_of(alg, true)(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
     end
     if state then
-      if lent then state = kept_with(state, lent, now, first) end
+      if lent then state = kept_with(state, lent, now, raw) end
       ttl = ttl + 999
       ttl = (ttl - ttl % 1000) / 1000 + margin
+      local done
       if state == '' or ttl <= 0 then
-        call('DEL', KEYS[key])
+        done = try('DEL', KEYS[key])
+        if done == 0 or done == 1 then done, wrote = nil, true end
+        -- Or what was used would be found again.
+        if not done and before > 0 then try('DEL', KEYS[before]) end
+        if not done and before_other > 0 then try('DEL', KEYS[before_other]) end
       elseif ttl < 2^53 then
-        if keeps and by_server and not gone then
+        if keeps and by_server and not gone and not is_older then
           -- The time to live is right already, and to set it costs more than all the rest of writing.
-          call('SET', KEYS[key], state, 'KEEPTTL')
+          done = try('SET', KEYS[key], state, 'KEEPTTL')
         else
-          call('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+          done = try('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
         end
-        if told and not raw then reset = -1 - reset end
       else
         -- Read from a value that only looked like ours.
-        retry = -3
+        retry, left, reset = -3, 0, 0
       end
-      if gone and retry ~= -3 then call('DEL', KEYS[gone]) end
+      if done and done.err then
+        -- This check takes nothing, and others may.
+        local code = refusal(done.err, wrote)
+        if not code then return done end
+        retry, left, reset, told = -3, code, 0, nil
+        granted, waits = false, false
+      elseif retry ~= -3 then
+        wrote = true
+        if told and done and not raw then reset = -1 - reset end
+        if gone then try('DEL', KEYS[gone]) end
+      end
     end
     if told == 2 then left = -1 - left end
   end
-  out[n + 1], out[n + 2], out[n + 3] = retry, left, reset
+  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
   n = n + 3
   i = i + 1
 
   if size > 0 and more == 0 then
-    local reply = n - size / 12 * 3
     granted, waits = what == 0 and not denied, false
-    for place = 1, size, 12 do
-      if out[reply + 1] == -3 then granted = false end
+    for place = 1, size, 13 do
+      local reply = group[place + 12]
       local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
-      if denied and out[reply + 1] == -1 then
+      if denied and (out[reply + 1] == -1 or out[reply + 1] < -3) then
         if role == 0 then
           -- It would have let the request pass, and keeps its units: its numbers are those before the take.
           local step, raw = group[place], group[place + 1]
           local _, left, reset = step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
           out[reply + 2], out[reply + 3] = left, reset
+          if left > 0 then out[reply + 1] = -1 end
           state = false
         elseif group[place + 6] ~= 65535 and group[place + 6] ~= denied then
           -- A shadow counts as if it were alone, or in the place of the rule that it replaces.
@@ -174,18 +227,27 @@ while i <= checks do
         local ttl = group[place + 9] + 999
         ttl = (ttl - ttl % 1000) / 1000 + margin
         local key = group[place + 7]
+        local done
         if state == '' or ttl <= 0 then
-          call('DEL', KEYS[key])
+          done = try('DEL', KEYS[key])
+          if done == 0 or done == 1 then done, wrote = nil, true end
         elseif ttl < 2^53 then
-          call('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
-          if told and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
+          done = try('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
         else
-          out[reply + 1] = -3
+          out[reply + 1], out[reply + 2], out[reply + 3] = -3, 0, 0
         end
-        if gone and out[reply + 1] ~= -3 then call('DEL', KEYS[gone]) end
+        if done and done.err then
+          local code = refusal(done.err, wrote)
+          if not code then return done end
+          out[reply + 1], out[reply + 2], out[reply + 3], told = -3, code, 0, false
+        elseif out[reply + 1] ~= -3 then
+          wrote = true
+          if told and done and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
+          if gone then try('DEL', KEYS[gone]) end
+        end
       end
+      if out[reply + 1] == -3 then granted = false end
       if told == 2 then out[reply + 2] = -1 - out[reply + 2] end
-      reply = reply + 3
     end
     size, denied = 0, nil
   end

@@ -5,7 +5,7 @@
 //! step on the server, to the microsecond, and is compared with the store in memory over random histories.
 //!
 //! ```no_run
-//! use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule};
+//! use tollgate::{Key, Limiter, MINUTE, Quota, Rule};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -27,7 +27,7 @@
 //! ```
 //! use std::{num::NonZeroU32, time::Duration};
 //!
-//! use tollgate_core::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
+//! use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
 //! use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -100,6 +100,7 @@ mod connection;
 #[doc(hidden)]
 pub mod encode;
 mod error;
+mod format;
 pub mod guide;
 mod keys;
 #[doc(hidden)]
@@ -111,6 +112,8 @@ mod observe;
 mod packed;
 mod plain;
 mod prefilter;
+#[doc(hidden)]
+pub mod refusal;
 #[doc(hidden)]
 pub mod reply;
 mod rotation;

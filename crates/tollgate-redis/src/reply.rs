@@ -1,7 +1,7 @@
 //! Replies of the script as decisions.
 //!
 //! ```
-//! use tollgate_core::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
+//! use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
 //! use tollgate_redis::call::Call;
 //! use tollgate_redis::encode::Encoder;
 //! use tollgate_redis::keyspace::{Keyspace, Partition};
@@ -23,7 +23,7 @@
 //! A value that is not ours fails the check, and the rule's own answer to a failure applies:
 //!
 //! ```
-//! # use tollgate_core::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
+//! # use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
 //! # use tollgate_redis::call::Call;
 //! # use tollgate_redis::encode::Encoder;
 //! # use tollgate_redis::keyspace::{Keyspace, Partition};
@@ -45,10 +45,17 @@ use tollgate_core::{
 
 use tollgate_prefilter::Lot;
 
-use crate::call::Asked;
+use crate::{call::Asked, refusal::Refusal};
 
 const FITS: i64 = -1;
 const NEVER: i64 = -2;
+/// Nothing was done.
+const FAILED: i64 = -3;
+/// From here down it fits, and fits again after as many µs as it is below this.
+const FITS_AGAIN: i64 = -4;
+
+/// The numbers of an answer to a check.
+const NUMBERS: usize = 3;
 
 /// What the script answered to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +93,7 @@ impl Reply {
     pub fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
         let integers: SmallVec<_> = integers.into_iter().collect();
         let at = u64::try_from(*integers.first()?).ok()?;
-        (integers.len() == 1 + checks * 3).then_some(Self { at, integers })
+        (integers.len() == 1 + checks * NUMBERS).then_some(Self { at, integers })
     }
 
     /// The time of the decisions.
@@ -119,7 +126,7 @@ impl Reply {
         asked.capped.iter().filter_map(|capped| {
             let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
-                () if retry < NEVER => return None,
+                () if retry == FAILED => return None,
                 () if remaining < 0 => NewKey::Refused,
                 () if reset_after < 0 => NewKey::Made,
                 () => NewKey::No,
@@ -150,6 +157,13 @@ impl Reply {
         }
     }
 
+    /// Whether one of the states at these places, which were to be forgotten, was there.
+    #[must_use]
+    pub fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
+        let was_there = |[done, kept, _]: [i64; 3]| done == FITS && kept > 0;
+        places.any(|place| self.of(place).is_some_and(was_there))
+    }
+
     /// What is left after the report at a place; `None`: it failed.
     #[must_use]
     pub fn left(&self, place: u16) -> Option<u64> {
@@ -164,10 +178,25 @@ impl Reply {
         Some((self.left(place)?, u64::try_from(reset_after).unwrap_or(0)))
     }
 
+    /// Why the server refused the check at a place, if it did. Then nothing was done for it.
+    #[must_use]
+    pub fn refusal(&self, place: u16) -> Option<Refusal> {
+        let [retry, number, _] = self.of(usize::from(place))?;
+        (retry == FAILED).then(|| Refusal::of(number))?
+    }
+
+    /// The first refusal of any check of the call.
+    #[must_use]
+    pub fn first_refusal(&self) -> Option<Refusal> {
+        let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
+        let mut failed = answers.filter(|answer| answer[0] == FAILED);
+        failed.find_map(|answer| Refusal::of(answer[1]))
+    }
+
     /// What the script says to the check at a place.
     fn of(&self, place: usize) -> Option<[i64; 3]> {
-        let start = 1 + place * 3;
-        self.integers.get(start..start + 3)?.try_into().ok()
+        let start = 1 + place * NUMBERS;
+        self.integers.get(start..start + NUMBERS)?.try_into().ok()
     }
 
     /// The answer to a check; `None` where it failed.
@@ -183,12 +212,14 @@ impl Reply {
             };
         }
         Some(Assessment {
-            fits: retry == FITS,
+            fits: retry == FITS || retry <= FITS_AGAIN,
             remaining: u64::try_from(remaining).ok()?,
             reset_after: u64::try_from(reset_after).ok()?,
             retry: match retry {
                 FITS => Retry::Now,
                 NEVER => Retry::Never,
+                FAILED => return None,
+                again if again <= FITS_AGAIN => Retry::after_micros(FITS_AGAIN.abs_diff(again)),
                 after => Retry::after_micros(u64::try_from(after).ok()?),
             },
         })

@@ -7,19 +7,20 @@ use tollgate_core::{
     algorithm::{Algorithm as _, Arrival, SlidingWindow},
 };
 
-/// The version of the format of states, in the upper half of their first byte.
-const VERSION: u8 = 1 << 4;
+use crate::format::VERSION;
 
 /// The role of a rule that is read on the state of another.
 pub(crate) const MARK: u8 = 2;
 
 /// The bytes of a quota in an argument and in a state.
-const IDENTITY: usize = 21;
+pub(crate) const IDENTITY: usize = 21;
 
 /// A rule as the script is told of it.
 pub(crate) struct RuleLine {
     /// Whose state it is: its own, or that of the rule it marks.
     pub(crate) name: Box<str>,
+    /// One bit of 64, by the name: what a user may not touch goes by the names of keys, and these by that of the rule.
+    pub(crate) bit: u64,
     pub(crate) family: u8,
     pub(crate) role: u8,
     /// Whether nothing is asked of it. Its states can be forgotten all the same.
@@ -52,11 +53,13 @@ impl RuleLine {
             _ => (0, true),
         };
         let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
+        let name = match refers_to {
+            Some(of) if role == MARK => rules.rules()[of].name(),
+            _ => rule.name(),
+        };
         Self {
-            name: match refers_to {
-                Some(of) if role == MARK => rules.rules()[of].name().into(),
-                _ => rule.name().into(),
-            },
+            name: name.into(),
+            bit: bit(name),
             family: quotas
                 .iter()
                 .find_map(|quota| family(quota))
@@ -71,6 +74,14 @@ impl RuleLine {
             overflow: None,
         }
     }
+}
+
+/// The bit of a name: FNV-1a, to 6 bits.
+fn bit(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    1 << (hash >> 58)
 }
 
 /// The letter of an algorithm's states.
@@ -103,7 +114,7 @@ fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
         }
     };
     let mut bytes = [0; IDENTITY];
-    bytes[0] = VERSION | algorithm;
+    bytes[0] = VERSION << 4 | algorithm;
     bytes[1..9].copy_from_slice(&double(first));
     bytes[9..17].copy_from_slice(&double(quota.limit()));
     bytes[17..].copy_from_slice(&u32::try_from(third).ok()?.to_le_bytes());

@@ -19,8 +19,9 @@
 //! [`RequestRule::exempt`]: crate::RequestRule::exempt
 
 use http::{Method, request::Parts};
+use tollgate_core::RuleError;
 
-use crate::key::service_and_method;
+use crate::key::{client_ip, service_and_method};
 
 /// The request has one of these methods.
 pub fn method_in(
@@ -44,6 +45,32 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
             .strip_prefix(&*prefix)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// The client's address is in one of these networks: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or
+/// [`IpAddr`](std::net::IpAddr).
+///
+/// The address is that of [`client_ip()`](crate::key::client_ip()) without settings: the socket's peer. Behind proxies take
+/// [`ClientIp::is_in`](crate::key::ClientIp::is_in), with the settings that the rules count by. Without a peer address the
+/// condition does not hold.
+///
+/// ```
+/// use tollgate::{MINUTE, Quota, Rule, condition::client_in, key::client_ip};
+///
+/// let rule = Rule::new("per-ip", Quota::gcra(60, MINUTE))
+///     .by(client_ip())
+///     .exempt(client_in(["10.0.0.0/8", "2001:db8:7::/48", "192.0.2.7"])?);
+/// # let _ = rule;
+/// # Ok::<(), tollgate::RuleError>(())
+/// ```
+///
+/// # Errors
+///
+/// A text that is not a network, or no network at all.
+pub fn client_in<N: ToString>(
+    networks: impl IntoIterator<Item = N>,
+) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+    client_ip().is_in(networks)
 }
 
 /// The call is to this gRPC service, `weather.v1.Weather`.
@@ -131,6 +158,73 @@ mod tests {
             }
         }
         assert!(path_under("/")(&head(Method::GET, "/any")));
+    }
+
+    fn from(peer: &str) -> Parts {
+        let mut head = head(Method::GET, "/");
+        let peer = (
+            peer.parse::<std::net::IpAddr>().expect("an address"),
+            40_000,
+        );
+        head.extensions.insert(crate::key::PeerAddr(peer.into()));
+        head
+    }
+
+    #[test]
+    fn a_client_is_in_the_networks_that_hold_its_address() {
+        let condition =
+            client_in(["10.0.0.0/8", "2001:db8:7::/48", "192.0.2.7"]).expect("networks");
+        for (peer, holds) in [
+            ("10.255.255.255", true),
+            ("::ffff:10.0.0.1", true),
+            ("11.0.0.0", false),
+            ("2001:db8:7:ffff::1", true),
+            ("2001:db8:8::", false),
+            ("192.0.2.7", true),
+            ("192.0.2.8", false),
+        ] {
+            assert_eq!(condition(&from(peer)), holds, "{peer}");
+        }
+        let everybody = client_in(["0.0.0.0/0", "::/0"]).expect("networks");
+        assert!(everybody(&from("192.0.2.7")));
+        // Nobody knows who it is.
+        assert!(!everybody(&head(Method::GET, "/")));
+    }
+
+    #[test]
+    fn the_client_behind_a_proxy_is_the_one_that_rules_count() {
+        let client = client_ip()
+            .trusted_proxies(["10.0.0.0/8"])
+            .x_forwarded_for();
+        let condition = client.is_in(["192.0.2.0/24"]).expect("networks");
+        let through = |peer, client: &'static str| {
+            let mut head = from(peer);
+            let value = http::HeaderValue::from_static(client);
+            head.headers.insert("x-forwarded-for", value);
+            head
+        };
+        assert!(condition(&through("10.0.0.1", "192.0.2.7")));
+        assert!(!condition(&through("10.0.0.1", "203.0.113.9")));
+        // Whoever comes past the proxy writes what he likes.
+        assert!(!condition(&through("203.0.113.9", "192.0.2.7")));
+    }
+
+    #[test]
+    fn what_is_not_a_network_is_said() {
+        let said = |networks: &[&str]| match client_in(networks) {
+            Ok(_) => panic!("{networks:?} is accepted"),
+            Err(error) => error.to_string(),
+        };
+        assert!(said(&["10.0.0.0/8", "10.0.0/8"]).contains("\"10.0.0/8\" is not a network"));
+        assert!(said(&[]).contains("name at least one"));
+        let anybodys = client_ip().x_forwarded_for().is_in(["10.0.0.0/8"]);
+        assert!(
+            anybodys
+                .err()
+                .expect("a mistake")
+                .to_string()
+                .contains("trusted_proxies")
+        );
     }
 
     #[test]

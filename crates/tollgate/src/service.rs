@@ -11,7 +11,8 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::{
-    body::ResponseBody, config::Config, future::ResponseFuture, judge::Judged, request_rules::Asked,
+    body::ResponseBody, config::Config, future::ResponseFuture, judge::Judged, live::Live,
+    request_rules::Asked,
 };
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -22,11 +23,11 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<Config>,
+    config: Arc<Live<Config>>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<Live<Config>>) -> Self {
         Self { inner, config }
     }
 
@@ -46,7 +47,7 @@ impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)
-            .field("config", &self.config)
+            .field("config", &**self.config)
             .finish()
     }
 }
@@ -89,7 +90,7 @@ where
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
                 let request = Request::from_parts(head, body);
-                ResponseFuture::judging(judgement, ready, request, Arc::clone(&self.config))
+                ResponseFuture::judging(judgement, ready, request, Arc::clone(&**self.config))
             }
         }
     }

@@ -37,7 +37,9 @@ impl Learned {
         // Beyond its burst a bucket owes units: nothing fits until they have come back, and then it is empty.
         let bound = self.bound.min(now.saturating_add(terms.fill()));
         let bound = LearnedBound(bound, 0);
-        terms.arrival.assess_learned(bound, now, cost).is_some()
+        // Of windows nothing is learned.
+        let arrival = terms.arrival.as_ref();
+        arrival.is_some_and(|arrival| arrival.assess_learned(bound, now, cost).is_some())
     }
 
     /// For how long nothing was heard.

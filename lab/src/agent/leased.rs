@@ -40,7 +40,30 @@ impl Leased {
         Step::Ask(Question {
             cost,
             ask,
-            report: 0,
+            ..Question::default()
+        })
+    }
+
+    /// The window in which the units count that were spent just now.
+    pub(crate) fn window(&self) -> Option<u64> {
+        self.holder.window()
+    }
+
+    /// Another rule has denied what was spent at `spent`.
+    pub(crate) fn give_back(
+        &mut self,
+        (now, spent): (Tick, Tick),
+        window: Option<u64>,
+        units: u64,
+    ) -> Option<Question> {
+        let Some(window) = window else {
+            self.holder.give_back(now, spent, units);
+            return None;
+        };
+        let rest = self.holder.give_back_to(window, (now, spent), units);
+        (rest > 0).then(|| Question {
+            refund: Some((window, rest)),
+            ..Question::default()
         })
     }
 
@@ -50,14 +73,19 @@ impl Leased {
         question: &Question,
         answer: &Answer,
         terms: &Terms,
-    ) {
+    ) -> Option<Question> {
         self.learned.learn_anew(sent, answer.assessment.reset_after);
-        if let Some(lease) = &terms.lease
-            && !question.ask.is_nothing()
-        {
-            let times = (sent, now);
-            self.holder.answered(times, answer.at, answer.lot, lease);
+        let lease = terms.lease.as_ref()?;
+        if question.ask.is_nothing() {
+            return None;
         }
+        let times = (sent, now);
+        // Of the window before.
+        let left = self.holder.answered(times, answer.at, answer.lot, lease)?;
+        Some(Question {
+            refund: Some((left.generation, left.left)),
+            ..Question::default()
+        })
     }
 
     pub(crate) fn lost(&mut self, question: &Question) {

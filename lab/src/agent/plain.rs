@@ -21,7 +21,8 @@ pub(crate) struct Plain {
 
 impl Plain {
     pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
-        if !terms.arrival.acquire(&mut self.bucket, now, cost).fits {
+        let arrival = terms.arrival.as_ref();
+        if !arrival.is_some_and(|arrival| arrival.acquire(&mut self.bucket, now, cost).fits) {
             return Step::Refuse;
         }
         if self.unreported == 0 {
@@ -46,8 +47,10 @@ impl Plain {
         self.reporting = false;
         self.bucket = ArrivalState::default();
         let used = terms.quota.limit() - answer.assessment.remaining;
-        terms.arrival.hold_back(&mut self.bucket, sent, used);
-        terms.arrival.take(&mut self.bucket, sent, self.unreported);
+        if let Some(arrival) = &terms.arrival {
+            arrival.hold_back(&mut self.bucket, sent, used);
+            arrival.take(&mut self.bucket, sent, self.unreported);
+        }
     }
 
     pub(crate) fn lost(&mut self) {

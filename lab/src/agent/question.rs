@@ -11,6 +11,10 @@ pub(crate) struct Question {
     pub(crate) ask: Ask,
     /// Units that were admitted alone.
     pub(crate) report: u64,
+    /// Another rule denies the request: it takes nothing, and nothing is lent beside it.
+    pub(crate) is_denied: bool,
+    /// Units of a window that come back without a place in the process: the window, and how many.
+    pub(crate) refund: Option<(u64, u64)>,
 }
 
 /// What comes back.

@@ -53,20 +53,22 @@ impl Agent {
         }
     }
 
+    /// An answer. Gives what has to be said then.
     pub(crate) fn answered(
         &mut self,
         (sent, now): (Tick, Tick),
         question: &Question,
         answer: &Answer,
         terms: &Terms,
-    ) {
+    ) -> Option<Question> {
         match self {
             Self::Exact(one) => one.answered(sent, answer),
-            Self::Leased(one) => one.answered((sent, now), question, answer, terms),
+            Self::Leased(one) => return one.answered((sent, now), question, answer, terms),
             Self::Credit(one) => one.answered((sent, now), question, answer),
             Self::Eventual(one) => one.answered((sent, now), question, answer),
             Self::Plain(one) => one.answered(sent, answer, terms),
         }
+        None
     }
 
     /// No answer came, and none will be listened to.
@@ -97,6 +99,28 @@ impl Agent {
             Self::Leased(one) => one.due_at(),
             Self::Eventual(one) => one.due_at(terms),
             Self::Plain(one) => one.due_at(),
+        }
+    }
+
+    /// The window in which the units count that were spent just now, if it holds units of one.
+    pub(crate) fn window(&self) -> Option<u64> {
+        match self {
+            Self::Leased(one) => one.window(),
+            _ => None,
+        }
+    }
+
+    /// Another rule has denied what was spent alone. What it does not keep goes to the store.
+    pub(crate) fn give_back(
+        &mut self,
+        times: (Tick, Tick),
+        window: Option<u64>,
+        units: u64,
+    ) -> Option<Question> {
+        match self {
+            Self::Leased(one) => one.give_back(times, window, units),
+            // Nobody else is asked to give back.
+            _ => None,
         }
     }
 

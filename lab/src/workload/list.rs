@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::workload::{attacks, crowds, faults, scene::Scene};
+use crate::workload::{attacks, crowds, denials, faults, scene::Scene};
 
 /// A kind of traffic. It is drawn anew for each seed.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct Workload {
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::new("hot", crowds::hot),
         Self::new("hot-second", crowds::hot_second),
         Self::new("moving", crowds::moving),
@@ -26,6 +26,9 @@ impl Workload {
         Self::new("sweep", attacks::sweep),
         Self::new("hoarding", attacks::hoarding),
         Self::new("dying", faults::dying),
+        Self::new("refilled", denials::refilled),
+        Self::new("daily", denials::daily),
+        Self::new("sliding", denials::sliding),
     ];
 
     const fn new(name: &'static str, draw: fn(&mut fastrand::Rng, f64) -> Scene) -> Self {

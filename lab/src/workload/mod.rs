@@ -2,6 +2,7 @@
 
 mod attacks;
 mod crowds;
+mod denials;
 mod faults;
 mod list;
 mod scene;

@@ -15,6 +15,8 @@ pub struct Request {
     pub key: u32,
     /// Its units.
     pub cost: u32,
+    /// Whether another rule denies it, which the store has to be asked about.
+    pub is_denied: bool,
 }
 
 /// One drawn instance of a workload.
@@ -64,8 +66,21 @@ impl Scene {
                 process,
                 key,
                 cost,
+                is_denied: false,
             });
         }
+    }
+
+    /// So many requests at once that another rule denies, each of a unit.
+    pub(crate) fn denied(&mut self, at: f64, process: u16, key: u32, requests: usize) {
+        let denied = Request {
+            at: (at * 1e6) as Tick,
+            process,
+            key,
+            cost: 1,
+            is_denied: true,
+        };
+        self.requests.extend(std::iter::repeat_n(denied, requests));
     }
 
     pub(crate) fn sorted(mut self) -> Self {

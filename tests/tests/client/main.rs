@@ -3,6 +3,7 @@
 mod contract;
 mod grpc;
 mod own_quota;
+mod own_server;
 mod patience;
 mod provider;
 mod retries;

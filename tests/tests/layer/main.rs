@@ -5,6 +5,7 @@ mod contract;
 mod failing;
 mod handler;
 mod keys;
+mod messages;
 mod observed;
 mod proxies;
 mod rules;

@@ -89,3 +89,43 @@ async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
     assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.told());
     assert_eq!(events.at(Level::INFO).len(), 1, "{:?}", events.told());
 }
+
+#[tokio::test]
+async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = set_default_local_recorder(&recorder);
+    let redis = RedisServer::start(&[]).await;
+    let bind = async |rules: [(&'static str, Quota); 2]| {
+        let store = store(&redis, "shop").await;
+        let rules = rules.map(|(name, quota)| Rule::new(name, quota));
+        Limiter::new(store, rules).expect("valid rules")
+    };
+    let _one = bind([
+        ("per-ip", Quota::gcra(5, MINUTE)),
+        ("login", Quota::gcra(5, MINUTE)),
+    ])
+    .await;
+    let _other = bind([
+        ("per-ip", Quota::gcra(6_000, MINUTE)),
+        ("search", Quota::gcra(5, MINUTE)),
+    ])
+    .await;
+    let conflicts = |counted: &Counted, rule: &str| {
+        let name = format!("tollgate_redis_quota_conflicts{{rule={rule}}}");
+        let known = counted.names().any(|known| known == &name);
+        known.then(|| counted.gauge(&name).round() as u64)
+    };
+    until("it shows", || {
+        conflicts(&Counted::of(&snapshotter), "per-ip") == Some(1)
+    })
+    .await;
+    until("each rule is compared", || {
+        let counted = Counted::of(&snapshotter);
+        let others = ["login", "search"].map(|rule| conflicts(&counted, rule));
+        others == [Some(0); 2]
+    })
+    .await;
+    let keys = redis.ask(&["KEYS", "*"]).await;
+    assert!(keys.contains("shop:quotas"), "{keys}");
+}

@@ -204,6 +204,57 @@ impl Arrival {
         units
     }
 
+    /// Until when units that were taken weigh: had they never been taken, the bucket could have been empty from
+    /// `taken.fresh_at` on, so what lies behind it was given back by time. That tick was rounded up, and the part of a
+    /// microsecond is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
+    fn weighs_until(&self, taken: Taken, cost: u64) -> Span {
+        let units = self.span_of(cost.min(self.burst));
+        let rounded = Span {
+            whole: taken.fresh_at,
+            rest: 0,
+        };
+        let part = u64::from(self.denominator > 1);
+        let down = Span {
+            whole: taken.fresh_at.saturating_sub(part),
+            rest: part,
+        };
+        let reach = Span {
+            whole: taken.at.saturating_add(units.whole),
+            rest: units.rest,
+        };
+        reach.min(rounded).max(down)
+    }
+
+    /// A span in 1/denominator µs: a unit is `numerator` of them.
+    fn parts(&self, span: Span) -> u128 {
+        u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest)
+    }
+
+    fn span_from(&self, parts: u128) -> Span {
+        let denominator = u128::from(self.denominator);
+        Span {
+            whole: u64::try_from(parts / denominator).unwrap_or(u64::MAX),
+            // Below the denominator.
+            rest: (parts % denominator) as u64,
+        }
+    }
+
+    /// As many units of this quota as lie in a span of another one, in 1/denominator µs and rounded down.
+    fn scaled(&self, before: &Self, span: Span) -> u128 {
+        let parts = before.parts(span);
+        let (old, new) = (u128::from(before.numerator), u128::from(self.numerator));
+        // In two halves, so that no product leaves 128 bits.
+        (parts / old)
+            .saturating_mul(new)
+            .saturating_add(parts % old * new / old)
+    }
+
+    /// Whether a unit takes less time than under another quota.
+    fn is_faster_than(&self, other: &Self) -> bool {
+        u128::from(self.numerator) * u128::from(other.denominator)
+            < u128::from(other.numerator) * u128::from(self.denominator)
+    }
+
     /// What is ahead of `now`: the debt that time has still to pay back.
     #[inline]
     fn ahead(state: &ArrivalState, now: Tick) -> Span {
@@ -219,8 +270,7 @@ impl Arrival {
 
     /// What is ahead of `now`, at most the tolerance, in 1/denominator µs: a unit is `numerator` of them.
     fn owed(&self, state: &ArrivalState, now: Tick) -> u128 {
-        let ahead = Self::ahead(state, now).min(self.tolerance);
-        u128::from(ahead.whole) * u128::from(self.denominator) + u128::from(ahead.rest)
+        self.parts(Self::ahead(state, now).min(self.tolerance))
     }
 
     #[inline]
@@ -253,11 +303,16 @@ impl Arrival {
         }
         let after = self.after(ahead, cost);
         if after <= self.tolerance {
+            let remaining = self.units_in(self.difference(self.tolerance, after));
             let answer = Assessment {
                 fits: true,
-                remaining: self.units_in(self.difference(self.tolerance, after)),
+                remaining,
                 reset_after: ceil(after),
-                retry: Retry::Now,
+                retry: if remaining < cost {
+                    self.wait(after, cost)
+                } else {
+                    Retry::Now
+                },
             };
             return (answer, after);
         }
@@ -275,6 +330,12 @@ impl Arrival {
         (answer, ahead)
     }
 
+    /// When `cost` units fit that do not fit now. They are at most the burst.
+    fn wait(&self, ahead: Span, cost: u64) -> Retry {
+        let after = self.after(ahead, cost);
+        Retry::after_micros(ceil(self.difference(after, self.tolerance)))
+    }
+
     /// The same where a unit takes a whole number of microseconds, as it does at most rates that people choose: there are
     /// no remainders.
     #[inline(always)]
@@ -285,14 +346,16 @@ impl Arrival {
         let then = if fits { after } else { ahead };
         let left = tolerance - then;
         let guess = ((u128::from(left) * u128::from(self.inverse)) >> 64) as u64;
+        // What the cost lacks: now if it is denied, the next time if it fits.
+        let lacks = (cost * self.numerator).saturating_sub(left);
         let answer = Assessment {
             fits,
             remaining: guess + u64::from(left - guess * self.numerator >= self.numerator),
             reset_after: then,
-            retry: if fits {
+            retry: if lacks == 0 {
                 Retry::Now
             } else {
-                Retry::after_micros(after - tolerance)
+                Retry::after_micros(lacks)
             },
         };
         (
@@ -309,17 +372,17 @@ impl Arrival {
     fn answer_at_the_edge(&self, ahead: Span, cost: u64) -> Assessment {
         // Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
         let ahead = ahead.min(self.tolerance);
+        let remaining = self.units_in(self.difference(self.tolerance, ahead));
         Assessment {
             fits: cost == 0,
-            remaining: self.units_in(self.difference(self.tolerance, ahead)),
+            remaining,
             reset_after: ceil(ahead),
-            retry: if cost == 0 {
+            retry: if cost == 0 && remaining > 0 {
                 Retry::Now
             } else if cost > self.burst {
                 Retry::Never
             } else {
-                let after = self.after(ahead, cost);
-                Retry::after_micros(ceil(self.difference(after, self.tolerance)))
+                self.wait(ahead, cost.max(1))
             },
         }
     }
@@ -395,34 +458,48 @@ impl Algorithm for Arrival {
     }
 
     fn refund(&self, state: &mut ArrivalState, now: Tick, taken: Taken, cost: u64) {
-        // What the units still weigh: had they never been taken, the bucket could have been empty from `taken.fresh_at`
-        // on, so what lies behind it was given back by time. That tick was rounded up, and the part of a microsecond
-        // is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
-        let units = self.span_of(cost.min(self.burst));
-        let rounded = Span {
-            whole: taken.fresh_at,
-            rest: 0,
-        };
-        let down = Span {
-            whole: taken
-                .fresh_at
-                .saturating_sub(u64::from(self.denominator > 1)),
-            rest: u64::from(self.denominator > 1),
-        };
-        let reach = Span {
-            whole: taken.at.saturating_add(units.whole),
-            rest: units.rest,
-        };
-        let until = reach.min(rounded).max(down);
         let weight = self.difference(
-            until,
+            self.weighs_until(taken, cost),
             Span {
                 whole: now,
                 rest: 0,
             },
         );
-        let back = units.min(weight);
+        let back = self.span_of(cost.min(self.burst)).min(weight);
         *state = Self::state(now, self.difference(Self::ahead(state, now), back));
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut ArrivalState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        let since = u128::from(now.saturating_sub(taken.at)) * u128::from(self.denominator);
+        // From when they were taken, by this rate if it is the faster one; else until now by the other.
+        let is_faster = self.is_faster_than(before);
+        let from = Span {
+            whole: if is_faster { taken.at } else { now },
+            rest: 0,
+        };
+        let weight = before.difference(before.weighs_until(taken, cost), from);
+        let weight = weight.min(before.tolerance);
+        let mut back = self.scaled(before, weight);
+        if is_faster {
+            back = back.saturating_sub(since);
+        }
+        back = back.min(u128::from(cost) * u128::from(self.numerator));
+        let ahead = Self::ahead(state, now);
+        let level = self.parts(ahead).saturating_add(since);
+        if before.burst > self.burst && level >= self.parts(self.tolerance) {
+            // It may have been full when it was converted, and have forgotten what was beyond that.
+            let forgotten = u128::from(before.burst - self.burst) * u128::from(self.numerator);
+            back = back.saturating_sub(forgotten);
+        }
+        let back = self.span_from(back);
+        *state = Self::state(now, self.difference(ahead, back));
     }
 
     #[inline]
@@ -461,9 +538,7 @@ impl Algorithm for Arrival {
     fn leaves_to(&self, writer: &Self, state: &ArrivalState, now: Tick) -> bool {
         let is_cut =
             writer.owed(state, now) > u128::from(self.burst) * u128::from(writer.numerator);
-        let is_faster = u128::from(self.numerator) * u128::from(writer.denominator)
-            < u128::from(writer.numerator) * u128::from(self.denominator);
-        is_cut || !is_faster
+        is_cut || !self.is_faster_than(writer)
     }
 
     #[inline]

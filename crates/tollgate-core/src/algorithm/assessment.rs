@@ -21,7 +21,9 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     ///
     /// A cost of 0 always fits and tells what is left. A cost above the limit never fits: [`Retry::Never`].
     ///
-    /// A denial answers for the state as [`repair`](Self::repair) leaves it.
+    /// What fits answers for the state as [`take`](Self::take) leaves it: [`Retry::Now`] where the same cost fits again at
+    /// once, and otherwise when it does. A denial answers for the state as [`repair`](Self::repair) leaves it. So does a
+    /// cost of 0 where nothing is left: with the retry of a unit that is denied.
     fn assess(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment;
 
     /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`. A cost of 0 changes nothing.
@@ -52,9 +54,33 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     ///
     /// Exact for windows, sub-buckets and logs. A bucket that time has partly paid back gives up to one microsecond's
     /// refill less. It knows its units by the time they reached to when they were taken: where others that were taken
-    /// before them have been refunded since, and the bucket was empty in between, it may give back what time already has,
-    /// never more than was taken. After a [repair](Self::repair) the units may not be found, or others in their place.
+    /// before them have been refunded since, and the bucket was empty in between, it gives back what time already has,
+    /// never more than was taken. A [`Ticket`](crate::Ticket), which may be held for long, therefore says of units of a bucket
+    /// that they reach to when the bucket has refilled as many. After a [repair](Self::repair) the units may not be found, or others in their place.
     fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
+
+    /// The same for units that were taken under the quota `before`, of a state that was [converted](Self::convert) to this one
+    /// since. They are converted too: what they count for here comes back.
+    ///
+    /// # Accuracy
+    ///
+    /// Never gives more than the units weigh now, whenever the state was converted.
+    ///
+    /// Exact where windows and sub-buckets stay as long as they were. Under windows of another length, units count where the
+    /// state was converted, and no state tells when that was. They come back if it is certain that they still count: if they
+    /// would under both quotas, had each of them been in force all along. Otherwise they come back when that window ends.
+    ///
+    /// A bucket gives back what the units weigh by the faster of the two rates: less than what they weigh by at most the
+    /// difference of the rates, since they were taken. If its burst is smaller, and it may have been full when it was
+    /// converted, it gives back less by the difference of the bursts, as it has forgotten as many units.
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut Self::State,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    );
 
     /// The tick from which on the state equals the fresh one and may be forgotten. One tick earlier it does not.
     fn fresh_at(&self, state: &Self::State) -> Tick;
@@ -108,7 +134,8 @@ pub struct LearnedBound(pub u64, pub u64);
 pub struct Taken {
     /// When they were taken.
     pub at: Tick,
-    /// When the state would have been fresh again after they were taken (`at` + `reset_after`).
+    /// When the state would have been fresh again after they were taken (`at` + `reset_after`), or earlier: units of a bucket
+    /// are not given back beyond that.
     pub fresh_at: Tick,
 }
 
@@ -121,14 +148,15 @@ pub struct Assessment {
     pub remaining: u64,
     /// Microseconds until the state equals the fresh one: after the take if it fits, as it is if not.
     pub reset_after: u64,
-    /// When the same cost would fit, for one client alone on the key.
+    /// When the same cost fits, for one client alone on the key: the next time if it fits now. For a cost of 0, what one
+    /// unit would be told that is not taken.
     pub retry: Retry,
 }
 
 /// When to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// At once: it was allowed.
+    /// At once.
     Now,
     /// After this time, and not one microsecond earlier, for one client alone on the key.
     After(Duration),

@@ -144,15 +144,18 @@ impl Algorithm for FixedWindow {
         if cost > left {
             return self.denial(state, now, cost);
         }
+        let (remaining, ends) = (left - cost, self.end(state.window).saturating_sub(now));
         Assessment {
             fits: true,
-            remaining: left - cost,
-            reset_after: if state.used + cost > 0 {
-                self.end(state.window).saturating_sub(now)
+            remaining,
+            reset_after: if state.used + cost > 0 { ends } else { 0 },
+            retry: if remaining == 0 && cost == 0 {
+                self.denial(state, now, 1).retry
+            } else if remaining < cost {
+                Retry::after_micros(ends)
             } else {
-                0
+                Retry::Now
             },
-            retry: Retry::Now,
         }
     }
 
@@ -171,6 +174,22 @@ impl Algorithm for FixedWindow {
     fn refund(&self, state: &mut FixedWindowState, _now: Tick, taken: Taken, cost: u64) {
         // Units of a window that is over are not given back in a later one.
         if taken.fresh_at == self.end(state.window) {
+            state.used = state.used.saturating_sub(cost);
+        }
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut FixedWindowState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        if before.period == self.period {
+            self.refund(state, now, taken, cost);
+        } else if now < taken.fresh_at && taken.at / self.period == state.window {
+            // Their window is not over, so they were carried over; and not into one before this.
             state.used = state.used.saturating_sub(cost);
         }
     }

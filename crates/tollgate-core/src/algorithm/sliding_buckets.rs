@@ -165,6 +165,20 @@ impl SlidingBuckets {
         }
     }
 
+    /// When `cost` units fit once more that are taken in sub-bucket `number`.
+    fn fits_again_at(&self, state: &SlidingBucketsState, number: u64, cost: u64) -> Tick {
+        let used = self.used(state, number) + cost;
+        let mut must_go = (used + cost).saturating_sub(self.limit);
+        for (n, units) in self.counting(state, number) {
+            if units >= must_go {
+                return self.gone_at(n);
+            }
+            must_go -= units;
+        }
+        // The units that are taken now.
+        self.gone_at(number)
+    }
+
     /// Whether the newest sub-bucket holds units and lies where a repair at `now` would leave it.
     fn is_settled(&self, state: &SlidingBucketsState, now: Tick) -> bool {
         self.newest_used(state, state.newest) == Some(self.repaired(state.newest, now))
@@ -217,11 +231,19 @@ impl Algorithm for SlidingBuckets {
         } else {
             self.newest_used(state, number)
         };
+        let remaining = left - cost;
         Assessment {
             fits: true,
-            remaining: left - cost,
+            remaining,
             reset_after: newest.map_or(0, |n| self.gone_at(n).saturating_sub(now)),
-            retry: Retry::Now,
+            retry: if remaining == 0 && cost == 0 {
+                self.denial(state, now, 1).retry
+            } else if remaining < cost {
+                let at = self.fits_again_at(state, number, cost);
+                Retry::after_micros(at.saturating_sub(now))
+            } else {
+                Retry::Now
+            },
         }
     }
 
@@ -254,6 +276,34 @@ impl Algorithm for SlidingBuckets {
         if len > 0 && number <= state.newest && state.newest - number < len {
             let units = &mut state.units[(number % len) as usize];
             *units = units.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut SlidingBucketsState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        if before.width == self.width && before.buckets == self.buckets {
+            self.refund(state, now, taken, cost);
+            return;
+        }
+        // They were carried over into the sub-bucket in which they were taken, or a later one, if they counted until now.
+        let first = taken.at / self.width;
+        let number = self.number(state, now);
+        let len = state.units.len() as u64;
+        if now >= taken.fresh_at || first < number.saturating_sub(self.buckets) || len == 0 {
+            return;
+        }
+        let oldest = first.max(state.newest.saturating_sub(len - 1));
+        let mut rest = u32::try_from(cost).unwrap_or(u32::MAX);
+        for n in oldest..=state.newest {
+            let units = &mut state.units[(n % len) as usize];
+            let back = rest.min(*units);
+            (*units, rest) = (*units - back, rest - back);
         }
     }
 

@@ -113,6 +113,20 @@ impl SlidingLog {
         }
     }
 
+    /// When so much of what counts has gone that `cost` units fit once more after they are taken now. `None`: not before
+    /// they have gone themselves.
+    fn fits_again_at(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Option<Tick> {
+        let used = self.used(state, now) + cost;
+        let mut must_go = (used + cost).saturating_sub(self.limit);
+        for entry in self.counting(state, now) {
+            must_go = must_go.saturating_sub(entry.units);
+            if must_go == 0 {
+                return Some(self.gone_at(entry.at));
+            }
+        }
+        None
+    }
+
     fn denial(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
         let used = self.used(state, now);
         let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
@@ -158,11 +172,21 @@ impl Algorithm for SlidingLog {
         } else {
             newest
         };
+        let remaining = left - cost;
+        let reset_after = newest.map_or(0, |at| self.gone_at(at).saturating_sub(now));
         Assessment {
             fits: true,
-            remaining: left - cost,
-            reset_after: newest.map_or(0, |at| self.gone_at(at).saturating_sub(now)),
-            retry: Retry::Now,
+            remaining,
+            reset_after,
+            retry: if remaining == 0 && cost == 0 {
+                self.denial(state, now, 1).retry
+            } else if remaining < cost {
+                let gone_at = self.fits_again_at(state, now, cost);
+                // Else it is the units that are taken now which have to go, and they go last.
+                Retry::after_micros(gone_at.map_or(reset_after, |at| at.saturating_sub(now)))
+            } else {
+                Retry::Now
+            },
         }
     }
 
@@ -205,6 +229,20 @@ impl Algorithm for SlidingLog {
         if entries.is_empty() {
             state.0 = None;
         }
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut SlidingLogState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        // An entry is an instant, whatever the window. One that a shorter window had let go was moved, nobody knows when.
+        let at = taken.fresh_at.saturating_sub(before.period);
+        let fresh_at = self.gone_at(at);
+        self.refund(state, now, Taken { fresh_at, ..taken }, cost);
     }
 
     fn fresh_at(&self, state: &SlidingLogState) -> Tick {

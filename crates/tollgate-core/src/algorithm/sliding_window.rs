@@ -240,12 +240,24 @@ impl Algorithm for SlidingWindow {
         let view = self.view(state, now);
         let left = self.left(&view);
         if cost <= left {
-            let fresh_at = self.fresh_at_of(view.window, view.previous, view.current + cost);
+            let remaining = left - cost;
+            let after = View {
+                current: view.current + cost,
+                ..view
+            };
             return Assessment {
                 fits: true,
-                remaining: left - cost,
-                reset_after: fresh_at.saturating_sub(now),
-                retry: Retry::Now,
+                remaining,
+                reset_after: self
+                    .fresh_at_of(after.window, after.previous, after.current)
+                    .saturating_sub(now),
+                retry: if remaining == 0 && cost == 0 {
+                    self.assess(state, now, 1).retry
+                } else if remaining < cost {
+                    self.retry(&after, now, cost)
+                } else {
+                    Retry::Now
+                },
             };
         }
         // A window far ahead is repaired by this denial.
@@ -290,6 +302,33 @@ impl Algorithm for SlidingWindow {
             state.current = state.current.saturating_sub(cost);
         } else if taken.fresh_at == end {
             state.previous = state.previous.saturating_sub(cost);
+        }
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut SlidingWindowState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        if before.period == self.period {
+            self.refund(state, now, taken, cost);
+            return;
+        }
+        // What they weigh under the other quota, where they weigh less and less once their window is the one before.
+        let weighs_for = taken.fresh_at.saturating_sub(now).min(before.period);
+        let units = u128::from(cost) * u128::from(weighs_for) / u128::from(before.period);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // They were carried over into the window in which they were taken, or a later one.
+        let first = taken.at / self.period;
+        if first == state.window {
+            state.current = state.current.saturating_sub(units);
+        } else if first.checked_add(1) == Some(state.window) {
+            let rest = units.saturating_sub(state.previous);
+            state.previous = state.previous.saturating_sub(units);
+            state.current = state.current.saturating_sub(rest);
         }
     }
 

@@ -102,9 +102,9 @@ impl<O: Oracle> Run<O> {
         } else {
             self.algorithm.repair(&mut self.state, self.now);
             self.oracle.repair(self.now);
-            if let Retry::After(wait) = answer.retry {
-                self.retry = self.now + wait.as_micros() as u64;
-            }
+        }
+        if let Retry::After(wait) = answer.retry {
+            self.retry = self.now + wait.as_micros() as u64;
         }
         answer
     }
@@ -144,7 +144,8 @@ impl<O: Oracle> Run<O> {
 
     fn nothing_for_nothing(&self) {
         let answer = self.algorithm.assess(&self.state, self.now, 0);
-        assert!(answer.fits && answer.retry == Retry::Now);
+        assert!(answer.fits);
+        assert_eq!(answer.retry == Retry::Now, answer.remaining > 0);
         let mut after = self.state.clone();
         self.algorithm.take(&mut after, self.now, 0);
         assert_eq!(after, self.state, "a cost of 0 takes nothing");
@@ -164,6 +165,25 @@ impl<O: Oracle> Run<O> {
                 self.algorithm.fresh_at(&self.state),
                 self.now + answer.reset_after
             );
+            self.fits_again(cost, answer);
+        }
+    }
+
+    /// What was taken fits again when it was said to, for one client alone, and not a tick before.
+    fn fits_again(&self, cost: u64, answer: Assessment) {
+        let fits = |at| self.algorithm.assess(&self.state, at, cost).fits;
+        match answer.retry {
+            Retry::Now => assert!(fits(self.now)),
+            Retry::After(wait) => {
+                let at = self.now + wait.as_micros() as u64;
+                assert!(
+                    fits(at) && !fits(at - 1),
+                    "{:?}: {cost} at {}, {answer:?}",
+                    self.quota,
+                    self.now
+                );
+            }
+            other => panic!("{other:?} is no answer to what was taken"),
         }
     }
 

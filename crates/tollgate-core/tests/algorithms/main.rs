@@ -7,5 +7,7 @@ mod drift;
 mod history;
 mod oracle;
 mod refund;
+mod refund_converted;
+mod tickets;
 mod time_back;
 mod traps;

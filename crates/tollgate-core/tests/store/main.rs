@@ -9,6 +9,7 @@ mod line;
 mod model;
 mod outage;
 mod plans;
+mod settled;
 mod switched;
 mod threads;
 mod tickets;

@@ -127,8 +127,9 @@ impl BucketLender {
         }
         if answer.fits {
             self.quota.take(&mut state.arrival, now, cost);
-        } else {
-            answer.retry = self.retry(state, now, cost);
+        }
+        if answer.retry != Retry::Now {
+            answer.retry = self.retry(state, now, cost.max(1));
         }
         let lot = self.lend(state, now, &answer, ask);
         state.owed = self.owing.time(&state.arrival, now);

@@ -44,7 +44,7 @@ impl Owing {
             remaining: 0,
             reset_after: then.reset_after.saturating_add(owed),
             retry: match then.retry {
-                Retry::Now if cost == 0 => Retry::Now,
+                _ if then.fits && cost > 0 => Retry::after_micros(owed),
                 Retry::Now => Retry::after_micros(owed),
                 Retry::After(wait) => {
                     let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);

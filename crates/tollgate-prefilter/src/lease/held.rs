@@ -2,13 +2,16 @@
 
 use tollgate_core::Tick;
 
-/// A lot as a process holds it. Times are by the process's own clock.
+/// A lot as a process holds it, or what it has left behind: no units, and what was known of it. Times are by the process's own
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    /// What a store lends is counted in 32 bits.
+    /// What a store lends is counted in 32 bits. More than the size where units of an earlier lot of the window came back.
     pub(super) units: u32,
+    /// As how many units the store tracks it.
     pub(super) size: u32,
-    /// When it came, or when the units of a segment begin to come due. What was spent before was of another.
+    /// When it came, or when the units of a segment begin to come due. What was spent before was of another. In a window: when
+    /// the key was last reset from here.
     pub(super) since: Tick,
     pub(super) until: Tick,
     pub(super) kind: Kind,
@@ -17,8 +20,10 @@ pub(super) struct Held {
 /// What is known of it beside its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// By what the store tracks it.
+    /// By the generation in which the store tracks it.
     Parked(u64),
+    /// Of the window of this number, in which all of it is counted.
+    Window(u64),
     Transit,
     /// Its units come due one after the other, all of them within so many µs.
     Segment(Tick),
@@ -27,6 +32,11 @@ pub(super) enum Kind {
 impl Held {
     pub(super) const fn is_segment(&self) -> bool {
         matches!(self.kind, Kind::Segment(_))
+    }
+
+    /// Whether nothing of it is here, and the store tracks nothing.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.units == 0 && self.size == 0
     }
 
     /// The units that are left, if it has not run out.
@@ -54,14 +64,14 @@ impl Held {
 
     /// When so many units more are due. `None` if there are not as many.
     pub(super) fn due_at(&self, cost: u64) -> Option<Tick> {
+        let Kind::Segment(span) = self.kind else {
+            return (cost <= self.units.into()).then_some(self.since);
+        };
         let size = u64::from(self.size);
         let units = u64::from(self.size - self.units).checked_add(cost)?;
         if units > size {
             return None;
         }
-        let Kind::Segment(span) = self.kind else {
-            return Some(self.since);
-        };
         let time = units.saturating_mul(span).div_ceil(size.max(1));
         Some(self.since.saturating_add(time))
     }

@@ -16,7 +16,9 @@ impl BucketLender {
         for at in [now].into_iter().chain(turns) {
             let mut then = *state;
             self.settle(&mut then, at);
-            let wait = match self.owing.assess(&then.arrival, at, cost).retry {
+            let answer = self.owing.assess(&then.arrival, at, cost);
+            let wait = match answer.retry {
+                _ if answer.fits => 0,
                 Retry::Now => 0,
                 Retry::After(wait) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
                 never => return never,

@@ -15,6 +15,9 @@ use crate::lease::{
 /// A lot is counted in the window in which it is lent, and ends with it. So its units count where they are spent, and nothing
 /// has to be held back. The reserve bounds what may lie idle elsewhere while a request is refused.
 ///
+/// A lot may come back with more units than it was lent with: those of earlier lots of the window, which had been spent on
+/// requests that were then not let through. One of the window before comes back as long as it weighs.
+///
 /// ```
 /// use tollgate_core::{
 ///     MINUTE, Quota,
@@ -108,23 +111,40 @@ impl<A: Algorithm> WindowLender<A> {
         (answer, Some(Lot::Parking { units, generation }))
     }
 
-    /// A lot that comes back: its units are not counted any more, if their window is not over.
+    /// A lot that comes back: its units are not counted any more, as far as their window counts.
+    ///
+    /// It may have more units left than it was lent with: those of lots before it that came back later. Units of the window before
+    /// weigh in a sliding window until this one is over.
     fn close(&self, state: &mut WindowState<A::State>, now: Tick, closed: Closed) {
-        if closed.generation != state.window
-            || state.lent < closed.size
-            || closed.size < closed.left
-        {
+        // While the clock is set back it is not known what was counted where.
+        if self.quota.is_ahead(&state.counts, now) {
             return;
         }
-        state.lent -= closed.size;
+        if closed.generation == state.window {
+            // One that is not known was counted in a state that is gone.
+            let Some(lent) = state.lent.checked_sub(closed.size) else {
+                return;
+            };
+            state.lent = lent;
+        } else if closed.generation.checked_add(1) != Some(state.window) {
+            return;
+        }
         if closed.left > 0 {
             let taken = Taken {
                 at: now,
-                fresh_at: self.quota.fresh_at(&state.counts),
+                fresh_at: self.weighs_until(closed.generation),
             };
             self.quota
                 .refund(&mut state.counts, now, taken, closed.left);
         }
+    }
+
+    /// Until when units weigh that are counted in the window of this number.
+    pub(super) fn weighs_until(&self, window: u64) -> Tick {
+        let mut state = A::State::default();
+        self.quota
+            .take(&mut state, window.saturating_mul(self.window), 1);
+        self.quota.fresh_at(&state)
     }
 }
 
@@ -207,6 +227,34 @@ mod tests {
         lender.acquire(&mut state, 6_500_000, 1, &WANTS);
         let (answer, _) = lender.acquire(&mut state, 6_500_000, 0, &back(10, 10, 6));
         assert_eq!(answer.remaining, 100 - 20 - 1);
+    }
+
+    #[test]
+    fn more_comes_back_than_was_lent_where_units_of_earlier_lots_are_among_it() {
+        let (lender, mut state) = (fixed(), WindowState::default());
+        for _ in 0..2 {
+            lender.acquire(&mut state, 5_000_000, 1, &WANTS);
+        }
+        let left = |state: &mut _, ask: Ask| lender.acquire(state, 5_000_000, 0, &ask).0.remaining;
+        // Lots of ten and eight.
+        assert_eq!(left(&mut state, back(10, 0, 5)), 100 - 2 - 18);
+        assert_eq!(left(&mut state, back(8, 18, 5)), 98);
+        assert_eq!(state.lent, 0);
+        // What is not known was lent by a state that is gone.
+        assert_eq!(left(&mut state, back(1, 2, 5)), 98);
+    }
+
+    #[test]
+    fn units_of_the_window_before_come_back_where_they_weigh() {
+        let quota = Quota::sliding_window(100, SECOND);
+        let (lender, mut state) = (lender::<SlidingWindow>(&quota), WindowState::default());
+        lender.acquire(&mut state, 5_500_000, 30, &WANTS);
+        let left = |state: &mut _, at, ask: Ask| lender.acquire(state, at, 0, &ask).0.remaining;
+        assert_eq!(left(&mut state, 6_000_000, Ask::default()), 60);
+        assert_eq!(left(&mut state, 6_000_000, back(10, 10, 5)), 70);
+        // Two windows later nothing is left of it.
+        lender.acquire(&mut state, 6_500_000, 20, &Ask::default());
+        assert_eq!(left(&mut state, 7_000_000, back(10, 10, 5)), 80);
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub(crate) fn weather() -> impl Strategy<Value = Weather> {
             crash,
             silence,
             reset,
+            denied: 20,
             silent: 30_000_000,
         })
 }
@@ -120,6 +121,7 @@ fn most_requests_of_a_busy_key_are_answered_alone() {
         crash: 0,
         silence: 0,
         reset: 0,
+        denied: 20,
         silent: 0,
     };
     let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, weather, 7);
@@ -137,6 +139,7 @@ const CROWD: Weather = Weather {
     crash: 0,
     silence: 0,
     reset: 0,
+    denied: 20,
     silent: 0,
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use tollgate_core::Tick;
-use tollgate_prefilter::{Ask, Holder, LeaseTerms, Lot};
+use tollgate_prefilter::{Ask, Closed, Holder, LeaseTerms, Lot};
 
 /// The store, and an oracle beside it.
 pub(crate) trait Shared {
@@ -16,6 +16,12 @@ pub(crate) trait Shared {
 
     /// A request was let through. Has to fail if it is one too many.
     fn admit(&mut self, now: Tick, cost: u64);
+
+    /// Units of a window come back that no process has a place for. Of a bucket there are none.
+    fn refund(&mut self, _now: Tick, _window: u64, _units: u64) {}
+
+    /// So many units that were spent before a reset may come back after it, and pass beside the limit.
+    fn excuse(&mut self, _units: u64) {}
 }
 
 /// How much comes, and what goes wrong.
@@ -33,6 +39,8 @@ pub(crate) struct Weather {
     pub(crate) silence: u64,
     /// In ten thousandths: requests after which the key is reset.
     pub(crate) reset: u64,
+    /// In thousandths: requests that are not let through although their units were spent.
+    pub(crate) denied: u64,
     /// For how many µs at most.
     pub(crate) silent: Tick,
 }
@@ -58,6 +66,10 @@ pub(crate) struct Sums {
     pub(crate) spent: u64,
     pub(crate) handed_back: u64,
     pub(crate) burnt: u64,
+    /// Of what was handed back, units that did not reach the store.
+    pub(crate) missed: u64,
+    /// Units that were let through.
+    pub(crate) admitted: u64,
     /// Of what was granted and came, units that the bucket did not have yet.
     pub(crate) ahead: u64,
     /// Requests, and those that were answered without a question.
@@ -68,8 +80,9 @@ pub(crate) struct Sums {
 #[derive(Debug, Default)]
 struct Process {
     holder: Holder,
-    /// What it holds by our own count.
+    /// What it holds by our own count, and of what window.
     hand: u64,
+    window: Option<u64>,
     /// How often it has crashed.
     life: u64,
     /// Its clock gains so many µs in a second.
@@ -91,7 +104,19 @@ enum Event {
     Execute(Question, bool),
     Deliver(Question, Tick, Option<Lot>),
     Lost(Question),
-    GiveBack(usize, u64, Tick, u64),
+    /// It was refused before it was sent.
+    Refused(Question),
+    GiveBack(Back),
+}
+
+/// Units that come back.
+#[derive(Clone, Copy, Debug)]
+struct Back {
+    of: usize,
+    life: u64,
+    spent: Tick,
+    window: Option<u64>,
+    units: u64,
 }
 
 const PROCESSES: usize = 8;
@@ -140,7 +165,7 @@ impl<S: Shared> Cluster<S> {
         let held: u64 = self.processes.iter().map(|process| process.hand).sum();
         let coming = self.events.values().map(|event| match event {
             Event::Deliver(_, _, Some(lot)) => lot.units(),
-            Event::GiveBack(_, _, _, units) => *units,
+            Event::GiveBack(back) => back.units,
             _ => 0,
         });
         let out = held + coming.sum::<u64>();
@@ -187,7 +212,7 @@ impl<S: Shared> Cluster<S> {
                 let (fits, lot) = self.shared.acquire(clock, question.cost, &question.ask);
                 self.sums.granted += lot.map_or(0, |lot| lot.units());
                 if fits {
-                    self.shared.admit(self.now, question.cost);
+                    self.admit(question.cost);
                 }
                 if is_answered {
                     let delay = self.delay();
@@ -206,13 +231,28 @@ impl<S: Shared> Cluster<S> {
                     self.sums.burnt += units;
                 } else if !question.ask.is_nothing() {
                     let times = (question.sent, heard);
-                    process.holder.answered(times, at, lot, &self.terms);
+                    let left = process.holder.answered(times, at, lot, &self.terms);
                     if let Some(Lot::Segment { units, .. }) = lot {
                         self.sums.ahead += units;
                     }
-                    if lot.is_some() {
-                        self.sums.burnt += process.hand;
-                        process.hand = units;
+                    if let Some(lot) = lot {
+                        let window = match lot {
+                            Lot::Parking { generation, .. } => {
+                                self.terms.window().map(|_| generation)
+                            }
+                            _ => None,
+                        };
+                        // Units of one window are one.
+                        if window.is_none() || window != process.window {
+                            self.sums.burnt += process.hand;
+                            process.hand = 0;
+                        }
+                        process.hand += units;
+                        process.window = window;
+                    }
+                    if let Some(left) = left {
+                        let clock = self.now.saturating_add_signed(self.ahead);
+                        self.shared.refund(clock, left.generation, left.left);
                     }
                 }
             }
@@ -222,18 +262,108 @@ impl<S: Shared> Cluster<S> {
                     process.holder.lost();
                 }
             }
-            Event::GiveBack(of, life, spent, units) => {
-                let clock = self.clock(&self.processes[of]);
-                let process = &mut self.processes[of];
-                let before = process.holder.left(clock);
-                if process.life == life {
-                    process.holder.give_back(clock, spent, units);
+            Event::Refused(question) => {
+                let clock = self.clock(&self.processes[question.of]);
+                let process = &mut self.processes[question.of];
+                let closed = question.ask.closed;
+                let left = closed.map_or(0, |closed| closed.left);
+                if process.life == question.life && !question.ask.is_nothing() {
+                    let held = |holder: Holder| {
+                        let mut holder = holder;
+                        holder.hand_back(clock).map_or(0, |closed| closed.left)
+                    };
+                    let before = held(process.holder);
+                    process.holder.unasked(closed);
+                    let back = held(process.holder) - before;
+                    process.hand += back;
+                    self.sums.handed_back -= back;
+                    self.sums.missed += left - back;
+                } else {
+                    self.sums.missed += left;
                 }
-                let back = process.holder.left(clock) - before;
-                process.hand += back;
-                self.sums.burnt += units - back;
+            }
+            Event::GiveBack(back) => self.give_back(back),
+        }
+    }
+
+    fn give_back(&mut self, back: Back) {
+        let Back {
+            of,
+            life,
+            spent,
+            window,
+            units,
+        } = back;
+        let clock = self.clock(&self.processes[of]);
+        let process = &mut self.processes[of];
+        if process.life != life {
+            self.sums.burnt += units;
+            return;
+        }
+        let Some(window) = window else {
+            let before = process.holder.left(clock);
+            process.holder.give_back(clock, spent, units);
+            let back = process.holder.left(clock) - before;
+            process.hand += back;
+            self.sums.burnt += units - back;
+            return;
+        };
+        let rest = process.holder.give_back_to(window, (clock, spent), units);
+        process.hand += units - rest;
+        if rest > 0 {
+            self.sums.handed_back += rest;
+            let clock = self.now.saturating_add_signed(self.ahead);
+            self.shared.refund(clock, window, rest);
+        }
+    }
+
+    fn admit(&mut self, cost: u64) {
+        self.sums.admitted += cost;
+        self.shared.admit(self.now, cost);
+    }
+
+    /// What a reset does not know of: spent on requests that may yet be denied, or held beyond what is tracked.
+    fn unknown(&self) -> u64 {
+        let beyond = |closed: Option<Closed>| {
+            closed.map_or(0, |closed| closed.left.saturating_sub(closed.size))
+        };
+        let on_its_way = self.events.values().map(|event| match event {
+            Event::GiveBack(back) => back.units,
+            Event::Execute(question, _) | Event::Lost(question) | Event::Refused(question) => {
+                beyond(question.ask.closed)
+            }
+            _ => 0,
+        });
+        let held = self.processes.iter().map(|process| {
+            let mut holder = process.holder;
+            beyond(holder.hand_back(self.clock(process)))
+        });
+        on_its_way.sum::<u64>() + held.sum::<u64>()
+    }
+
+    /// All that is on its way arrives, and all that is held goes back.
+    pub(crate) fn settle(&mut self) {
+        while let Some(((at, _), event)) = self.events.pop_first() {
+            self.now = at;
+            if !matches!(event, Event::Request) {
+                self.happens(event);
             }
         }
+        for of in 0..PROCESSES {
+            let clock = self.clock(&self.processes[of]);
+            let process = &mut self.processes[of];
+            let closed = process.holder.hand_back(clock);
+            let left = closed.map_or(0, |closed| closed.left);
+            assert_eq!(std::mem::take(&mut process.hand), left);
+            self.sums.handed_back += left;
+            let ask = Ask {
+                closed,
+                ..Ask::default()
+            };
+            let clock = self.now.saturating_add_signed(self.ahead);
+            self.shared.acquire(clock, 0, &ask);
+        }
+        self.accounts();
     }
 
     fn request(&mut self) {
@@ -248,13 +378,24 @@ impl<S: Shared> Cluster<S> {
         if process.holder.spend(clock, cost) {
             process.hand = process.hand.checked_sub(cost).expect("it was lent");
             self.sums.alone += 1;
-            if self.in_thousand(20) {
-                let delay = self.rng.u64(1..=20_000_000);
-                let life = self.processes[of].life;
-                self.after(delay, Event::GiveBack(of, life, clock, cost));
+            if self.in_thousand(self.weather.denied) {
+                // By another rule, which was asked; or it is refunded later.
+                let delay = match self.rng.bool() {
+                    true => self.rng.u64(0..=2 * self.weather.delay),
+                    false => self.rng.u64(1..=20_000_000),
+                };
+                let process = &self.processes[of];
+                let back = Back {
+                    of,
+                    life: process.life,
+                    spent: clock,
+                    window: process.holder.window(),
+                    units: cost,
+                };
+                self.after(delay, Event::GiveBack(back));
             } else {
                 self.sums.spent += cost;
-                self.shared.admit(self.now, cost);
+                self.admit(cost);
             }
         } else {
             let ask = process.holder.ask(clock, cost, &self.terms);
@@ -285,6 +426,8 @@ impl<S: Shared> Cluster<S> {
         if self.rng.u64(0..10_000) < self.weather.reset {
             let clock = self.now.saturating_add_signed(self.ahead);
             self.shared.reset(clock);
+            let unknown = self.unknown();
+            self.shared.excuse(unknown);
         }
         let mut gap = self.rng.u64(0..=2 * self.weather.gap);
         if self.in_thousand(self.weather.silence) {
@@ -296,6 +439,10 @@ impl<S: Shared> Cluster<S> {
     fn send(&mut self, question: Question) {
         if self.in_thousand(self.weather.lost) {
             let wait = 2 * self.weather.delay;
+            if self.rng.bool() {
+                return self.after(wait, Event::Refused(question));
+            }
+            self.sums.missed += question.ask.closed.map_or(0, |closed| closed.left);
             self.after(wait, Event::Lost(question));
         } else {
             let is_answered = !self.in_thousand(self.weather.lost);

@@ -52,6 +52,8 @@ pub(crate) struct ExactWindow {
     window: u128,
     current: u128,
     previous: u128,
+    /// What may pass beside the limit in this window, and in the one before.
+    excused: [u128; 2],
 }
 
 impl ExactWindow {
@@ -64,7 +66,13 @@ impl ExactWindow {
             window: 0,
             current: 0,
             previous: 0,
+            excused: [0; 2],
         }
+    }
+
+    /// So many units may pass beside the limit.
+    pub(crate) fn excuse(&mut self, units: u64) {
+        self.excused[0] += u128::from(units);
     }
 
     /// As a reset leaves it.
@@ -79,10 +87,13 @@ impl ExactWindow {
             let next = window == self.window + 1;
             self.previous = if next { self.current } else { 0 };
             (self.window, self.current) = (window, 0);
+            // A delay may bring them a window later.
+            self.excused = [0, self.excused[0]];
         }
         self.current += u128::from(units);
         let rest = self.length - u128::from(now) % self.length;
         let before = if self.slides { self.previous * rest } else { 0 };
-        self.current * self.length + before <= self.limit * self.length
+        let most = self.limit + self.excused[0] + self.excused[1];
+        self.current * self.length + before <= most * self.length
     }
 }

@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Quota, Tick,
-    algorithm::{Algorithm, FixedWindow, SlidingWindow},
+    AlgorithmKind, Quota, Tick,
+    algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{Ask, LeaseTerms, Lot, WindowLender, WindowState};
 
 use crate::{
     buckets::weather,
-    cluster::{Cluster, Shared, Weather},
+    cluster::{Cluster, Shared, Sums, Weather},
     oracle::ExactWindow,
 };
 
 struct Window<A: Algorithm> {
+    quota: A,
+    length: Tick,
     lender: WindowLender<A>,
     state: WindowState<A::State>,
     exact: ExactWindow,
@@ -35,6 +37,22 @@ impl<A: Algorithm> Shared for Window<A> {
     fn admit(&mut self, now: Tick, cost: u64) {
         assert!(self.exact.admit(now, cost), "{:?}", self.exact);
     }
+
+    fn refund(&mut self, now: Tick, window: u64, units: u64) {
+        let quota = &self.quota;
+        // As it is told of a unit that is taken in that window.
+        let mut then = A::State::default();
+        quota.take(&mut then, window * self.length, 1);
+        let taken = Taken {
+            at: now,
+            fresh_at: quota.fresh_at(&then),
+        };
+        quota.refund(&mut self.state.counts, now, taken, units);
+    }
+
+    fn excuse(&mut self, units: u64) {
+        self.exact.excuse(units);
+    }
 }
 
 /// A limit, a length, and weather in which between half and twice as much is asked for.
@@ -51,15 +69,56 @@ fn windows() -> impl Strategy<Value = (u64, Duration, Weather)> {
     })
 }
 
-fn run<A: Algorithm>(quota: &Quota, slides: bool, weather: Weather, seed: u64) {
+fn cluster<A: Algorithm>(quota: &Quota, weather: Weather, seed: u64) -> Cluster<Window<A>> {
     let terms = LeaseTerms::new(quota, 300).expect("it is lent");
+    let slides = quota.algorithm() == AlgorithmKind::SlidingWindow;
+    let window = || A::new(quota).expect("a window");
     let window = Window::<A> {
-        lender: WindowLender::new(A::new(quota).expect("a window"), &terms).expect("a window"),
+        quota: window(),
+        length: quota.period().as_micros() as Tick,
+        lender: WindowLender::new(window(), &terms).expect("a window"),
         state: WindowState::default(),
         exact: ExactWindow::new(quota, slides),
     };
-    Cluster::new(window, terms, weather, seed).run(8_000);
+    Cluster::new(window, terms, weather, seed)
 }
+
+fn run<A: Algorithm>(quota: &Quota, weather: Weather, seed: u64) {
+    cluster::<A>(quota, weather, seed).run(8_000);
+}
+
+/// Within one window: what is counted in the end was admitted, or was lost with a process or with a message.
+fn accounts_for<A: Algorithm>(quota: &Quota, weather: Weather, seed: u64) -> Sums {
+    let mut cluster = cluster::<A>(quota, weather, seed);
+    cluster.run(8_000);
+    cluster.settle();
+    let Window { quota, state, .. } = &cluster.shared;
+    let counted = A::weight(&state.counts);
+    assert!(!quota.is_ahead(&state.counts, cluster.now));
+    let sums = cluster.sums;
+    assert_eq!(
+        counted,
+        sums.admitted + sums.burnt + sums.missed,
+        "{sums:?}"
+    );
+    sums
+}
+
+/// A window that begins with the history and is not over in it, which asks for about twice the limit.
+fn long() -> impl Strategy<Value = (u64, Weather)> {
+    let limits = prop::sample::select(vec![97_u64, 499, 5_003]);
+    (limits, weather(), 0..=300_u64).prop_map(|(limit, weather, denied)| {
+        let weather = Weather {
+            gap: 10_000,
+            reset: 0,
+            denied,
+            ..weather
+        };
+        (limit, weather)
+    })
+}
+
+const LONG: Duration = Duration::from_secs(10_000_000);
 
 proptest! {
     #[test]
@@ -67,7 +126,7 @@ proptest! {
         (limit, length, weather) in windows(),
         seed in any::<u64>(),
     ) {
-        run::<FixedWindow>(&Quota::fixed_window(limit, length), false, weather, seed);
+        run::<FixedWindow>(&Quota::fixed_window(limit, length), weather, seed);
     }
 
     #[test]
@@ -75,6 +134,27 @@ proptest! {
         (limit, length, weather) in windows(),
         seed in any::<u64>(),
     ) {
-        run::<SlidingWindow>(&Quota::sliding_window(limit, length), true, weather, seed);
+        run::<SlidingWindow>(&Quota::sliding_window(limit, length), weather, seed);
+    }
+
+    #[test]
+    fn each_unit_of_a_window_was_admitted_or_lost_with_a_process_or_a_message(
+        (limit, weather) in long(),
+        seed in any::<u64>(),
+    ) {
+        accounts_for::<FixedWindow>(&Quota::fixed_window(limit, LONG), weather, seed);
+        accounts_for::<SlidingWindow>(&Quota::sliding_window(limit, LONG), weather, seed);
+    }
+
+    #[test]
+    fn where_nobody_dies_and_no_message_is_lost_no_unit_of_a_window_is(
+        (limit, weather) in long(),
+        seed in any::<u64>(),
+    ) {
+        let weather = Weather { lost: 0, crash: 0, ..weather };
+        let sums = accounts_for::<FixedWindow>(&Quota::fixed_window(limit, LONG), weather, seed);
+        prop_assert_eq!(sums.burnt + sums.missed, 0);
+        let sums = accounts_for::<SlidingWindow>(&Quota::sliding_window(limit, LONG), weather, seed);
+        prop_assert_eq!(sums.burnt + sums.missed, 0);
     }
 }

@@ -35,8 +35,9 @@ impl<L: Ledger> World<L> {
                 ..
             } = question.ask;
             let [size, left, gone] = closed(question.ask.closed);
+            let dropped = u8::from(question.is_dropped) + 2 * u8::from(question.is_forgotten);
             let before = [
-                1 + question.cost as u8,
+                1 + question.cost as u8 + 10 * dropped,
                 size,
                 left,
                 gone,
@@ -46,7 +47,7 @@ impl<L: Ledger> World<L> {
                 segment as u8,
                 0,
             ];
-            let Some(Answer { at, lot }) = question.answer else {
+            let Some(Answer { at, fits, lot }) = question.answer else {
                 return before;
             };
             // All that was asked is done with.
@@ -64,14 +65,23 @@ impl<L: Ledger> World<L> {
                 }
                 None => {}
             }
+            if self.leaving {
+                // What was taken may come back, if its caller goes.
+                let taken = u8::from(fits) * question.cost as u8;
+                after[0] += 1 + taken + 10 * dropped;
+                after[8] = age(system.ledger.generation(at));
+            }
+            if self.resets && self.giving_back {
+                after[0] += 60 * u8::from(question.is_forgotten);
+            }
             if self.fault == Some(Fault::HandedBackAgain) {
                 (after[4], after[5], after[6]) = (size, left, gone);
             }
             after
         };
-        let mut processes: Vec<[u8; 24]> = Vec::with_capacity(system.processes.len());
+        let mut processes: Vec<[u8; 28]> = Vec::with_capacity(system.processes.len());
         for process in &system.processes {
-            let mut bytes = [0; 24];
+            let mut bytes = [0; 28];
             let until = process.holder.until().unwrap_or(0);
             if system.now < until || self.fault == Some(Fault::SpentTooLate) {
                 let tracked = closed(process.holder.clone().hand_back(until.saturating_sub(1)));
@@ -88,7 +98,29 @@ impl<L: Ledger> World<L> {
                 bytes[5] = 1 + since(asked.sent);
                 bytes[6..15].copy_from_slice(&question(asked));
             }
-            bytes[15] = process.pending.map_or(0, |spent| 1 + since(spent));
+            if let Some(window) = process.holder.window()
+                && age(window) < 2
+            {
+                let mut holder = process.holder;
+                bytes[..3].copy_from_slice(&closed(holder.hand_back(system.now)));
+                // Until when a unit may come back, though nothing is held.
+                let later = (system.now, Tick::MAX);
+                if self.giving_back && holder.give_back_to(window, later, 1) == 0 {
+                    bytes[23] = holder.until().map_or(0, |it| (it - system.now) as u8);
+                    bytes[24] = 1 + age(window);
+                }
+            }
+            if let Some(pending) = process.pending {
+                bytes[15] = match pending.window {
+                    Some(window) => 1 + age(window),
+                    None => 1 + since(pending.spent),
+                };
+                let told = [pending.is_forgotten, pending.is_of_another];
+                [bytes[25], bytes[26]] = told.map(u8::from);
+                if self.fault == Some(Fault::LostWithLot) {
+                    bytes[27] = 1 + u8::from(process.holder.until() == pending.until);
+                }
+            }
             bytes[16..19].copy_from_slice(&closed(process.again));
             processes.push(bytes);
         }
@@ -99,6 +131,9 @@ impl<L: Ledger> World<L> {
         let mut alive = processes.concat();
         alive.extend(strays.concat());
         alive.push(system.steps_back);
+        if self.follows_units() {
+            alive.extend(system.lost.map(|units| units as u8));
+        }
         system
             .ledger
             .alive(system.clock, system.steps_back > 0, &mut alive);

@@ -52,14 +52,14 @@ impl Ledger for Bucket {
         cost: u64,
         ask: &Ask,
         untracked: u64,
-    ) -> Option<Lot> {
+    ) -> (bool, Option<Lot>) {
         let ask = Fault::before(fault, self, clock, ask, untracked);
         let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, &ask);
         Fault::after(fault, self);
         if answer.fits {
             self.admit(cost);
         }
-        lot
+        (answer.fits, lot)
     }
 
     fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
@@ -73,6 +73,17 @@ impl Ledger for Bucket {
     fn admit(&mut self, units: u64) {
         self.level -= units as i64;
     }
+
+    // The exact bucket is that of a world in which such a request never came.
+    fn begin(&mut self) {}
+
+    fn take_back(&mut self, _window: Option<u64>, _units: u64) {}
+
+    fn refund(&mut self, _clock: Tick, _window: u64, _units: u64) {}
+
+    fn change(&mut self) {}
+
+    fn excuse(&mut self, _units: u64) {}
 
     fn tick(&mut self, _now: Tick) {
         self.level = self.burst.min(self.level + 1);
@@ -88,6 +99,10 @@ impl Ledger for Bucket {
         // A unit a microsecond: below nothing where segments are out.
         let used = state.arrival.tat().saturating_sub(clock);
         self.burst - used as i64 + held as i64 <= self.level
+    }
+
+    fn accounts_for(&self, _clock: Tick, _held: Vec<(u64, u64)>, _lost: [u64; 2]) -> bool {
+        true
     }
 
     fn generation(&self, clock: Tick) -> u64 {

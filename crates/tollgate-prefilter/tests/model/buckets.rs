@@ -27,6 +27,8 @@ fn parking(burst: u64, reserve: u64) -> World<Bucket> {
         patience: None,
         steps_back: (0, &[]),
         giving_back: false,
+        leaving: false,
+        changes: false,
         resets: false,
         fault: None,
     }

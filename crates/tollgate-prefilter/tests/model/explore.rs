@@ -2,7 +2,10 @@
 
 use stateright::{Checker, Model};
 
-use crate::{ledger::Ledger, world::World};
+use crate::{
+    ledger::Ledger,
+    world::{NO_MORE_PASSES, NOTHING_IS_LOST, World},
+};
 
 /// Explores everything; nothing may be wrong anywhere.
 pub(crate) fn holds<L: Ledger>(world: World<L>) {
@@ -13,6 +16,17 @@ pub(crate) fn holds<L: Ledger>(world: World<L>) {
         checker.max_depth()
     );
     if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        for (state, action) in path.clone().into_vec() {
+            eprintln!(
+                "now {} lost {:?} {:?} | {:?} | ok {} -> {:?}",
+                state.now,
+                state.lost,
+                state.ledger,
+                state.processes,
+                state.loses_nothing(),
+                action
+            );
+        }
         let path = path.into_actions();
         panic!("not so: {name}: {path:?}");
     }
@@ -20,14 +34,22 @@ pub(crate) fn holds<L: Ledger>(world: World<L>) {
 
 /// Explores until more than the limit was admitted, which has to happen.
 pub(crate) fn is_caught<L: Ledger>(world: World<L>) {
-    const BROKEN: &str = "no more than the limit is admitted";
+    breaks(NO_MORE_PASSES, world);
+}
+
+/// Explores until a unit of a window was lost, which has to happen.
+pub(crate) fn loses<L: Ledger>(world: World<L>) {
+    breaks(NOTHING_IS_LOST, world);
+}
+
+fn breaks<L: Ledger>(broken: &'static str, world: World<L>) {
     let fault = world.fault;
     let checker = world
         .checker()
-        .finish_when(stateright::HasDiscoveries::AnyOf([BROKEN].into()))
+        .finish_when(stateright::HasDiscoveries::AnyOf([broken].into()))
         .spawn_bfs()
         .join();
-    let path = checker.discovery(BROKEN);
+    let path = checker.discovery(broken);
     let path = path.unwrap_or_else(|| panic!("{fault:?} was not found"));
     let actions = path.into_actions();
     eprintln!(

@@ -3,7 +3,7 @@
 use tollgate_core::Tick;
 use tollgate_prefilter::{Ask, Closed, Holder, Loans, Lot};
 
-use crate::bucket::Bucket;
+use crate::{bucket::Bucket, system::Pending};
 
 /// A rule that somebody forgot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,24 @@ pub(crate) enum Fault {
     NotInLine,
     /// A refusal forgives what is owed.
     Forgiven,
+    /// Units come back only into the lot that they were spent of.
+    LostWithLot,
+    /// A lot that comes takes the place of units that came back meanwhile.
+    LotReplacesUnits,
+    /// Units that have no place in a process are not refunded.
+    NotRefunded,
+    /// They are refunded though they had one.
+    RefundedTwice,
+    /// They are refunded in the window of now.
+    RefundedNow,
+    /// What went with a question that was refused is taken for lost.
+    RefusedIsLost,
+    /// Nobody hears the answer to a question whose caller has gone.
+    DroppedUnheard,
+    /// What is left of the window before does not go back.
+    BeforeStays,
+    /// It does not where a lot of another window takes its place.
+    BeforeIsReplaced,
 }
 
 impl Fault {
@@ -135,13 +153,37 @@ impl Fault {
         }
     }
 
-    /// How a process gives back a unit that was spent at `spent`.
-    pub(crate) fn give_back(fault: Option<Self>, holder: &mut Holder, spent: Tick, now: Tick) {
-        let spent = match fault {
-            Some(Self::GivenToAnother) => Tick::MAX,
-            _ => spent,
+    /// How a process gives back a unit. Gives the units that the store has to refund, and in what window.
+    pub(crate) fn give_back(
+        fault: Option<Self>,
+        holder: &mut Holder,
+        pending: Pending,
+        now: Tick,
+    ) -> Option<u64> {
+        let Some(mut window) = pending.window else {
+            let spent = match fault {
+                Some(Self::GivenToAnother) => Tick::MAX,
+                _ => pending.spent,
+            };
+            holder.give_back(now, spent, 1);
+            return None;
         };
-        holder.give_back(now, spent, 1);
+        match fault {
+            Some(Self::GivenToAnother) => window = holder.window().unwrap_or(window),
+            Some(Self::LostWithLot) if holder.until() != pending.until => return None,
+            _ => {}
+        }
+        let times = (now, pending.spent);
+        // What is of another binding is not given to this one.
+        let rest = match pending.is_of_another {
+            true => 1,
+            false => holder.give_back_to(window, times, 1),
+        };
+        match fault {
+            Some(Self::NotRefunded) => None,
+            Some(Self::RefundedTwice) => Some(window),
+            _ => (rest > 0).then_some(window),
+        }
     }
 }
 

@@ -20,13 +20,29 @@ pub(crate) trait Ledger: Clone + Debug + PartialEq + Send + Sync + 'static {
         cost: u64,
         ask: &Ask,
         untracked: u64,
-    ) -> Option<Lot>;
+    ) -> (bool, Option<Lot>);
 
     /// The store forgets what was used, and so does the exact limit.
     fn reset(&mut self, fault: Option<Fault>, clock: Tick);
 
     /// A process has let through so many units.
     fn admit(&mut self, units: u64);
+
+    /// A process has spent a unit on a request that may not be let through.
+    fn begin(&mut self);
+
+    /// So many of these units, which were counted in this window, were not let through.
+    fn take_back(&mut self, window: Option<u64>, units: u64);
+
+    /// The store is to take back units that were lent in this window.
+    fn refund(&mut self, clock: Tick, window: u64, units: u64);
+
+    /// The limit is another one.
+    fn change(&mut self);
+
+    /// So many units that are spent, or held beyond what is tracked, are out when the key is reset: they may come back, and
+    /// pass beside the limit.
+    fn excuse(&mut self, units: u64);
 
     /// A microsecond has passed.
     fn tick(&mut self, now: Tick);
@@ -36,6 +52,10 @@ pub(crate) trait Ledger: Clone + Debug + PartialEq + Send + Sync + 'static {
 
     /// Whether the exact limit has what the store has left and what processes hold, together.
     fn covers(&self, clock: Tick, held: u64) -> bool;
+
+    /// Whether all that is counted now was admitted, or is held under the number of a generation or a window, or was lost in
+    /// this window or in the one before. Nothing is asked of a bucket: what it loses comes back.
+    fn accounts_for(&self, clock: Tick, held: Vec<(u64, u64)>, lost: [u64; 2]) -> bool;
 
     /// The number of the generation or the window of lots that are lent now.
     fn generation(&self, clock: Tick) -> u64;

@@ -26,6 +26,8 @@ fn segments(burst: u64, line: u64, life: u64) -> World<Bucket> {
         patience: None,
         steps_back: (0, &[]),
         giving_back: false,
+        leaving: false,
+        changes: false,
         resets: false,
         fault: None,
     }

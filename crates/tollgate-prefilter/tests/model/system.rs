@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 use tollgate_core::Tick;
 use tollgate_prefilter::{Ask, Closed, Holder, Lot};
 
+use crate::ledger::Ledger;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct System<L> {
     /// The time of the processes.
@@ -15,6 +17,8 @@ pub(crate) struct System<L> {
     pub(crate) processes: Vec<Process>,
     pub(crate) strays: Vec<Question>,
     pub(crate) steps_back: u8,
+    /// Units of this window, and of the one before, that a crash or an answer that was lost has cost.
+    pub(crate) lost: [u64; 2],
     /// All that matters from here on, with times relative to now: what states are told apart by.
     pub(crate) alive: Vec<u8>,
 }
@@ -23,10 +27,22 @@ pub(crate) struct System<L> {
 pub(crate) struct Process {
     pub(crate) holder: Holder,
     pub(crate) question: Option<Question>,
-    /// When a unit was spent of a request that is not let through yet.
-    pub(crate) pending: Option<Tick>,
+    /// A unit that was spent on a request which is not let through yet, or may be refunded.
+    pub(crate) pending: Option<Pending>,
     /// What a faulty process hands back once more.
     pub(crate) again: Option<Closed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pending {
+    pub(crate) spent: Tick,
+    /// The window in which it is counted, and when the lot ends that it was spent of.
+    pub(crate) window: Option<u64>,
+    pub(crate) until: Option<Tick>,
+    /// The key was reset since: it is not counted any more.
+    pub(crate) is_forgotten: bool,
+    /// The process has bound its rules anew since.
+    pub(crate) is_of_another: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,12 +52,17 @@ pub(crate) struct Question {
     pub(crate) ask: Ask,
     /// What is left of a lot in transit, which only a faulty process hands back.
     pub(crate) untracked: u64,
+    /// Nobody waits for the decision any more, and the process hears it all the same.
+    pub(crate) is_dropped: bool,
+    /// The key was reset since it was carried out.
+    pub(crate) is_forgotten: bool,
     pub(crate) answer: Option<Answer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) at: Tick,
+    pub(crate) fits: bool,
     pub(crate) lot: Option<Lot>,
 }
 
@@ -59,8 +80,16 @@ pub(crate) enum Action {
     Spend(usize, u64),
     /// The same, but the request is not let through yet.
     Begin(usize),
-    /// It is not let through after all.
+    /// It is not let through after all: another rule has denied, or its caller has gone; or it was, and is refunded.
     GiveBack(usize),
+    /// The caller of a question has gone.
+    Drop(usize),
+    /// A question is refused before it is sent.
+    Refuse(usize),
+    /// The process binds its rules anew: what was held goes back.
+    Rebind(usize),
+    /// The limit is another one.
+    Change,
     /// A question is sent: its cost, and what is wanted: parked, in transit, ahead. The lot goes back with it.
     Send(usize, u64, (u64, u64, u64)),
     /// The store carries it out.
@@ -75,6 +104,41 @@ pub(crate) enum Action {
     ExecuteStray(usize),
     /// Or is lost.
     LoseStray(usize),
+}
+
+impl<L: Ledger> System<L> {
+    /// Whether all that the store counts was admitted, or is somewhere, or was lost in a way that is allowed to cost.
+    pub(crate) fn loses_nothing(&self) -> bool {
+        let mut held = Vec::new();
+        for process in &self.processes {
+            // Also what has run out: it goes back.
+            held.extend(process.holder.clone().hand_back(self.now));
+            if let Some(question) = &process.question {
+                held.extend(question.on_its_way());
+            }
+        }
+        held.extend(self.strays.iter().filter_map(Question::on_its_way));
+        let held = held.iter().map(|lot| (lot.generation, lot.left));
+        self.ledger
+            .accounts_for(self.clock, held.collect(), self.lost)
+    }
+}
+
+impl Question {
+    /// The units that are on their way with it, or with its answer.
+    pub(crate) fn on_its_way(&self) -> Option<Closed> {
+        match self.answer {
+            None => self.ask.closed,
+            Some(answer) => match answer.lot? {
+                Lot::Parking { units, generation } => Some(Closed {
+                    size: units,
+                    left: units,
+                    generation,
+                }),
+                _ => None,
+            },
+        }
+    }
 }
 
 impl<L> Hash for System<L> {

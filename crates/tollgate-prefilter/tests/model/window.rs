@@ -4,7 +4,7 @@ use std::{fmt::Debug, time::Duration};
 
 use tollgate_core::{
     Quota, Tick,
-    algorithm::{Algorithm, FixedWindow, SlidingWindow},
+    algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{Ask, LeaseTerms, Lot, WindowLender, WindowState};
 
@@ -12,11 +12,14 @@ use crate::{fault::Fault, ledger::Ledger};
 
 /// A quota that counts in windows, and what counts of the window before after so many ticks of this one, times the length.
 pub(crate) trait Windowed:
-    Algorithm<State: Debug + PartialEq + Send + Sync> + Clone + Send + Sync + 'static
+    Algorithm<State: Copy + Debug + PartialEq + Send + Sync> + Clone + Send + Sync + 'static
 {
     fn quota(limit: u64, length: Duration) -> Quota;
 
     fn overlap(into: Tick, length: Tick) -> u64;
+
+    /// In how many windows units weigh.
+    const WEIGHS: u64;
 }
 
 impl Windowed for FixedWindow {
@@ -27,6 +30,8 @@ impl Windowed for FixedWindow {
     fn overlap(_into: Tick, _length: Tick) -> u64 {
         0
     }
+
+    const WEIGHS: u64 = 1;
 }
 
 impl Windowed for SlidingWindow {
@@ -37,12 +42,15 @@ impl Windowed for SlidingWindow {
     fn overlap(into: Tick, length: Tick) -> u64 {
         length - into
     }
+
+    const WEIGHS: u64 = 2;
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Window<A: Windowed> {
     quota: A,
     lender: WindowLender<A>,
+    terms: LeaseTerms,
     state: WindowState<A::State>,
     limit: u64,
     length: Tick,
@@ -51,14 +59,20 @@ pub(crate) struct Window<A: Windowed> {
     current: u64,
     previous: u64,
     exceeded: bool,
+    /// The limit that is not in force, and the largest that was in this window, and in the one before.
+    other: u64,
+    most: [u64; 2],
+    /// What may pass beside the limit in this window, and in the one before.
+    excused: [u64; 2],
 }
 
 impl<A: Windowed> Window<A> {
     pub(crate) fn new(limit: u64, length: Tick, terms: &LeaseTerms) -> Self {
-        let quota = A::new(&A::quota(limit, Duration::from_micros(length))).expect("a window");
+        let (quota, lender) = Self::lender(limit, length, terms);
         Self {
-            lender: WindowLender::new(quota.clone(), terms).expect("a window"),
+            lender,
             quota,
+            terms: *terms,
             state: WindowState::default(),
             limit,
             length,
@@ -66,14 +80,45 @@ impl<A: Windowed> Window<A> {
             current: 0,
             previous: 0,
             exceeded: false,
+            other: limit,
+            most: [limit; 2],
+            excused: [0; 2],
         }
+    }
+
+    /// The same whose limit may change to another.
+    pub(crate) fn or(mut self, other: u64) -> Self {
+        self.other = other;
+        self
+    }
+
+    fn lender(limit: u64, length: Tick, terms: &LeaseTerms) -> (A, WindowLender<A>) {
+        let quota = A::new(&A::quota(limit, Duration::from_micros(length))).expect("a window");
+        let lender = WindowLender::new(quota.clone(), terms).expect("a window");
+        (quota, lender)
+    }
+
+    /// The units that count at a time, or did in the window before.
+    fn counted(&self, at: Tick) -> u64 {
+        let mut counts = self.state.counts;
+        // A unit more, for what is over is seen by who takes.
+        self.quota.take(&mut counts, at, 1);
+        A::weight(&counts) - 1
+    }
+
+    /// What may pass now.
+    fn most(&self) -> u64 {
+        let [most, before] = self.most;
+        let [excused, excused_before] = self.excused;
+        most.max(before) + excused + excused_before
     }
 }
 
 impl<A: Windowed> PartialEq for Window<A> {
     fn eq(&self, other: &Self) -> bool {
         let counts = |of: &Self| (of.now, of.current, of.previous, of.exceeded);
-        self.state == other.state && counts(self) == counts(other)
+        let limits = |of: &Self| (of.limit, of.most, of.excused);
+        self.state == other.state && counts(self) == counts(other) && limits(self) == limits(other)
     }
 }
 
@@ -87,12 +132,12 @@ impl<A: Windowed> Ledger for Window<A> {
         cost: u64,
         ask: &Ask,
         _untracked: u64,
-    ) -> Option<Lot> {
+    ) -> (bool, Option<Lot>) {
         let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, ask);
         if answer.fits {
             self.admit(cost);
         }
-        lot
+        (answer.fits, lot)
     }
 
     fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
@@ -107,13 +152,47 @@ impl<A: Windowed> Ledger for Window<A> {
         self.current += units;
         let before = self.previous * A::overlap(self.now % self.length, self.length);
         self.exceeded |=
-            units > 0 && self.current * self.length + before > self.limit * self.length;
+            units > 0 && self.current * self.length + before > self.most() * self.length;
+    }
+
+    fn begin(&mut self) {
+        self.admit(1);
+    }
+
+    fn take_back(&mut self, window: Option<u64>, units: u64) {
+        let now = self.now / self.length;
+        match window.map(|window| now - window) {
+            Some(0) => self.current -= units,
+            Some(1) => self.previous -= units,
+            _ => {}
+        }
+    }
+
+    fn refund(&mut self, clock: Tick, window: u64, units: u64) {
+        let taken = Taken {
+            at: clock,
+            fresh_at: (window + A::WEIGHS) * self.length,
+        };
+        let counts = &mut self.state.counts;
+        self.quota.refund(counts, clock, taken, units);
+    }
+
+    fn change(&mut self) {
+        std::mem::swap(&mut self.limit, &mut self.other);
+        (self.quota, self.lender) = Self::lender(self.limit, self.length, &self.terms);
+        self.most[0] = self.most[0].max(self.limit);
+    }
+
+    fn excuse(&mut self, units: u64) {
+        self.excused[0] += units;
     }
 
     fn tick(&mut self, now: Tick) {
         self.now = now;
         if now.is_multiple_of(self.length) {
             self.previous = std::mem::take(&mut self.current);
+            self.most = [self.limit, self.most[0]];
+            self.excused = [0, self.excused[0]];
         }
     }
 
@@ -126,7 +205,18 @@ impl<A: Windowed> Ledger for Window<A> {
         let before = self.previous * A::overlap(self.now % self.length, self.length);
         let used = (self.current + left + held) * self.length + before;
         // Nobody can spend what is left of a window that the one before fills.
-        left + held == 0 || used <= self.limit * self.length
+        left + held == 0 || used <= self.most() * self.length
+    }
+
+    fn accounts_for(&self, clock: Tick, held: Vec<(u64, u64)>, lost: [u64; 2]) -> bool {
+        let counted = self.counted(clock);
+        let admitted = [self.current, self.previous];
+        let now = self.generation(clock);
+        let weighs = |window: u64| window <= now && window + A::WEIGHS > now;
+        let held = held.into_iter().filter(|(window, _)| weighs(*window));
+        let held: u64 = held.map(|(_, units)| units).sum();
+        let known = (0..A::WEIGHS as usize).map(|ago| admitted[ago] + lost[ago]);
+        counted <= known.sum::<u64>() + held
     }
 
     fn generation(&self, clock: Tick) -> u64 {
@@ -151,16 +241,16 @@ impl<A: Windowed> Ledger for Window<A> {
             self.current as u8,
             self.previous as u8,
             u8::from(self.exceeded),
+            self.limit as u8,
+            self.most[0] as u8,
+            self.most[1] as u8,
+            self.excused[0] as u8,
+            self.excused[1] as u8,
             lent as u8,
         ]);
         bytes.extend((0..2 * self.length).map(|tick| left(start + tick)));
-        // What is hidden behind a window that is full, and may come back.
-        let counts = &self.state.counts;
-        let counted = if self.quota.fresh_at(counts) > clock {
-            A::weight(counts)
-        } else {
-            0
-        };
-        bytes.push(counted as u8);
+        // What is hidden behind a window that is full, and may come back: all that counts, and what will in the next window.
+        let next = start + self.length;
+        bytes.extend([clock, next].map(|at| self.counted(at) as u8));
     }
 }

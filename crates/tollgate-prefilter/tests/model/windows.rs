@@ -4,7 +4,7 @@ use tollgate_core::algorithm::{FixedWindow, SlidingWindow};
 use tollgate_prefilter::LeaseTerms;
 
 use crate::{
-    explore::{holds, is_caught},
+    explore::{holds, is_caught, loses},
     fault::Fault,
     window::{Window, Windowed},
     world::World,
@@ -28,6 +28,8 @@ fn windows<A: Windowed>() -> World<Window<A>> {
         patience: None,
         steps_back: (0, &[]),
         giving_back: false,
+        leaving: false,
+        changes: false,
         resets: false,
         fault: None,
     }
@@ -43,22 +45,148 @@ fn no_sliding_window_counts_too_much() {
     holds(windows::<SlidingWindow>());
 }
 
-#[test]
-fn units_of_a_window_that_are_given_back_are_not_there_twice() {
-    holds(World {
+/// A process whose requests are denied by another rule after their units were spent, or dropped by their callers, or refunded late;
+/// whose questions are refused, and which binds its rules anew. Beside it another one that takes.
+fn leaving<A: Windowed>() -> World<Window<A>> {
+    World {
         processes: 1,
+        costs: &[1],
+        asks: &[0, 1],
         giving_back: true,
-        ..windows::<FixedWindow>()
+        leaving: true,
+        ..windows()
+    }
+}
+
+/// Two processes, whose requests are denied or refunded late.
+fn both_denied<A: Windowed>() -> World<Window<A>> {
+    World {
+        processes: 2,
+        asks: &[0],
+        leaving: false,
+        ..leaving()
+    }
+}
+
+/// Where a question may arrive after nobody waits for it any more.
+fn straying<A: Windowed>() -> World<Window<A>> {
+    World {
+        asks: &[0],
+        strays: 1,
+        ..leaving()
+    }
+}
+
+/// Where the limit becomes smaller, and larger again.
+fn changing<A: Windowed>() -> World<Window<A>> {
+    let world = leaving();
+    World {
+        ledger: world.ledger.or(LIMIT - 1),
+        asks: &[0],
+        leaving: false,
+        changes: true,
+        ..world
+    }
+}
+
+#[test]
+fn no_unit_of_a_fixed_window_is_lost_or_there_twice_whatever_becomes_of_its_request() {
+    holds(leaving::<FixedWindow>());
+    holds(straying::<FixedWindow>());
+    holds(both_denied::<FixedWindow>());
+}
+
+#[test]
+fn no_unit_of_a_sliding_window_is_lost_or_there_twice_whatever_becomes_of_its_request() {
+    holds(leaving::<SlidingWindow>());
+    holds(straying::<SlidingWindow>());
+}
+
+#[test]
+fn no_unit_is_lost_while_the_limit_changes() {
+    holds(changing::<FixedWindow>());
+    holds(changing::<SlidingWindow>());
+}
+
+#[test]
+fn units_that_were_spent_before_a_reset_are_all_that_passes_beside_the_limit_after_it() {
+    holds(World {
+        resets: true,
+        ..leaving::<FixedWindow>()
     });
 }
 
 #[test]
 fn units_that_go_into_a_lot_of_another_window_let_too_much_pass() {
+    caught_for_both(Fault::GivenToAnother);
+}
+
+#[test]
+fn units_that_come_back_only_into_their_lot_are_lost_with_it() {
+    lost_for_both(Fault::LostWithLot);
+}
+
+#[test]
+fn units_that_came_back_are_lost_if_a_lot_takes_their_place() {
+    lost_for_both(Fault::LotReplacesUnits);
+}
+
+#[test]
+fn units_that_find_no_place_are_lost_if_nobody_refunds_them() {
+    lost_for_both(Fault::NotRefunded);
+}
+
+#[test]
+fn units_that_are_refunded_though_they_found_a_place_let_too_much_pass() {
+    caught_for_both(Fault::RefundedTwice);
+}
+
+#[test]
+fn units_that_are_refunded_in_the_window_of_now_let_too_much_pass() {
+    caught_for_both(Fault::RefundedNow);
+}
+
+#[test]
+fn what_went_with_a_question_that_was_refused_is_lost_if_it_is_not_taken_back() {
+    lost_for_both(Fault::RefusedIsLost);
+}
+
+#[test]
+fn an_answer_that_nobody_hears_because_its_caller_has_gone_loses_units() {
+    lost_for_both(Fault::DroppedUnheard);
+}
+
+#[test]
+fn units_of_the_window_before_are_lost_to_one_that_slides_if_they_do_not_go_back() {
+    for fault in [Fault::BeforeStays, Fault::BeforeIsReplaced] {
+        loses(World {
+            fault: Some(fault),
+            ..leaving::<SlidingWindow>()
+        });
+    }
+}
+
+fn lost_for_both(fault: Fault) {
+    let fault = Some(fault);
+    loses(World {
+        fault,
+        ..leaving::<FixedWindow>()
+    });
+    loses(World {
+        fault,
+        ..leaving::<SlidingWindow>()
+    });
+}
+
+fn caught_for_both(fault: Fault) {
+    let fault = Some(fault);
     is_caught(World {
-        costs: &[1],
-        giving_back: true,
-        fault: Some(Fault::GivenToAnother),
-        ..windows::<FixedWindow>()
+        fault,
+        ..both_denied::<FixedWindow>()
+    });
+    is_caught(World {
+        fault,
+        ..both_denied::<SlidingWindow>()
     });
 }
 

@@ -13,6 +13,10 @@ use crate::{
     system::{Action, Process, System},
 };
 
+/// What has to hold everywhere.
+pub(crate) const NO_MORE_PASSES: &str = "no more than the limit is admitted";
+pub(crate) const NOTHING_IS_LOST: &str = "no unit of a window is lost";
+
 /// One thing to explore.
 #[derive(Clone, Debug)]
 pub(crate) struct World<L> {
@@ -36,9 +40,21 @@ pub(crate) struct World<L> {
     pub(crate) steps_back: (u8, &'static [Tick]),
     /// Whether requests are turned away after their units were spent, and give them back.
     pub(crate) giving_back: bool,
+    /// Whether callers go away while they wait, questions are refused before they are sent, and processes bind their rules
+    /// anew.
+    pub(crate) leaving: bool,
+    /// Whether the limit changes.
+    pub(crate) changes: bool,
     /// Whether the key is reset now and then.
     pub(crate) resets: bool,
     pub(crate) fault: Option<Fault>,
+}
+
+impl<L: Ledger> World<L> {
+    /// Whether it is followed where each unit of a window is.
+    pub(crate) fn follows_units(&self) -> bool {
+        self.terms.window().is_some() && (self.giving_back || self.leaving)
+    }
 }
 
 impl<L: Ledger> Model for World<L> {
@@ -53,6 +69,7 @@ impl<L: Ledger> Model for World<L> {
             processes: vec![Process::default(); self.processes],
             strays: Vec::new(),
             steps_back: self.steps_back.0,
+            lost: [0; 2],
             alive: Vec::new(),
         };
         system.alive = self.alive(&system);
@@ -69,6 +86,9 @@ impl<L: Ledger> Model for World<L> {
         if self.resets {
             actions.push(Action::Reset);
         }
+        if self.changes {
+            actions.push(Action::Change);
+        }
         if system.steps_back > 0 {
             actions.extend(self.steps_back.1.iter().map(|by| Action::StepBack(*by)));
         }
@@ -79,6 +99,13 @@ impl<L: Ledger> Model for World<L> {
             }
             if self.giving_back && holds {
                 actions.push(Action::Begin(of));
+            }
+            if self.leaving {
+                actions.push(match &process.question {
+                    Some(_) => Action::Drop(of),
+                    None => Action::Rebind(of),
+                });
+                actions.push(Action::Refuse(of));
             }
             if process.pending.is_some() {
                 actions.push(Action::GiveBack(of));
@@ -126,10 +153,13 @@ impl<L: Ledger> Model for World<L> {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(
-                "no more than the limit is admitted",
-                |_, system: &System<L>| system.ledger.holds(),
-            ),
+            Property::always(NO_MORE_PASSES, |_, system: &System<L>| {
+                system.ledger.holds()
+            }),
+            Property::always(NOTHING_IS_LOST, |world: &Self, system: &System<L>| {
+                // What is lost is followed only there; and a reset forgets who has what.
+                !world.follows_units() || world.resets || system.loses_nothing()
+            }),
             Property::always(
                 "what is lent is in the exact limit",
                 |world: &Self, system: &System<L>| {
@@ -140,7 +170,7 @@ impl<L: Ledger> Model for World<L> {
                             && let Some(answer) = asked.answer
                         {
                             let times = (asked.sent, system.now);
-                            holder.answered(times, answer.at, answer.lot, &world.terms);
+                            let _ = holder.answered(times, answer.at, answer.lot, &world.terms);
                         }
                         holder.held(system.now)
                     };

@@ -135,13 +135,9 @@ impl Waiting {
         self.asking
     }
 
-    /// Marks that the server did not know the script; gives the call back if it is the second time.
-    pub(super) fn again(mut self) -> Result<Self, Self> {
-        if self.is_again() {
-            return Err(self);
-        }
-        self.attempt = Attempt::Again;
-        Ok(self)
+    /// Marks that the server did not know the script. False if it is the second time.
+    pub(super) fn again(&mut self) -> bool {
+        std::mem::replace(&mut self.attempt, Attempt::Again) == Attempt::First
     }
 
     /// Whether the server did not know the script.
@@ -151,7 +147,12 @@ impl Waiting {
 
     /// From now on it travels with no other.
     pub(super) fn alone(mut self) -> Self {
-        self.alone = true;
+        self.keep_alone();
         self
+    }
+
+    /// As [`alone`](Self::alone).
+    pub(super) fn keep_alone(&mut self) {
+        self.alone = true;
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum CallErrorKind {
     Expired,
     /// It was sent, and no answer came in time or ever. It may have run.
     Unknown,
+    /// The server answers, and refuses to write: it is full, cannot save, or has too few replicas. It did not run.
+    NotWritable,
     /// Its keys are on the move between two servers. It did not run.
     TryAgain,
     /// The server refuses it, and will until somebody changes something.
@@ -71,7 +73,7 @@ impl CallError {
     }
 
     /// What the line of an error of the server means, without its leading `-`.
-    pub(super) fn of_server(line: &str) -> Self {
+    pub(crate) fn of_server(line: &str) -> Self {
         Self::new(kind_of(code_of(line)), line.to_owned())
     }
 
@@ -92,14 +94,16 @@ impl CallError {
     }
 
     /// Whether it says that this server is in trouble, which neither a mistake of ours does nor a slot of a cluster that
-    /// nobody serves: the next slot may be in order.
+    /// nobody serves: the next slot may be in order. A server that refuses to write still answers denials, and what it
+    /// refuses costs it less than what it serves.
     pub(super) fn weighs(&self) -> bool {
         match self.kind {
             CallErrorKind::Unavailable => code_of(self.line()) != "CLUSTERDOWN",
             CallErrorKind::Expired | CallErrorKind::Unknown => true,
-            CallErrorKind::TryAgain | CallErrorKind::Misconfigured | CallErrorKind::Overloaded => {
-                false
-            }
+            CallErrorKind::NotWritable
+            | CallErrorKind::TryAgain
+            | CallErrorKind::Misconfigured
+            | CallErrorKind::Overloaded => false,
         }
     }
 }
@@ -115,9 +119,10 @@ impl Error for CallError {}
 impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let kind = match error.kind {
-            CallErrorKind::Unavailable | CallErrorKind::Expired | CallErrorKind::TryAgain => {
-                StoreErrorKind::Unavailable
-            }
+            CallErrorKind::Unavailable
+            | CallErrorKind::Expired
+            | CallErrorKind::NotWritable
+            | CallErrorKind::TryAgain => StoreErrorKind::Unavailable,
             CallErrorKind::Overloaded => StoreErrorKind::Overloaded,
             CallErrorKind::Unknown => StoreErrorKind::Timeout,
             CallErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
@@ -129,10 +134,11 @@ impl From<CallError> for StoreError {
 /// The code of an error of a server: its first word.
 ///
 /// Redis 6 and Dragonfly wrap what a command inside of a script answered:
-/// `ERR Error running script (call to f_..): @user_script:21: -READONLY You can't write ..`.
+/// `ERR Error running script (call to f_..): @user_script:21: -READONLY You can't write ..`, or, where the script returned
+/// it, `@user_script: 21: -READONLY You can't write ..`.
 pub(super) fn code_of(line: &str) -> &str {
     let first = first_word(line);
-    if first != "ERR" || !line.contains("script") {
+    if !matches!(first, "ERR" | "@user_script:") || !line.contains("script") {
         return first;
     }
     line.match_indices('-')
@@ -151,8 +157,9 @@ fn is_known(code: &str) -> bool {
 
 fn kind_of(code: &str) -> CallErrorKind {
     match code {
-        "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS"
-        | "NOSCRIPT" | "OOM" | "READONLY" | "UNBLOCKED" => CallErrorKind::Unavailable,
+        "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "NOSCRIPT" | "READONLY"
+        | "UNBLOCKED" => CallErrorKind::Unavailable,
+        "MISCONF" | "NOREPLICAS" | "OOM" => CallErrorKind::NotWritable,
         "TRYAGAIN" => CallErrorKind::TryAgain,
         // Also NOAUTH, NOPERM, WRONGPASS, WRONGTYPE, CROSSSLOT, MOVED (a node of a cluster), and ERR.
         _ => CallErrorKind::Misconfigured,
@@ -171,7 +178,7 @@ mod tests {
         let dragonfly = "ERR Error running script (call to 0a): @user_script:1: -OOM Out of memory";
         assert_eq!(
             CallError::of_server(dragonfly).kind(),
-            CallErrorKind::Unavailable
+            CallErrorKind::NotWritable
         );
         let wrong_type =
             "ERR Error running script (call to f_0a): @user_script:3: -WRONGTYPE Operation against";
@@ -182,19 +189,29 @@ mod tests {
 
     #[test]
     fn what_the_server_cannot_do_now_did_not_run() {
-        for code in [
-            "LOADING",
-            "OOM",
-            "READONLY",
-            "BUSY",
-            "MISCONF",
-            "NOREPLICAS",
-            "MASTERDOWN",
-        ] {
+        for code in ["LOADING", "READONLY", "BUSY", "MASTERDOWN"] {
             let error = CallError::of_server(&format!("{code} Redis is ..."));
             assert_eq!(error.kind(), CallErrorKind::Unavailable, "{code}");
             assert!(!error.may_have_run() && error.weighs(), "{code}");
         }
+    }
+
+    #[test]
+    fn a_server_that_refuses_to_write_did_not_run_it_and_is_not_in_trouble() {
+        for code in ["OOM", "MISCONF", "NOREPLICAS"] {
+            let error = CallError::of_server(&format!("{code} Redis is ..."));
+            assert_eq!(error.kind(), CallErrorKind::NotWritable, "{code}");
+            assert!(!error.may_have_run() && !error.weighs(), "{code}");
+            let error = StoreError::from(error);
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_a_script_returned_is_recognised() {
+        // Redis 6.2.
+        let line = "@user_script: 21: -READONLY You can't write against a read only replica.";
+        assert_eq!(code_of(line), "READONLY");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Request {
     bytes: Vec<u8>,
     args_at: usize,
     checks: Option<Checks>,
+    /// A bit for each rule that it is about.
+    rules: u64,
 }
 
 /// The arguments behind the first one, if they are checks.
@@ -88,6 +90,12 @@ impl Request {
         request
     }
 
+    /// The same, about the rules with these bits.
+    pub(crate) fn of_rules(mut self, rules: u64) -> Self {
+        self.rules = rules;
+        self
+    }
+
     fn empty(script: &Arc<Script>, room: usize) -> Self {
         Self {
             script: Arc::clone(script),
@@ -96,6 +104,7 @@ impl Request {
             bytes: Vec::with_capacity(room),
             args_at: 0,
             checks: None,
+            rules: 0,
         }
     }
 
@@ -123,6 +132,11 @@ impl Request {
     pub(super) fn weight(&self) -> usize {
         self.checks
             .map_or(0, |checks| checks.count + usize::from(checks.logs))
+    }
+
+    /// A bit for each rule that it is about. Two rules may share one.
+    pub(super) fn rules(&self) -> u64 {
+        self.rules
     }
 
     /// The slot of its keys. What has none may go anywhere.

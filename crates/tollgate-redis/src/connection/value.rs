@@ -24,7 +24,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// The text, where it is one.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(bytes) => str::from_utf8(bytes).ok(),
             _ => None,

@@ -1,6 +1,7 @@
 //! One connection while it lasts: writes what waits, reads what is answered, and minds the deadlines.
 
 mod answers;
+mod apart;
 mod ledger;
 mod lost;
 mod sent;

@@ -17,7 +17,7 @@
 //! | an address with a database | `+select` |
 //! | Sentinel | `+role`, on the servers |
 //! | Cluster | `+cluster\|slots +cluster\|info +asking` |
-//! | knowing how many instances there are, for their shares while Redis fails | `+zadd +zremrangebyscore +zcard +pexpire`; or call [`without_heartbeats`](crate::RedisStoreBuilder::without_heartbeats) |
+//! | knowing how many instances there are, for their shares while Redis fails, and whether their quotas differ | `+zadd +zremrangebyscore +zcard +zrange +pexpire`; or call [`without_heartbeats`](crate::RedisStoreBuilder::without_heartbeats) |
 //! | a clock of the caller's own, on servers whose scripts may not tell the time | nothing; leave out `+time` |
 //!
 //! The sentinels themselves are asked for `SENTINEL GET-MASTER-ADDR-BY-NAME` only. Where they want a login, it is

@@ -6,7 +6,7 @@
 //! `RateLimitLayer::key_of` makes it of a request's head and `RateLimitLayer::limiter` is the limiter:
 //!
 //! ```no_run
-//! use tollgate_core::{HOUR, Key, Limiter, Quota, Rule};
+//! use tollgate::{HOUR, Key, Limiter, Quota, Rule};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -24,23 +24,24 @@
 //! # }
 //! ```
 //!
-//! In Redis, the key of a state is `shop:{client}:rule:algorithm` or, under [`Partition::One`](crate::Partition::One),
-//! `{shop}:client:rule:algorithm`: the namespace, the client as 22 letters of a hash, the rule's name, and the algorithm as `a`
-//! (token bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets). Deleting one is
+//! In Redis, the key of a state is `shop:{client}:rule:a1` or, under [`Partition::One`](crate::Partition::One),
+//! `{shop}:client:rule:a1`: the namespace, the client as 22 letters of a hash, the rule's name, the algorithm as `a` (token
+//! bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets), and the version of the
+//! state's [format](super::upgrading). Deleting one is
 //! always allowed, and lets the client start anew; lots that processes hold are spent on top, which a reset counts. Of the second
 //! form:
 //!
 //! ```text
-//! $ redis-cli --scan --pattern '{shop}:*:exports:l' | head   # never KEYS, which blocks the server
-//! $ redis-cli PTTL '{shop}:AAAAAAAAAAAAAAAAAAAAAH:exports:l'  # ms until it equals a fresh one
-//! $ redis-cli --scan --pattern '{shop}:*:exports:?' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
+//! $ redis-cli --scan --pattern '{shop}:*:exports:l1' | head   # never KEYS, which blocks the server
+//! $ redis-cli PTTL '{shop}:AAAAAAAAAAAAAAAAAAAAAH:exports:l1'  # ms until it equals a fresh one
+//! $ redis-cli --scan --pattern '{shop}:*:exports:??' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
 //! ```
 //!
 //! # The script
 //!
 //! There is one script for everything. Print it with `cargo run -p tollgate-redis --example script > script.lua`, in the version
 //! that the services run. Its head says what it takes and returns; states and arguments may change with any release until
-//! 1.0, and the first byte of each state is its version.
+//! 1.0. The version of a state's format is in its key, and in the upper half of its first byte.
 //!
 //! `KEYS` are the states that a request touches. `ARGV[1]` is the time, or empty for that of the server. Each further argument
 //! is a check, packed with little-endian numbers, 38 bytes:
@@ -56,9 +57,16 @@
 //! | 15, 16 | u16 | for a shadow, the rule that it replaces; 65 535 otherwise |
 //! | 17 to 37 | u8, f64, f64, u32 | the quota: algorithm, and three numbers |
 //!
-//! The answer is a list of integers: the time in µs, then three for each check. The first is -1 if the units fit, -2 if they
-//! never will, -3 if the key holds something else, and otherwise the µs until they fit; the second is what is left; the third
-//! the µs until the state equals a fresh one.
+//! The reply is a list of integers: the time in µs, then three for each check. The second of the three is what is left, and the
+//! third the µs until the state equals a fresh one. The first is one of these:
+//!
+//! | first number | the units |
+//! | --- | --- |
+//! | 0 or more | do not fit; they do in so many µs |
+//! | -1 | fit, and as many are left |
+//! | -2 | never fit |
+//! | -3 | were not counted: the key holds something else |
+//! | -4 or less | fit, and fewer are left; they fit again in -4 less this µs |
 //!
 //! A unit of a budget of 60 an hour, with `redis-cli` (which reads `\x` in lines that it is given, not in its arguments):
 //!

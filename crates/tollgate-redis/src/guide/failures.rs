@@ -6,7 +6,7 @@
 //!
 //! # The bound of an outage
 //!
-//! For one client under one rule, in an outage of length `t`, with N instances that know of each other:
+//! For one client under one rule, in an outage of length `t` for all of N instances that know of each other:
 //!
 //! | answer | lets through, from all instances together, at most |
 //! | --- | --- |
@@ -16,10 +16,34 @@
 //! | [`Cap`](tollgate_core::OnStoreError::Cap) | N times the cap |
 //! | [`Allow`](tollgate_core::OnStoreError::Allow) | everything |
 //!
-//! Around the outage come at most two bursts more: what Redis let through just before, as far as an instance had not seen it,
+//! # When a part is cut off
+//!
+//! While some instances cannot reach Redis, they use their shares, and the others still get the whole quota from Redis. With
+//! C of N instances cut off for a time `t`, all instances together let through at most, of a rule that counts against
+//! [`LocalShare`](tollgate_core::OnStoreError::LocalShare):
+//!
+//! | quota | Redis | the instances that are cut off | together |
+//! | --- | --- | --- | --- |
+//! | a bucket | `rate · t + burst` | `C/N · rate · t + max(C/N · burst, C)` | `(1 + C/N) · rate · t`, and the bursts |
+//! | a window | `limit` | `max(C/N · limit, C)` | `(1 + C/N) · limit` in each window |
+//!
+//! So 2 of 4 instances that are cut off for 10 s at 50 a second let 750 through, with what bursts allow, and not 500. Each
+//! share is a bucket of its own that refills all the time, also while its instance asks Redis. An instance whose breaker opens
+//! and closes again and again therefore counts as cut off for the whole of that time: with all of them flapping, twice the
+//! rate. Under [`Deny`](tollgate_core::OnStoreError::Deny) instances that are cut off let nothing through; under
+//! [`Cap`](tollgate_core::OnStoreError::Cap) each of them adds its cap, and under
+//! [`Allow`](tollgate_core::OnStoreError::Allow) everything that it is asked for.
+//!
+//! # Before and after
+//!
+//! Around an outage, or a cut, come at most two bursts more: what Redis let through just before, as far as an instance had not seen it,
 //! and what it lets through just after, because its state is stale or gone. Instances tell Redis that they are
 //! there, and each knows how many there were last; one that starts during the outage does not. So say how many there are at
 //! least, with [`instances`](tollgate_core::Limiter::shared_by): one that believes to be alone takes the whole quota for its share.
+//!
+//! A restart without a disk forgets the instances too, and they come back one by one. So the number that an instance knows
+//! grows at once, and falls only after Redis has counted fewer for half a minute without a gap. After instances were taken
+//! away, the shares of the others are too small for that time.
 //!
 //! # When another server takes over
 //!
@@ -57,8 +81,8 @@
 //! | Redis stands still | no answer; the connection is given up after three deadlines | the first requests wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
 //! | the network is cut | as above | the same |
 //! | a connection breaks | calls in flight have no known outcome | each may have been counted by Redis and by the share: a unit too many is taken, never too few |
-//! | two versions of a service at once, with two limits of one rule | nothing shows | what [both together](#two-versions-at-once) admit: the larger limit, if it is larger in all |
-//! | two versions with two algorithms of one rule | nothing shows | both limits: each algorithm has states of its own |
+//! | two versions of a service at once, with two limits of one rule | [a gauge](super::watching#two-quotas-of-one-rule), and after ten minutes an event | what [both together](#two-versions-at-once) admit: the larger limit, if it is larger in all |
+//! | two versions with two algorithms of one rule | the same | both limits: each algorithm has states of its own |
 //! | restart without a disk | the script and all states are gone | one quota for each client |
 //! | `FLUSHALL` | nothing shows | one quota for each client |
 //! | `SCRIPT FLUSH` | nothing shows | one more round trip, once |
@@ -66,15 +90,32 @@
 //! | an old master that does not know it | two servers accept | up to twice the quota while both do; see [`min-replicas-to-write`](super::servers#sentinel) |
 //! | a slot of a cluster moves | `TRYAGAIN` to requests of several states that are not all at the old server, new ones included; others are sent on | the bound above, for these requests, until the slot has arrived |
 //! | most servers of a cluster are gone | `CLUSTERDOWN` | the bound above |
-//! | `READONLY`, `LOADING`, `MASTERDOWN`, `BUSY`, `NOREPLICAS`, `MISCONF` | refused before anything is written | the bound above |
-//! | memory is full, `noeviction` | `OOM` to takes; denials and looks are still answered | the bound above, for takes |
+//! | some instances are cut off, or a breaker flaps | they alone use their shares | [the bound of a cut](#when-a-part-is-cut-off) |
+//! | `READONLY`, `LOADING`, `MASTERDOWN`, `BUSY` | refused before anything is written | the bound above |
+//! | memory is full with `noeviction` (`OOM`), too few replicas (`NOREPLICAS`), a disk that fails (`MISCONF`) | [one take after the other](#what-is-refused-alone) is refused; denials and looks are still answered | the bound above, for takes |
 //! | memory is full, any other policy | nothing shows | one quota for each key that is forgotten, again and again |
 //! | a value that is not ours under our key | that check fails, and others do not | the rule's answer, until somebody deletes the key |
-//! | rights are missing, a wrong password | "misconfigured" | the rules' answers, until it is put right |
+//! | a right to the keys of one rule is missing | "misconfigured"; [other rules are not touched](#what-is-refused-alone) | the answer of that rule, until it is put right |
+//! | other rights are missing, a wrong password | "misconfigured" | the rules' answers, until it is put right |
 //! | too many connections | turned away, tried again later | the bound above |
 //! | hundreds of instances come back at once | attempts are spread at random | some seconds |
 //!
+//! # What is refused alone
+//!
+//! Requests of one moment travel to Redis as one command. What the server refuses to one of them fails that one:
+//!
+//! - A take that the server does not write, because it is full, cannot save, or has too few replicas, fails by itself. The
+//!   script goes on with the next request of the command, and nothing is sent twice. The breaker stays closed: the server works.
+//! - A command with a key that the user may not touch is refused as a whole before it runs. Its requests are sent once more,
+//!   each alone, within their deadlines. For the next ten seconds requests of the rule that was refused go alone, and all
+//!   others travel together; then all are tried together again. So a missing pattern costs one command twice in ten seconds.
+//!
+//! Units that a process has counted alone, under `Eventual`, are kept when their report is refused, and reported later.
+//!
 //! # Two versions at once
+//!
+//! While the versions run together, the metric `tollgate_redis_quota_conflicts` is above 0 for the rule. It is an
+//! [alarm](super::watching#two-quotas-of-one-rule) if it stays.
 //!
 //! While a new version of a service replaces an old one, both decide about the same states. What was taken under one is used
 //! under the other, in whatever order and how often they are asked. With limits `(B1, r1)` and `(B2, r2)` of a token bucket,
@@ -117,7 +158,7 @@
 //! answer. In code, a decision says who made it:
 //!
 //! ```no_run
-//! use tollgate_core::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
+//! use tollgate::{HOUR, Key, Limiter, OnStoreError, Quota, Rule, Source};
 //! use tollgate_redis::{Keys, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

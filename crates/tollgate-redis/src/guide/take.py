@@ -36,6 +36,8 @@ if isinstance(reply, str) and reply.startswith("-NOSCRIPT"):
 now, retry, left, fresh = reply
 if retry == -1:
     print(f"allowed, {left} left, as new in {fresh} us")
+elif retry <= -4:
+    print(f"allowed, {left} left, the next one fits in {-4 - retry} us")
 elif retry == -2:
     print(f"denied for ever: it costs more than the limit, of which {left} are left")
 elif retry == -3:

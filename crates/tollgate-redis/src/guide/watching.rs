@@ -14,7 +14,7 @@
 //! | `instantaneous_ops_per_sec`, the processor of Redis | 60 % of one core | a server decides on one core |
 //! | `connected_clients` of Redis | near `maxclients` | instances would be turned away |
 //! | the offset of the clock, by `chronyc tracking` | 100 ms | [steps](super::failures#when-a-clock-steps) |
-//!
+//! | `tollgate_redis_quota_conflicts` | above 0 for longer than a deployment takes | [two quotas count against one state](#two-quotas-of-one-rule) |
 //! | `tollgate_redis_meter_over_admitted_units_total` of exact and leased rules | any increase | a promise is broken: an eviction, a failover, a clock |
 //! | `tollgate_redis_units_given_up_total` | any increase | eventual rules may have let through more than was counted |
 //!
@@ -27,11 +27,12 @@
 //! | metric | what it is | alarm |
 //! | --- | --- | --- |
 //! | `tollgate_redis_call_duration_seconds` | how long requests have waited for Redis, failed ones included | its 99th percentile near the deadline |
-//! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured` or `protocol`; a rate of the others |
+//! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `not_writable` (the server is full, cannot save, or has too few replicas), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured`, `not_writable` or `protocol`; a rate of the others |
 //! | `tollgate_redis_connected{node}` | 1 or 0 | 0 |
 //! | `tollgate_redis_connections_lost_total{node}` | connections that were lost | a rate |
 //! | `tollgate_redis_breaker_share{node}` | the share of requests that the breaker lets through, 0 to 1 | below 1 |
-//! | `tollgate_redis_instances` | instances that share the store | fewer or more than you run |
+//! | `tollgate_redis_instances` | instances that share the store, for which shares are cut: fewer only after half a minute | fewer or more than you run |
+//! | `tollgate_redis_quota_conflicts{rule}` | other quotas that instances of the namespace have for a rule which this process has too | above 0 for longer than a deployment takes |
 //! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
 //! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `lots` (handed back without a request), `resets`, `meter`. Those of one moment travel as one command | |
@@ -56,9 +57,28 @@
 //! has waited for.
 //!
 //! With the feature `tracing` there is one event (warn) when a server is lost and one (info) when it decides again, and at most
-//! one in ten seconds (error) about rights or values that somebody has to change. When rules are bound, there is one (warn) for
+//! one in ten seconds (error) about rights, values or a full server that somebody has to change. When rules are bound, there is one (warn) for
 //! each quota that cannot have the consistency that its rule asks for, with the reason;
 //! [`RedisStore::in_force`](crate::RedisStore::in_force) says it in code.
+//!
+//! # Two quotas of one rule
+//!
+//! A rule is found in Redis by its name, so two services, or two versions of one, that give one rule two quotas count against
+//! one state: the larger limit lets through what the smaller one should refuse. With two algorithms each has a state of its
+//! own, and both limits pass. Within a process this is refused when rules are bound; between processes it is normal while a new
+//! version replaces an old one, and a mistake if it lasts.
+//!
+//! So each instance tells Redis every five seconds which quotas its rules have: the names of rules and the quotas in words, in
+//! the sorted set `{namespace}:quotas`, and nothing of clients. It compares what others say of the same names; services with other
+//! rules in the same namespace are no conflict. `tollgate_redis_quota_conflicts{rule}` is how many other quotas there are, a few
+//! seconds after the second process has begun, and 0 again a quarter of a minute after the last one has ended. If it lasts for
+//! longer than ten minutes there is one event (error) with both quotas. Then give the rule the same quota everywhere, or another
+//! name in one of the services, or give the services namespaces of their own.
+//!
+//! More than 1 000 rules of a process are not compared. [Without heartbeats](crate::RedisStoreBuilder::without_heartbeats)
+//! nothing is.
+//!
+//! # In code
 //!
 //! Until an alarm tells you, [`RedisStore::breaker`](crate::RedisStore::breaker) says whether requests reach Redis at present:
 //!

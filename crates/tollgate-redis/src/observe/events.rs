@@ -1,10 +1,9 @@
 //! Events: one when Redis is lost and one when it is back; mistakes of the set-up now and then. Never a key or a password.
 
-#[cfg(feature = "tracing")]
-use std::time::Duration;
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 #[cfg(feature = "tracing")]
@@ -110,7 +109,11 @@ impl Events {
 
     /// Tells of calls that will fail until somebody changes something.
     pub(super) fn failed(&self, error: &CallError) {
-        if error.kind() == CallErrorKind::Misconfigured && self.may_tell() {
+        let lasts = matches!(
+            error.kind(),
+            CallErrorKind::Misconfigured | CallErrorKind::NotWritable
+        );
+        if lasts && self.may_tell() {
             #[cfg(feature = "tracing")]
             tracing::error!(
                 target: "tollgate",
@@ -132,6 +135,22 @@ impl Events {
         );
         #[cfg(not(feature = "tracing"))]
         let _ = (rule, plan, why);
+    }
+
+    /// Once for each time that it begins.
+    pub(super) fn quotas_differ(&self, rule: &str, here: &str, elsewhere: &str, since: Duration) {
+        #[cfg(feature = "tracing")]
+        tracing::error!(
+            target: "tollgate",
+            rule,
+            here,
+            elsewhere,
+            ?since,
+            "two quotas count against one state: give the rule the same quota in every service of the namespace, or \
+             another name in one of them"
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = (rule, here, elsewhere, since);
     }
 
     pub(super) fn misunderstood(&self) {

@@ -28,6 +28,7 @@ const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
+const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
@@ -45,6 +46,7 @@ struct Handles {
     unavailable: Counter,
     overloaded: Counter,
     expired: Counter,
+    not_writable: Counter,
     unknown: Counter,
     try_again: Counter,
     misconfigured: Counter,
@@ -77,6 +79,7 @@ impl Handles {
             unavailable: errors("unavailable"),
             overloaded: errors("overloaded"),
             expired: errors("expired"),
+            not_writable: errors("not_writable"),
             unknown: errors("unknown"),
             try_again: errors("try_again"),
             misconfigured: errors("misconfigured"),
@@ -132,7 +135,11 @@ fn describe() {
     );
     metrics::describe_gauge!(
         INSTANCES,
-        "Instances that share the store, as Redis has last told"
+        "Instances that share the store, for which shares are cut while Redis fails"
+    );
+    metrics::describe_gauge!(
+        QUOTA_CONFLICTS,
+        "Other quotas that instances of the namespace have for the rule; 0 but for the time of a deployment"
     );
     metrics::describe_gauge!(
         ON_LEASE,
@@ -170,6 +177,7 @@ impl Meters {
             CallErrorKind::Unavailable => &handles.unavailable,
             CallErrorKind::Overloaded => &handles.overloaded,
             CallErrorKind::Expired => &handles.expired,
+            CallErrorKind::NotWritable => &handles.not_writable,
             CallErrorKind::Unknown => &handles.unknown,
             CallErrorKind::TryAgain => &handles.try_again,
             CallErrorKind::Misconfigured => &handles.misconfigured,
@@ -209,6 +217,12 @@ impl Meters {
 
     pub(super) fn instances(&self, count: u32) {
         self.handles().instances.set(count);
+    }
+
+    /// Each few seconds, so that handles are looked up.
+    pub(super) fn quota_conflicts(&self, rule: &str, others: usize) {
+        self.handles();
+        gauge!(QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
     }
 
     pub(super) fn key_made(&self) {

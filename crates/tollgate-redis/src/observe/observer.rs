@@ -1,6 +1,9 @@
 //! The one place that is told what happened.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tollgate_core::{Rule, RuleSet};
 use tollgate_prefilter::{InForce, WhyExact};
@@ -154,6 +157,20 @@ impl Observer {
     /// that is missing.
     pub(crate) fn heartbeat_failed(&self, error: &CallError) {
         self.events.failed(error);
+    }
+
+    /// So many other quotas there are for a rule that this instance has too.
+    pub(crate) fn quota_conflicts(&self, rule: &str, others: usize) {
+        #[cfg(feature = "metrics")]
+        self.meters.quota_conflicts(rule, others);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (rule, others);
+    }
+
+    /// Another instance has had another quota for a rule for longer than a deployment takes.
+    #[cold]
+    pub(crate) fn quotas_differ(&self, rule: &str, here: &str, elsewhere: &str, since: Duration) {
+        self.events.quotas_differ(rule, here, elsewhere, since);
     }
 
     /// A key was made for a rule with a cap on them.

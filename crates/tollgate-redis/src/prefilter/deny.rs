@@ -108,7 +108,8 @@ impl DenyCache {
         (key.bits() >> 40) as usize & (SHARDS - 1)
     }
 
-    /// Denies `cost` units, if what was learned says so.
+    /// Denies `cost` units, if what was learned says so. Also whether what is left is known: where nothing can be left,
+    /// nothing is. Of anything else others may have taken since.
     #[inline]
     pub(crate) fn deny(
         &self,
@@ -116,7 +117,7 @@ impl DenyCache {
         slot: Slot,
         now: Tick,
         cost: u64,
-    ) -> Option<Assessment> {
+    ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost) ^ self.view;
         let [until, rest, told] = self.shared.cells.find(shard, slot.key(), salt)?;
@@ -132,17 +133,19 @@ impl DenyCache {
                 let denied = assess(until)?;
                 // What is told is rather too late than too early.
                 if denied.remaining == 0 {
-                    return Some(later(denied, late));
+                    return Some((later(denied, late), true));
                 }
-                Some(assess(until.saturating_add(late)).unwrap_or(denied))
+                let denied = assess(until.saturating_add(late)).unwrap_or(denied);
+                Some((denied, false))
             }
             Denials::Window { limit } => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
-                (cost > rest).then(|| denial(rest, wait + late, cost > *limit))
+                (cost > rest).then(|| (denial(rest, wait + late, cost > *limit), rest == 0))
             }
             Denials::Cost => {
                 let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
-                Some(denial(rest, wait + late, false))
+                // Time may have given something back since, if not enough.
+                Some((denial(rest, wait + late, false), cost == 1))
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Clock, Decision, Outcome, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
+    Check, Checks, Clock, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict,
 };
 use tollgate_prefilter::{InForce, LeaseTerms, ReportTerms};
 
@@ -17,6 +17,7 @@ use crate::prefilter::{
     reports::{Reports, Sent},
     slot::{Slot, check_of, slot_of},
     store_time::StoreTime,
+    wait::wait,
 };
 
 /// What a process answers alone about the rules of one rule set.
@@ -93,6 +94,11 @@ impl Prefilter {
         }
     }
 
+    /// Whether the check's quota is lent, and counts in windows.
+    pub(crate) fn lends_windows(&self, check: &Check) -> bool {
+        self.plan(check).is_some_and(|plan| plan.windows.is_some())
+    }
+
     pub(super) fn report_terms(&self, slot: Slot) -> Option<&ReportTerms> {
         match &self.plan(&check_of(slot))?.in_force {
             InForce::Eventual(terms) => Some(terms),
@@ -111,17 +117,12 @@ impl Prefilter {
         let [check] = checks else {
             return self.answer_several(rules, checks, now);
         };
-        let deny = || {
-            let (rule, plan) = (check.rule(), check.plan());
-            let answer = self.deny(check, now)?;
-            Some(Verdict::new(rule, plan, answer, Source::LearnedBound))
-        };
         // What is held has been taken already, and is there whatever the store would say.
         let missed = match self.hold(check, now) {
             Ok(verdict) => return self.here(rules, verdict, now),
             Err(missed) => missed,
         };
-        if let Some(verdict) = deny() {
+        if let Some(verdict) = self.deny(check, now) {
             return self.here(rules, verdict, now);
         }
         let mut unkept = Places::default();
@@ -163,6 +164,7 @@ impl Prefilter {
             asking: Asking::default(),
             places: SmallVec::new(),
             at: now,
+            store_at: self.store_time.at(now),
             held: SmallVec::new(),
         };
         let mut unkept = Places::default();
@@ -190,19 +192,24 @@ impl Prefilter {
     }
 
     #[inline]
-    fn deny(&self, check: &Check, now: Tick) -> Option<Assessment> {
+    fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
         let plan = self.plan(check)?;
         let slot = Slot::new(check.rule(), check.plan(), check.key());
-        let denied = self
-            .deny
-            .as_ref()?
-            .deny(&plan.denials, slot, now, check.cost())?;
-        match &plan.in_force {
-            InForce::Leased(terms) if terms.segments().is_some() => {
-                Some(self.unless_due(slot, now, check.cost(), denied))
-            }
-            _ => Some(denied),
+        let (mut denied, knows_left) =
+            self.deny
+                .as_ref()?
+                .deny(&plan.denials, slot, now, check.cost())?;
+        if let InForce::Leased(terms) = &plan.in_force
+            && terms.segments().is_some()
+        {
+            denied = self.unless_due(slot, now, check.cost(), denied);
         }
+        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::LearnedBound);
+        Some(if knows_left {
+            verdict
+        } else {
+            verdict.with_remaining_unknown()
+        })
     }
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.
@@ -228,10 +235,7 @@ impl Prefilter {
         }
         let verdicts = checks.iter().zip(answers).map(|(check, answer)| {
             let (rule, plan) = (check.rule(), check.plan());
-            match answer {
-                Some(answer) => Verdict::new(rule, plan, answer, Source::LearnedBound),
-                None => Verdict::unanswered(rule, plan, Outcome::NotAsked),
-            }
+            answer.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotAsked))
         });
         Some(self.decide(rules, verdicts, now))
     }
@@ -241,9 +245,15 @@ impl Prefilter {
     pub(super) fn hold(&self, check: &Check, now: Tick) -> Result<Verdict, Missed> {
         let slot = slot_of(check);
         let in_force = self.plan(check).map(|plan| &plan.in_force);
-        let (answer, source) = match (in_force, &self.leases, &self.reports) {
+        let (mut answer, source) = match (in_force, &self.leases, &self.reports) {
             (Some(InForce::Leased(_)), Some(leases), _) => {
-                (leases.spend(slot, now, check.cost())?, Source::Lease)
+                let weighs = |window| {
+                    let windows = self.plan(check).and_then(|plan| plan.windows);
+                    let until = windows.map_or(0, |windows| windows.weigh_until(window));
+                    until.saturating_sub(self.store_time.at(now))
+                };
+                let answer = leases.spend(slot, now, check.cost(), weighs)?;
+                (answer, Source::Lease)
             }
             (Some(InForce::Eventual(terms)), _, Some(reports)) => {
                 let answer = reports.spend(slot, now, check.cost(), terms)?;
@@ -253,7 +263,21 @@ impl Prefilter {
             }
             _ => return Err(Missed { is_new: true }),
         };
+        if answer.remaining < check.cost() {
+            answer.retry = self.wait(check, answer.remaining, now);
+        }
         Ok(Verdict::new(check.rule(), check.plan(), answer, source))
+    }
+
+    /// When what a check costs fits again, of which only `left` units are there.
+    #[cold]
+    fn wait(&self, check: &Check, left: u64, now: Tick) -> Retry {
+        let Some(plan) = self.plan(check) else {
+            return Retry::Now;
+        };
+        let leases = self.leases.as_ref();
+        let due = leases.and_then(|leases| leases.due_after(slot_of(check), now, check.cost()));
+        wait(plan, self.store_time.at(now), (check.cost(), left), due)
     }
 
     /// The same for one of several checks. What a mark of the request reads is left to the store, which is asked anyway.

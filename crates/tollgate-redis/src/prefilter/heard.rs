@@ -3,13 +3,13 @@
 use tollgate_core::{
     Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
 };
-use tollgate_prefilter::{InForce, Lot};
+use tollgate_prefilter::{Closed, InForce, Lot};
 
 use crate::prefilter::{
     filter::{Prefilter, has_twins},
     part::Places,
     reports::Sent,
-    slot::slot_of,
+    slot::{Slot, slot_of},
 };
 
 impl Prefilter {
@@ -57,6 +57,28 @@ impl Prefilter {
         }
     }
 
+    /// The same decision, with what this process holds of the keys of checks that cost nothing.
+    pub(crate) fn with_held(
+        &self,
+        rules: &RuleSet,
+        checks: &[Check],
+        decision: Decision,
+    ) -> Decision {
+        let is_leased = |check: &Check| check.cost() == 0 && self.lease_terms(check).is_some();
+        if self.leases.is_none() || !checks.iter().any(is_leased) {
+            return decision;
+        }
+        let now = self.now();
+        let verdicts = checks.iter().zip(decision.verdicts());
+        let verdicts = verdicts.map(|(check, verdict)| match is_leased(check) {
+            true => self.with_local(check, *verdict, now),
+            false => *verdict,
+        });
+        Decision::new(decision.at(), verdicts, |verdict| {
+            rules.enforces(verdict.rule())
+        })
+    }
+
     /// What the store said about checks that take nothing, with what this process holds, and what it has counted since it
     /// asked: what it had counted before was reported with them, or before them.
     pub(crate) fn looked(&self, rules: &RuleSet, checks: &[Check], decision: Decision) -> Decision {
@@ -89,8 +111,11 @@ impl Prefilter {
         let fits = check.cost() <= remaining;
         let reset_after = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
         let retry = match verdict.retry() {
-            _ if fits => Retry::Now,
+            _ if fits && remaining >= check.cost().max(1) => Retry::Now,
             // It would have fit, but for what is not reported yet.
+            _ if !fits && verdict.outcome() == Outcome::Allow => {
+                Retry::after_micros(reset_after.max(1))
+            }
             Retry::Now => Retry::after_micros(reset_after.max(1)),
             retry => retry,
         };
@@ -103,22 +128,39 @@ impl Prefilter {
         Verdict::new(check.rule(), check.plan(), answer, verdict.source())
     }
 
-    /// The store has answered what was asked beside checks; `None`: nobody knows what became of it.
-    pub(crate) fn answered(&self, check: &Check, times: (Tick, Tick), lot: Option<Option<Lot>>) {
+    /// What was to be asked beside a check certainly did not reach the store: a lot that was to go back is here again.
+    pub(crate) fn unasked(&self, check: &Check, closed: Option<Closed>) {
+        if let Some(leases) = &self.leases {
+            leases.unasked(slot_of(check), closed);
+        }
+    }
+
+    /// The store has answered what was asked beside checks; `None`: nobody knows what became of it. Gives what is left of the
+    /// window before, where it still weighs.
+    pub(crate) fn answered(
+        &self,
+        check: &Check,
+        times: (Tick, Tick),
+        lot: Option<Option<Lot>>,
+    ) -> Option<(Slot, Closed)> {
         let slot = slot_of(check);
-        let (Some(leases), Some(terms)) = (&self.leases, self.lease_terms(check)) else {
-            return;
-        };
+        let (leases, terms) = (self.leases.as_ref()?, self.lease_terms(check)?);
         match lot {
             Some(lot) => {
                 let (sent, at) = times;
                 let now = self.now();
-                leases.answered(slot, (sent, now), at, lot, terms);
+                let left = leases.answered(slot, (sent, now), at, lot, terms);
                 if let Some(Lot::Segment { units, after }) = lot {
                     self.learn_segment(check, (sent, now), units, after);
                 }
+                let windows = self.plan(check)?.windows?;
+                let left = left.filter(|_| windows.slide())?;
+                Some((slot, left))
             }
-            None => leases.lost(slot),
+            None => {
+                leases.lost(slot);
+                None
+            }
         }
     }
 }

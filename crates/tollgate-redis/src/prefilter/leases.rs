@@ -41,14 +41,23 @@ impl Leases {
         }
     }
 
-    /// Takes units from the lot of a key, if they are there.
+    /// Takes units from the lot of a key, if they are there. `weighs` says for how long those of a window do.
     #[inline]
-    pub(crate) fn spend(&self, slot: Slot, now: Tick, cost: u64) -> Result<Assessment, Missed> {
+    pub(crate) fn spend(
+        &self,
+        slot: Slot,
+        now: Tick,
+        cost: u64,
+        weighs: impl FnOnce(u64) -> Tick,
+    ) -> Result<Assessment, Missed> {
         self.keys.look(slot, |lease| {
             lease.holder.spend(now, cost).then(|| Assessment {
                 fits: true,
                 remaining: lease.left.saturating_add(lease.holder.left(now)),
-                reset_after: lease.fresh_at.saturating_sub(now),
+                reset_after: match lease.holder.window() {
+                    Some(window) => weighs(window),
+                    None => lease.fresh_at.saturating_sub(now),
+                },
                 retry: Retry::Now,
             })
         })
@@ -63,7 +72,8 @@ impl Leases {
             .unwrap_or_default()
     }
 
-    /// The store has answered what was asked at `sent`, at `at` by its own clock, and it was heard at `now`.
+    /// The store has answered what was asked at `sent`, at `at` by its own clock, and it was heard at `now`. Gives what is left of
+    /// an earlier window.
     pub(crate) fn answered(
         &self,
         slot: Slot,
@@ -71,17 +81,28 @@ impl Leases {
         at: Tick,
         lot: Option<Lot>,
         terms: &LeaseTerms,
-    ) {
-        let is_first = self.keys.with(slot, |lease| {
-            lease.holder.answered((sent, now), at, lot, terms);
+    ) -> Option<Closed> {
+        self.fill(slot, |lease| {
             // What is left was told before the lot was lent.
             let lent = lot.map_or(0, |lot| lot.units());
             lease.left = lease.left.saturating_sub(lent);
-            lot.is_some() && !std::mem::replace(&mut lease.is_held, true)
-        });
-        if is_first == Some(true) {
+            lease.holder.answered((sent, now), at, lot, terms)
+        })?
+    }
+
+    /// Does something that may leave units in the hands of a key. `None`: nothing is kept of it.
+    fn fill<R>(&self, slot: Slot, act: impl FnOnce(&mut Lease) -> R) -> Option<R> {
+        let (done, is_first) = self.keys.with(slot, |lease| {
+            let done = act(lease);
+            let is_held = lease.holder.until().is_some();
+            let is_first = is_held && !lease.is_held;
+            lease.is_held |= is_held;
+            (done, is_first)
+        })?;
+        if is_first {
             self.held().push(slot);
         }
+        Some(done)
     }
 
     /// What the store said of a key: so much is left beside the lots, and until when it is used.
@@ -97,10 +118,27 @@ impl Leases {
         self.keys.with(slot, |lease| lease.holder.lost());
     }
 
-    /// Units that were spent of a lot at `spent` come back to it.
+    /// What was asked of the store certainly did not reach it, and what was handed back with that is here again.
+    pub(crate) fn unasked(&self, slot: Slot, closed: Option<Closed>) {
+        self.fill(slot, |lease| lease.holder.unasked(closed));
+    }
+
+    /// Units that were spent of a lot of a bucket at `spent` come back to it.
     pub(crate) fn give_back(&self, slot: Slot, now: Tick, spent: Tick, units: u64) {
         self.keys
             .with(slot, |lease| lease.holder.give_back(now, spent, units));
+    }
+
+    /// Units come back that are counted in a window. Gives those that have no place here.
+    pub(crate) fn give_back_to(
+        &self,
+        slot: Slot,
+        window: u64,
+        times: (Tick, Tick),
+        units: u64,
+    ) -> u64 {
+        let give_back = |lease: &mut Lease| lease.holder.give_back_to(window, times, units);
+        self.fill(slot, give_back).unwrap_or(units)
     }
 
     /// Takes out the lot of a key, to be handed back: what the key has used is about to be forgotten.
@@ -109,7 +147,7 @@ impl Leases {
             (lease.left, lease.fresh_at) = (0, 0);
             // A question that is under way stays so.
             let closed = lease.holder.hand_back(now);
-            lease.holder.forget();
+            lease.holder.forget(now);
             closed
         })?
     }

@@ -19,3 +19,5 @@ mod sieve;
 pub(crate) mod slot;
 mod store_time;
 mod upkeep;
+mod wait;
+mod windows;

@@ -49,8 +49,9 @@ pub(crate) struct Part {
     pub(crate) asking: Asking,
     /// The places of those checks in the request.
     pub(super) places: SmallVec<[u16; 4]>,
-    /// When this was.
+    /// When this was, by this process's clock and by the store's.
     pub(super) at: Tick,
+    pub(super) store_at: Tick,
     /// What is held here, with its place.
     pub(super) held: SmallVec<[(u16, Check, Verdict); 2]>,
 }

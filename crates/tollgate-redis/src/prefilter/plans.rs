@@ -3,7 +3,7 @@
 use tollgate_core::{Check, Consistency, Quota, RuleSet, Tick};
 use tollgate_prefilter::{InForce, WhyExact};
 
-use crate::prefilter::deny::Denials;
+use crate::prefilter::{deny::Denials, windows::Windows};
 
 /// By rule and plan; `None` is without a limit, or nothing that is answered here.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct Plan {
     pub(super) quota: Quota,
     pub(super) denials: Denials,
     pub(super) in_force: InForce,
+    /// If it is lent, and is not a bucket.
+    pub(super) windows: Option<Windows>,
 }
 
 impl Plans {
@@ -33,10 +35,14 @@ impl Plans {
                     _ => InForce::new(quota, rule.consistency_of()),
                 };
                 let plan = |quota: &Quota| {
-                    (rules.enforces(place) && !quota.is_unlimited()).then(|| Plan {
-                        quota: *quota,
-                        denials: Denials::of(quota, rule.quotas()),
-                        in_force: in_force(quota),
+                    (rules.enforces(place) && !quota.is_unlimited()).then(|| {
+                        let in_force = in_force(quota);
+                        Plan {
+                            quota: *quota,
+                            denials: Denials::of(quota, rule.quotas()),
+                            windows: Windows::new(quota, &in_force),
+                            in_force,
+                        }
                     })
                 };
                 quotas.map(plan).collect()

@@ -23,47 +23,75 @@ impl Prefilter {
         part: &Part,
         decision: &Decision,
     ) -> (Decision, Back) {
-        let mut back = Back::new();
-        if decision.outcome() == Outcome::Deny {
-            let now = self.now();
-            for (_, check, verdict) in &part.held {
-                let times = (now, part.at);
-                let rest = self.give_back(check, verdict.source(), times, check.cost());
-                if rest > 0 {
-                    let at = self.store_time.at(part.at);
-                    back.push((self.as_reported(&holding(check, verdict, at)), rest));
-                }
-            }
-        }
+        let back = match decision.outcome() {
+            Outcome::Deny => self.take_back(part),
+            _ => Back::new(),
+        };
+        // Nobody has said a time where the store did not answer.
+        let at = match decision.at() {
+            0 => part.store_at,
+            at => at,
+        };
         let mut verdicts: SmallVec<[(u16, Verdict); 4]> = SmallVec::new();
-        verdicts.extend(
-            part.held
-                .iter()
-                .map(|(place, _, verdict)| (*place, *verdict)),
-        );
+        verdicts.extend(part.held.iter().map(|(place, _, verdict)| {
+            // Told with that time. A refund finds the window by both.
+            let until = part.store_at.saturating_add(lasts(verdict));
+            let verdict = match verdict.source() {
+                Source::Lease => verdict.with_reset_after(until.saturating_sub(at)),
+                _ => *verdict,
+            };
+            (*place, verdict)
+        }));
         let asked = part.places.iter().copied();
         verdicts.extend(asked.zip(decision.verdicts().iter().copied()));
         verdicts.sort_unstable_by_key(|(place, _)| *place);
         let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
-        let decision = Decision::new(decision.at(), verdicts, |verdict| {
-            rules.enforces(verdict.rule())
-        });
+        let decision = Decision::new(at, verdicts, |verdict| rules.enforces(verdict.rule()));
         (decision, back)
     }
 
+    /// Gives back what is held of a request that is not let through. Gives what has to go back to the store.
+    pub(crate) fn take_back(&self, part: &Part) -> Back {
+        let now = self.now();
+        let back = part.held.iter().filter_map(|(_, check, verdict)| {
+            let holding = holding(check, verdict, part.store_at);
+            let rest = self.give_back(&holding, (now, part.at), check.cost());
+            (rest > 0).then(|| (self.as_counted(&holding), rest))
+        });
+        back.collect()
+    }
+
+    /// What the store has taken of a window that is lent, for a request that nobody waits for any more: it stays here, or gives what
+    /// the store has to settle, and how.
+    pub(crate) fn take_over(&self, holding: &Holding) -> Option<(Holding, Settlement)> {
+        self.plan(&holding.check)?.windows?;
+        let mut holding = *holding;
+        holding.source = Source::Lease;
+        let times = (self.now(), self.store_time.local(holding.taken.at));
+        self.unlearn(holding.check.key());
+        match self.give_back(&holding, times, holding.check.cost()) {
+            0 => None,
+            rest => Some((self.as_counted(&holding), Settlement::Refund(rest))),
+        }
+    }
+
     /// Gives units that were spent at `spent` back to where they came from. Gives those that have to go back to the store.
-    fn give_back(
-        &self,
-        check: &Check,
-        source: Source,
-        (now, spent): (Tick, Tick),
-        units: u64,
-    ) -> u64 {
+    fn give_back(&self, holding: &Holding, (now, spent): (Tick, Tick), units: u64) -> u64 {
+        let (check, taken) = (&holding.check, holding.taken);
         let slot = slot_of(check);
-        match (source, &self.leases, &self.reports) {
+        match (holding.source, &self.leases, &self.reports) {
             (Source::Lease, Some(leases), _) => {
-                leases.give_back(slot, now, spent, units);
-                0
+                let Some(windows) = self.plan(check).and_then(|plan| plan.windows) else {
+                    leases.give_back(slot, now, spent, units);
+                    return 0;
+                };
+                match windows.that_weighs_until(taken.fresh_at) {
+                    Some(window) if taken.fresh_at > taken.at => {
+                        leases.give_back_to(slot, window, (now, spent), units)
+                    }
+                    // They weigh nowhere any more.
+                    _ => 0,
+                }
             }
             (Source::Eventual, _, Some(reports)) => {
                 let terms = self.report_terms(slot);
@@ -101,26 +129,36 @@ impl Prefilter {
             return Some((*holding, how));
         }
         let times = (now, self.store_time.local(holding.taken.at));
-        match self.give_back(check, holding.source, times, back) {
+        match self.give_back(holding, times, back) {
             0 => None,
-            rest => Some((self.as_reported(holding), Settlement::Refund(rest))),
+            rest => Some((self.as_counted(holding), Settlement::Refund(rest))),
         }
     }
 
-    /// What was counted here as the store has it, which was told of it in a report.
-    fn as_reported(&self, holding: &Holding) -> Holding {
+    /// What was spent here as the store has it, which has lent it, or was told of it in a report.
+    fn as_counted(&self, holding: &Holding) -> Holding {
         let mut holding = *holding;
         if let Some(plan) = self.plan(&holding.check) {
-            holding.taken.fresh_at = weighs_until(&plan.quota, &holding);
+            holding.taken.fresh_at = match plan.windows {
+                Some(windows) => {
+                    let window = windows.that_weighs_until(holding.taken.fresh_at);
+                    window.map_or(0, |window| windows.weigh_until(window))
+                }
+                None => weighs_until(&plan.quota, &holding),
+            };
         }
         holding
     }
 
     /// Forgets what is known of a key: what it has used is about to be forgotten. Gives the lots that are to be handed back
-    /// with that.
-    pub(crate) fn forget(&self, rule: u16, key: Fingerprint) -> SmallVec<[(Slot, Closed); 1]> {
+    /// with that, and whether units were counted here.
+    pub(crate) fn forget(
+        &self,
+        rule: u16,
+        key: Fingerprint,
+    ) -> (SmallVec<[(Slot, Closed); 1]>, bool) {
         self.unlearn(key);
-        let mut lots = SmallVec::new();
+        let (mut lots, mut was_counted) = (SmallVec::new(), false);
         // A rule has fewer than 65 535 plans.
         for plan in 0..self.plans.count(rule) as u16 {
             let slot = Slot::new(rule, plan, key);
@@ -129,10 +167,11 @@ impl Prefilter {
                 lots.extend(lot.map(|closed| (slot, closed)));
             }
             if let Some(reports) = &self.reports {
+                was_counted |= reports.unsent(slot) > 0;
                 reports.forget(slot, self.now());
             }
         }
-        lots
+        (lots, was_counted)
     }
 
     /// Forgets what denials have taught of a key: more of it may be left by now.
@@ -145,15 +184,19 @@ impl Prefilter {
 
 /// What was taken for a check at a time by the store's clock.
 pub(crate) fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Holding {
-    let lasts = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
     Holding {
         check: *check,
         taken: Taken {
             at,
-            fresh_at: at.saturating_add(lasts),
+            fresh_at: at.saturating_add(lasts(verdict)),
         },
         source: verdict.source(),
     }
+}
+
+/// For how many µs what a verdict says lasts.
+pub(crate) fn lasts(verdict: &Verdict) -> Tick {
+    u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Until when units weigh that were counted here and reported: what was told with them is what the store said earlier, and

@@ -15,7 +15,7 @@ pub(crate) struct StoreTime {
 }
 
 /// As long as an answer may have been under way: one that says another time by less says nothing new.
-const SLACK: u64 = 100_000;
+pub(super) const SLACK: u64 = 100_000;
 
 impl StoreTime {
     /// The store has said that it was `at` when it answered a question that was sent at `sent`, and `now` is heard.

@@ -22,6 +22,13 @@ impl Prefilter {
         leases.map_or_else(Vec::new, |leases| leases.hand_back(self.now()))
     }
 
+    /// A lot that was to be handed back certainly did not reach the store: it is here again.
+    pub(crate) fn not_handed_back(&self, slot: Slot, closed: Closed) {
+        if let Some(leases) = &self.leases {
+            leases.unasked(slot, Some(closed));
+        }
+    }
+
     /// It is known what became of a lot that was handed back, as far as it ever will be.
     pub(crate) fn handed_back(&self, slot: Slot) {
         self.unlearn(slot.key());

@@ -8,6 +8,8 @@ use std::{
     task::{Context, Poll},
 };
 
+use tokio::time::Instant;
+
 use crate::{
     address::{Address, AddressError, Target},
     call,
@@ -70,12 +72,21 @@ impl Backend {
         Ok(Self::One { name, node })
     }
 
-    /// Sends a call of the script that decides. In a cluster all its keys are in one slot.
-    pub(super) fn send(&self, script: &Arc<Script>, call: &call::Call) -> Answer {
-        let request = |slot| Request::checks(script, slot, call.keys(), call.args());
+    /// Sends a call of the script that decides. In a cluster all its keys are in one slot, and it is answered until `by`,
+    /// where a part of the request's time is gone already.
+    pub(super) fn send(
+        &self,
+        script: &Arc<Script>,
+        call: &call::Call,
+        by: Option<Instant>,
+    ) -> Answer {
+        let request =
+            |slot| Request::checks(script, slot, call.keys(), call.args()).of_rules(call.rules());
         match self {
             Self::One { node, .. } => Answer::One(node.call(request(0))),
-            Self::Cluster(cluster) => Answer::Cluster(Box::new(cluster.send(call.keys(), request))),
+            Self::Cluster(cluster) => {
+                Answer::Cluster(Box::new(cluster.send(call.keys(), by, request)))
+            }
         }
     }
 
@@ -99,6 +110,12 @@ impl Backend {
             Self::One { node, .. } => node.is_connected(),
             Self::Cluster(cluster) => cluster.is_connected(),
         }
+    }
+
+    /// Whether every request goes to the server: there is a connection, and no breaker keeps requests from it.
+    pub(super) fn is_ready(&self) -> bool {
+        let mut breakers = self.breakers().into_iter();
+        self.is_connected() && breakers.all(|(_, state)| state == BreakerState::Closed)
     }
 
     /// The servers that may be asked, and whether requests are kept from them.

@@ -108,8 +108,8 @@ impl RedisStoreBuilder {
         Ok(self)
     }
 
-    /// How long a request may wait for Redis, with all that it waits for. 50 ms unless told otherwise. Then its rules'
-    /// answers to a store failure apply.
+    /// How long a request may wait for Redis, with all that it waits for, however many slots of a cluster its rules lie in.
+    /// 50 ms unless told otherwise. Then its rules' answers to a store failure apply.
     ///
     /// # Errors
     ///
@@ -212,8 +212,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Does not tell Redis that this instance is there. The shares of a quota while Redis fails are then cut for as many
-    /// instances as the limiter or the layer was told, and no more.
+    /// Does not tell Redis that this instance is there, nor which quotas its rules have. The shares of a quota while Redis
+    /// fails are then cut for as many instances as the limiter or the layer was told, and no more; and nobody notices if
+    /// another process has [another quota for the same rule](crate::guide::watching#two-quotas-of-one-rule).
     pub fn without_heartbeats(mut self) -> Self {
         self.heartbeats = false;
         self
@@ -244,11 +245,13 @@ impl RedisStoreBuilder {
         let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
+        let deadline = self.options.deadline;
         let options = self.options.probing_with(&self.namespace, &instance);
         let backend = Backend::start(self.address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         let shared = Shared {
             backend,
+            deadline,
             keyspace,
             instances: Instances::default(),
             observer,

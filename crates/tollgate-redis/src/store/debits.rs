@@ -80,16 +80,17 @@ impl Debits {
     /// The answer to the call is there, or why there is none.
     pub(super) fn answered(mut self, reply: Result<&Reply, &StoreError>) {
         for (report, place) in std::mem::take(&mut self.placed) {
-            let left = match reply {
-                // Of a value that is not ours as little is known.
-                Ok(reply) => reply.reported(place),
-                Err(error) if did_not_run(error) => {
-                    self.inner.shared.observer.reports(ReportDid::Kept, 1);
-                    self.inner.keep(report);
-                    continue;
-                }
-                Err(_) => None,
+            let did_not_run = match reply {
+                Ok(reply) => reply.refusal(place).is_some(),
+                Err(error) => did_not_run(error),
             };
+            if did_not_run {
+                self.inner.shared.observer.reports(ReportDid::Kept, 1);
+                self.inner.keep(report);
+                continue;
+            }
+            // Of a value that is not ours as little is known as of a call without an answer.
+            let left = reply.ok().and_then(|reply| reply.reported(place));
             match left {
                 Some(left) => self.inner.reported(report, self.sent, left),
                 None => self.inner.give_up(report),
@@ -129,7 +130,7 @@ impl Inner {
 }
 
 /// Whether a call certainly changed nothing.
-fn did_not_run(error: &StoreError) -> bool {
+pub(super) fn did_not_run(error: &StoreError) -> bool {
     matches!(
         error.kind(),
         StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured

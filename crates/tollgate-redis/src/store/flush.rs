@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::time::timeout;
+use tollgate_core::Rule;
 
 use crate::store::{inner::Inner, shared::Shared};
 
@@ -18,6 +19,14 @@ impl InUse {
         let mut all = self.all();
         all.retain(|inner| inner.strong_count() > 0);
         all.push(Arc::downgrade(inner));
+    }
+
+    /// Each rule of each of them, as it was given.
+    pub(super) fn each_rule(&self, mut each: impl FnMut(&Rule)) {
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        for inner in all {
+            inner.rules.given().iter().for_each(&mut each);
+        }
     }
 
     /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.

@@ -159,6 +159,8 @@ impl Inner {
                 Ok(Value::Integers(integers)) => Reply::new(size, integers),
                 _ => None,
             };
+            // In part it would be an account of something else.
+            let reply = reply.filter(|reply| reply.first_refusal().is_none());
             let now = self.prefilter.now();
             for (entry, placed) in &placed {
                 let looks = match &reply {

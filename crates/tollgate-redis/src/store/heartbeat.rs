@@ -1,19 +1,31 @@
-//! Heartbeats: how many instances share the store, for their shares while it fails.
+//! Heartbeats: how many instances share the store, for their shares while it fails; and which quotas they have, because two
+//! quotas of one rule are two limits on one state.
 
 use std::{
     sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
 
-use tokio::{task::AbortHandle, time::sleep};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep},
+};
 
 use crate::{
     connection::{script::Script, value::Value},
-    store::shared::Shared,
+    store::{
+        flush::InUse,
+        instances::InstanceCount,
+        quotas::{self, QuotaConflicts, Quotas},
+        shared::Shared,
+    },
 };
 
-static SCRIPT: LazyLock<Arc<Script>> =
+static COUNT: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/instances.lua"))));
+
+static COMPARE: LazyLock<Arc<Script>> =
+    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
 /// How often an instance is heard, give or take a fifth.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -24,15 +36,25 @@ const FIRST: Duration = Duration::from_millis(250);
 /// After three of them an instance is gone.
 const GONE_AFTER_MS: &str = "15000";
 
+/// The quotas of more rules are not compared: Redis should not be kept busy with it.
+const MOST_RULES: usize = 1_000;
+
 /// The task that is heard. Dropping this ends it.
 #[derive(Debug)]
 pub(super) struct Heartbeat(AbortHandle);
 
 impl Heartbeat {
-    /// Begins. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, instance: String) -> Self {
-        // It must not keep the store alive that ends it.
-        Self(tokio::spawn(beat(Arc::downgrade(shared), instance)).abort_handle())
+    /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
+    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+        let heart = Heart {
+            // It must not keep the store alive that ends it.
+            shared: Arc::downgrade(shared),
+            in_use: Arc::clone(in_use),
+            instance,
+            count: InstanceCount::default(),
+            conflicts: QuotaConflicts::default(),
+        };
+        Self(tokio::spawn(heart.beat()).abort_handle())
     }
 }
 
@@ -42,28 +64,87 @@ impl Drop for Heartbeat {
     }
 }
 
-async fn beat(shared: Weak<Shared>, instance: String) {
-    let mut pause = FIRST;
-    loop {
-        sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-        let Some(shared) = shared.upgrade() else {
-            return;
-        };
-        let key = shared.keyspace.instances();
-        let call = shared
-            .backend
-            .run(&SCRIPT, &key, &[&instance, GONE_AFTER_MS]);
-        // What was last known stays known while Redis fails: that is when it is needed.
-        match call.await {
-            Ok(Value::Integer(count)) => {
-                if let Ok(count) = u32::try_from(count) {
-                    shared.instances.set(count);
-                    shared.observer.instances(count);
-                    pause = INTERVAL;
-                }
+struct Heart {
+    shared: Weak<Shared>,
+    in_use: Arc<InUse>,
+    instance: String,
+    count: InstanceCount,
+    conflicts: QuotaConflicts,
+}
+
+impl Heart {
+    async fn beat(mut self) {
+        let mut pause = FIRST;
+        loop {
+            sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            if self.is_counted(&shared).await {
+                pause = INTERVAL;
+                self.compare_quotas(&shared).await;
             }
-            Ok(_) => {}
-            Err(error) => shared.observer.heartbeat_failed(&error),
+        }
+    }
+
+    async fn is_counted(&mut self, shared: &Shared) -> bool {
+        let key = shared.keyspace.instances();
+        let args = [&*self.instance, GONE_AFTER_MS];
+        let count = match shared.backend.run(&COUNT, &key, &args).await {
+            Ok(Value::Integer(count)) => u32::try_from(count).ok(),
+            Ok(_) => None,
+            Err(error) => {
+                shared.observer.heartbeat_failed(&error);
+                None
+            }
+        };
+        // What was last known stays known while Redis fails: that is when it is needed.
+        match count {
+            Some(count) => {
+                let count = self.count.counted(count, Instant::now());
+                shared.instances.set(count);
+                shared.observer.instances(count);
+                true
+            }
+            None => {
+                self.count.missed();
+                false
+            }
+        }
+    }
+
+    async fn compare_quotas(&mut self, shared: &Shared) {
+        let mut own = Quotas::new();
+        self.in_use.each_rule(|rule| {
+            if own.len() < MOST_RULES {
+                quotas::add(&mut own, rule);
+            }
+        });
+        if own.is_empty() {
+            return;
+        }
+        let members: Vec<_> = own
+            .iter()
+            .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)))
+            .collect();
+        let mut args = vec![GONE_AFTER_MS];
+        args.extend(members.iter().map(String::as_str));
+        let key = shared.keyspace.quotas();
+        let all = match shared.backend.run(&COMPARE, &key, &args).await {
+            Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
+            Ok(_) => return,
+            Err(error) => return shared.observer.heartbeat_failed(&error),
+        };
+        let (counts, lasting) = self.conflicts.compare(&own, &all, Instant::now());
+        for (rule, others) in counts {
+            shared.observer.quota_conflicts(&rule, others);
+        }
+        for conflict in lasting {
+            let (here, elsewhere) = (&conflict.here, &conflict.elsewhere);
+            let since = conflict.since;
+            shared
+                .observer
+                .quotas_differ(&conflict.rule, here, elsewhere, since);
         }
     }
 }

@@ -1,13 +1,16 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard,
+    atomic::{AtomicBool, Ordering},
+};
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
     Check, Checks, Decision, Holding, Outcome, RuleSet, Settlement, Tick, Verdict,
 };
-use tollgate_prefilter::Lot;
+use tollgate_prefilter::{Closed, Lot};
 
 use crate::{
     call::{Asked, Call},
@@ -33,12 +36,14 @@ pub(super) struct Inner {
     pub(super) meter: Option<Meter>,
     /// Read by who has taken reports and not sent them yet.
     pub(super) sending: RwLock<()>,
+    /// The last limiter and layer are gone, and nobody hands back what is held.
+    pub(super) has_ended: AtomicBool,
     /// Ends with the last store, limiter and layer.
     pub(super) _heartbeat: Option<Arc<Heartbeat>>,
 }
 
-/// Lots that are asked for: by the place of the check, that of the answer.
-type Wanted = SmallVec<[(u16, Option<u16>); 1]>;
+/// Lots that are asked for: by the place of the check, that of the answer, and the lot that goes back.
+type Wanted = SmallVec<[(u16, Option<u16>, Option<Closed>); 1]>;
 
 /// Says that nothing came of lots that were asked for, unless an answer did.
 pub(super) struct Waiting {
@@ -72,7 +77,7 @@ impl Inner {
             if answer.is_some() {
                 self.shared.observer.lots(LotDid::Asked, 1);
             }
-            waiting.wanted.push((*place, answer));
+            waiting.wanted.push((*place, answer, ask.closed));
         }
         Some(waiting)
     }
@@ -146,6 +151,21 @@ impl Inner {
         }
     }
 
+    /// Takes over what the store has taken for a request that nobody waits for any more, as far as it is lent.
+    pub(super) fn take_over(self: &Arc<Self>, holding: &Holding) {
+        if let Some((holding, how)) = self.prefilter.take_over(holding) {
+            self.settle(&[holding], how);
+        }
+        self.hand_back_if_ended();
+    }
+
+    /// Hands back what came since the last limiter and layer were gone.
+    fn hand_back_if_ended(self: &Arc<Self>) {
+        if self.has_ended.load(Ordering::SeqCst) {
+            self.hand_back(self.prefilter.hand_back());
+        }
+    }
+
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         // Within a runtime that is another one, of a test for example, the task goes there.
         match Handle::try_current() {
@@ -157,7 +177,7 @@ impl Inner {
 
 impl Waiting {
     pub(super) fn answered(mut self, reply: &Reply, sent: Tick) {
-        for (place, answer) in std::mem::take(&mut self.wanted) {
+        for (place, answer, _) in std::mem::take(&mut self.wanted) {
             let lot = answer.map_or(Some(None), |answer| reply.lot(answer));
             let observer = &self.inner.shared.observer;
             match lot {
@@ -167,11 +187,24 @@ impl Waiting {
             }
             self.told(place, (sent, reply.at()), lot);
         }
+        self.inner.hand_back_if_ended();
+    }
+
+    /// The question certainly did not reach the store.
+    pub(super) fn are_not_sent(mut self) {
+        for (place, _, closed) in std::mem::take(&mut self.wanted) {
+            if let Some(check) = self.checks.get(usize::from(place)) {
+                self.inner.prefilter.unasked(check, closed);
+            }
+        }
+        self.inner.hand_back_if_ended();
     }
 
     fn told(&self, place: u16, times: (Tick, Tick), lot: Option<Option<Lot>>) {
-        if let Some(check) = self.checks.get(usize::from(place)) {
-            self.inner.prefilter.answered(check, times, lot);
+        if let Some(check) = self.checks.get(usize::from(place))
+            && let Some(left) = self.inner.prefilter.answered(check, times, lot)
+        {
+            self.inner.hand_back(vec![left]);
         }
     }
 }
@@ -189,7 +222,7 @@ impl Drop for Inner {
 impl Drop for Waiting {
     /// The answer did not come, or nobody waits for it any more: what it lends is lost.
     fn drop(&mut self) {
-        for (place, answer) in &self.wanted {
+        for (place, answer, _) in &self.wanted {
             if answer.is_some() {
                 self.inner.shared.observer.lots(LotDid::Lost, 1);
             }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -51,6 +51,8 @@ impl Drop for Keeper {
     /// the window is over.
     fn drop(&mut self) {
         self.task.abort();
+        // Before what is held is taken out: what comes after that sees it.
+        self.inner.has_ended.store(true, Ordering::SeqCst);
         self.inner.send_first();
         if self.inner.prefilter.units_unreported() > 0 {
             let inner = Arc::clone(&self.inner);

@@ -14,6 +14,7 @@ mod instances;
 mod keeper;
 mod meter;
 mod question;
+mod quotas;
 mod redis_store;
 mod shared;
 mod turns;

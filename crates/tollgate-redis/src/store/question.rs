@@ -7,20 +7,24 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tollgate_core::{Check, Checks, Clock, Decision, Outcome, Pending, Step};
+use tokio::time::Instant;
+use tollgate_core::{Check, Checks, Clock, Decision, Outcome, Pending, Source, Step};
+use tollgate_prefilter::Closed;
 
 use crate::{
     call::Asked,
     connection::{error::CallError, value::Value},
-    observe::{CallFor, LotDid, Timer},
+    observe::{CallFor, Timer},
     prefilter::{
         part::{Asking, Places},
         reports::Sent,
+        settling::holding,
+        slot::{Slot, slot_of},
     },
     reply::NewKey,
     store::{
         backend::Answer,
-        debits::Debits,
+        debits::{Debits, did_not_run},
         inner::{Inner, Waiting},
     },
 };
@@ -39,27 +43,30 @@ struct Hearing {
     timer: Timer,
     size: usize,
     lots: Option<Waiting>,
+    /// Lots that go back with it, and the places of their answers.
+    closed: Vec<(Slot, Closed)>,
+    closed_at: Vec<Option<u16>>,
     debits: Option<Debits>,
 }
 
 impl Inner {
-    /// Asks about checks that are decided in one step. What was counted of their keys is reported in the same call.
+    /// Asks about checks that are decided in one step. What was counted of their keys is reported in the same call. The
+    /// answer is there until `by`, where the request has asked about others before.
     pub(super) fn ask(
         self: &Arc<Self>,
         checks: &[Check],
         asking: &Asking,
         takes: bool,
+        by: Option<Instant>,
     ) -> Step<Decision> {
         let sent = self.prefilter.sent();
         let mut call = self.shared.begin();
-        for (place, ask) in &asking.lots {
-            if let (Some(check), Some(closed)) = (checks.get(usize::from(*place)), ask.closed) {
-                // One that does not go back runs out.
-                if call.close(&self.encoder, check, closed).is_some() {
-                    self.shared.observer.lots(LotDid::HandedBack, 1);
-                }
-            }
-        }
+        let closed = asking.lots.iter().filter_map(|(place, ask)| {
+            let check = checks.get(usize::from(*place))?;
+            Some((slot_of(check), ask.closed?))
+        });
+        let closed: Vec<_> = closed.collect();
+        let closed_at = self.close(&mut call, &closed);
         let sending = self.sending();
         let debits = sending
             .as_ref()
@@ -87,6 +94,9 @@ impl Inner {
                 if let Some(debits) = debits {
                     debits.are_not_sent();
                 }
+                if let Some(lots) = lots {
+                    lots.are_not_sent();
+                }
                 return Step::Ready(self.without_answer(checks, outcome));
             }
         };
@@ -94,7 +104,7 @@ impl Inner {
             debits.are_sent();
         }
         let timer = Timer::start();
-        let answer = self.shared.send(&call, CallFor::Requests);
+        let answer = self.shared.send_by(&call, CallFor::Requests, by);
         drop(sending);
         let hearing = Hearing {
             inner: Arc::clone(self),
@@ -106,6 +116,8 @@ impl Inner {
             timer,
             size: call.checks(),
             lots,
+            closed,
+            closed_at,
             debits,
         };
         Step::Wait(Pending::new(Question(Some((answer, hearing)))))
@@ -120,9 +132,16 @@ impl Hearing {
         if let Some(debits) = self.debits {
             debits.answered(reply.as_ref());
         }
-        let Ok(reply) = reply else {
-            return inner.without_answer(&self.checks, Outcome::Failed);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                if let Some(lots) = self.lots.filter(|_| did_not_run(&error)) {
+                    lots.are_not_sent();
+                }
+                return inner.without_answer(&self.checks, Outcome::Failed);
+            }
         };
+        inner.keep_refused(&self.closed, &self.closed_at, &reply);
         inner.note_new_keys(&reply, &self.asked);
         let decision = reply.decision(&self.asked, &self.checks, &inner.rules);
         if !self.takes {
@@ -142,7 +161,34 @@ impl Hearing {
         if let Some(lots) = self.lots {
             lots.answered(&reply, self.sent.at);
         }
-        decision
+        inner
+            .prefilter
+            .with_held(&inner.rules, &self.checks, decision)
+    }
+
+    /// Whether something is lost if nobody hears the answer: what was reported with the request, a lot, or what was taken of
+    /// a window that is lent.
+    fn is_to_be_heard(&self) -> bool {
+        let mut checks = self.checks.iter();
+        self.debits.is_some()
+            || self.lots.is_some()
+            || self.takes && checks.any(|check| self.inner.prefilter.lends_windows(check))
+    }
+
+    /// Hears the answer to a request that nobody waits for any more. What was taken of windows that are lent stays in this process.
+    fn heard_alone(self, answer: Result<Value, CallError>) {
+        let (inner, checks) = (Arc::clone(&self.inner), self.checks.clone());
+        let takes = self.takes;
+        let decision = self.heard(answer);
+        if !takes || !decision.is_allowed() {
+            return;
+        }
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            let is_taken = check.cost() > 0 && verdict.outcome() == Outcome::Allow;
+            if is_taken && verdict.source() == Source::Store {
+                inner.take_over(&holding(check, verdict, decision.at()));
+            }
+        }
     }
 }
 
@@ -163,15 +209,16 @@ impl Future for Question {
 }
 
 impl Drop for Question {
-    /// What was reported with a request is heard, also when nobody waits for the request any more.
+    /// What must not be missed is heard, also when nobody waits for the request any more.
     fn drop(&mut self) {
         if let Some((answer, hearing)) = self.0.take()
-            && hearing.debits.is_some()
+            && hearing.is_to_be_heard()
         {
             let inner = Arc::clone(&hearing.inner);
+            let on_its_way = inner.shared.under_way.begin();
             inner.spawn(async move {
-                let answer = answer.await;
-                let _ = hearing.heard(answer);
+                hearing.heard_alone(answer.await);
+                drop(on_its_way);
             });
         }
     }

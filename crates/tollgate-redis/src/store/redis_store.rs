@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
 use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
@@ -22,20 +22,24 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     heartbeat: Option<Arc<Heartbeat>>,
     in_use: Arc<InUse>,
+    registry: RuleRegistry,
 }
 
 impl RedisStore {
     pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
         let shared = Arc::new(shared);
-        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, instance));
+        let in_use = Arc::default();
+        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, &in_use, instance));
         Self {
             heartbeat: heartbeat.map(Arc::new),
-            in_use: Arc::default(),
+            in_use,
+            registry: RuleRegistry::new(),
             shared,
         }
     }
 
-    /// How many instances share the store, as Redis has last told; 0 before it has.
+    /// How many instances share the store, as Redis has told; 0 before it has. It grows at once, and falls when Redis has
+    /// counted fewer for half a minute: after a restart without a disk each instance would find itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.shared.instances.known()
@@ -55,7 +59,7 @@ impl RedisStore {
     /// [`Exact`](InForce::Exact), with the reason, where the rule cannot have the consistency that it asks for.
     ///
     /// ```
-    /// use tollgate_core::{Consistency, MINUTE, Quota, Rule};
+    /// use tollgate::{Consistency, MINUTE, Quota, Rule};
     /// use tollgate_redis::{InForce, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -83,15 +87,18 @@ impl RedisStore {
         }
     }
 
-    /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store
+    /// Waits until Redis decides every request: for a start that would rather wait than begin on the rules' answers to a store
     /// failure. It waits for ever if need be; put a timeout around it.
+    ///
+    /// There is a connection then, and the [breaker](Self::breaker) is closed: where several attempts to connect have failed
+    /// before, it keeps requests from a server until probes were answered.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
-        while !self.shared.backend.is_connected() {
+        while !self.shared.backend.is_ready() {
             sleep(PAUSE).await;
         }
     }
@@ -154,6 +161,10 @@ impl Store for RedisStore {
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
         Ok(Arc::new(bound))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.registry
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 use tollgate_core::{Clock, Rule, StoreError, StoreErrorKind, Tick};
 
 use crate::{
@@ -34,6 +34,8 @@ static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(scr
 /// What the rule sets on one store have in common.
 pub(super) struct Shared {
     pub(super) backend: Backend,
+    /// How long a request may wait for Redis, with all that it waits for.
+    pub(super) deadline: Duration,
     pub(super) keyspace: Keyspace,
     pub(super) instances: Instances,
     pub(super) observer: Arc<Observer>,
@@ -87,8 +89,13 @@ impl Shared {
 
     /// Sends a call. It is on its way when this returns, or has failed.
     pub(super) fn send(&self, call: &Call, what_for: CallFor) -> Answer {
+        self.send_by(call, what_for, None)
+    }
+
+    /// As [`send`](Self::send), with the deadline of a request that is asked about by several calls.
+    pub(super) fn send_by(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
         self.observer.sent(what_for);
-        self.backend.send(&SCRIPT, call)
+        self.backend.send(&SCRIPT, call, by)
     }
 
     /// Sends a settlement, whose answer nobody waits for.
@@ -120,12 +127,21 @@ impl Shared {
         answer: Result<Value, CallError>,
         checks: usize,
     ) -> Result<Reply, StoreError> {
-        self.observer.called(timer, answer.as_ref().err());
-        match answer? {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.observer.called(timer, Some(&error));
+                return Err(error.into());
+            }
+        };
+        let reply = match answer {
             Value::Integers(integers) => Reply::new(checks, integers),
             _ => None,
-        }
-        .ok_or_else(|| self.misunderstood())
+        };
+        let refusal = reply.as_ref().and_then(Reply::first_refusal);
+        let refusal = refusal.map(|refusal| CallError::of_server(refusal.line()));
+        self.observer.called(timer, refusal.as_ref());
+        reply.ok_or_else(|| self.misunderstood())
     }
 
     fn misunderstood(&self) -> StoreError {

@@ -3,11 +3,17 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Verdict};
+use tokio::time::Instant;
+use tollgate_core::{
+    Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Tick, Verdict,
+};
 
 use crate::{
     encode::Encoder,
-    prefilter::{part::Asking, settling::holding},
+    prefilter::{
+        part::Asking,
+        settling::{holding, lasts},
+    },
     store::inner::Inner,
 };
 
@@ -19,6 +25,10 @@ pub(super) struct Group {
 }
 
 impl Group {
+    pub(super) fn into_checks(self) -> Checks {
+        self.checks
+    }
+
     /// What of `asking` goes with this group.
     fn asking(&self, asking: &Asking) -> Asking {
         let mut of_group = Asking::default();
@@ -35,6 +45,20 @@ impl Group {
     }
 }
 
+/// What groups before have taken. What of it is lent goes back to this process where nobody waits any more.
+struct Held {
+    inner: Arc<Inner>,
+    holdings: Vec<Holding>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for holding in &self.holdings {
+            self.inner.take_over(holding);
+        }
+    }
+}
+
 /// What would go with groups that are not asked yet. Nothing comes of it where they are not, or nobody waits any more.
 struct Unasked {
     inner: Arc<Inner>,
@@ -44,9 +68,9 @@ struct Unasked {
 impl Drop for Unasked {
     fn drop(&mut self) {
         for (group, asking) in &self.groups {
-            for (place, _) in &asking.lots {
+            for (place, ask) in &asking.lots {
                 if let Some(check) = group.checks.get(usize::from(*place)) {
-                    self.inner.prefilter.answered(check, (0, 0), None);
+                    self.inner.prefilter.unasked(check, ask.closed);
                 }
             }
         }
@@ -76,7 +100,8 @@ pub(super) fn groups(encoder: &Encoder, checks: &[Check]) -> SmallVec<[Group; 2]
 }
 
 /// Asks group after group. What was taken goes back when a later one is known to deny; after an answer that did not come,
-/// nothing is sent again, and the rest is asked all the same: the rules' answers to a store failure need to know.
+/// nothing is sent again, and the rest is asked all the same, as long as there is time: the rules' answers to a store failure
+/// need to know. However many groups there are, the request has one deadline.
 pub(super) fn ask(
     inner: Arc<Inner>,
     groups: SmallVec<[Group; 2]>,
@@ -89,43 +114,53 @@ pub(super) fn ask(
     });
     let groups = groups.collect();
     // Not within the future: one that is dropped before it runs has asked nobody either.
-    ask_all(Unasked { inner, groups }, takes)
+    let by = Instant::now() + inner.shared.deadline;
+    ask_all(Unasked { inner, groups }, takes, by)
 }
 
-async fn ask_all(mut unasked: Unasked, takes: bool) -> Decision {
+async fn ask_all(mut unasked: Unasked, takes: bool, by: Instant) -> Decision {
     let inner = Arc::clone(&unasked.inner);
     let groups = unasked.groups.iter();
     let count = groups.map(|(group, _)| group.places.len()).sum();
-    let mut verdicts: SmallVec<[Option<Verdict>; 4]> = smallvec![None; count];
-    let (mut held, mut at, mut denied): (Vec<Holding>, _, _) = (Vec::new(), 0, false);
+    let mut verdicts: SmallVec<[Option<(Tick, Verdict)>; 4]> = smallvec![None; count];
+    let mut held = Held {
+        inner: Arc::clone(&inner),
+        holdings: Vec::new(),
+    };
+    let (mut at, mut denied) = (0, false);
     while !denied && let Some((group, asking)) = unasked.groups.pop_front() {
-        let decision = inner.ask(&group.checks, &asking, takes).await;
+        let decision = inner.ask(&group.checks, &asking, takes, Some(by)).await;
         at = at.max(decision.at());
         for (place, verdict) in group.places.iter().zip(decision.verdicts()) {
-            verdicts[*place] = Some(*verdict);
+            verdicts[*place] = Some((decision.at(), *verdict));
         }
         if !takes {
             continue;
         }
         denied = decision.outcome() == Outcome::Deny;
         if !denied {
-            held.extend(taken(&inner, &group, &decision));
+            held.holdings.extend(taken(&inner, &group, &decision));
         }
     }
     for (group, _) in &unasked.groups {
         for (place, check) in group.places.iter().zip(&group.checks) {
             let not_asked = Verdict::unanswered(check.rule(), check.plan(), Outcome::NotAsked);
-            verdicts[*place] = Some(not_asked);
+            verdicts[*place] = Some((at, not_asked));
         }
     }
-    if denied && !held.is_empty() {
-        for holding in &held {
+    let holdings = std::mem::take(&mut held.holdings);
+    if denied {
+        for holding in &holdings {
             inner.settle(std::slice::from_ref(holding), Settlement::Cancel);
         }
     }
-    Decision::new(at, verdicts.into_iter().flatten(), |verdict| {
-        inner.rules.enforces(verdict.rule())
-    })
+    // All are told with one time. A refund finds a window by that and by what is told.
+    let verdicts = verdicts.into_iter().flatten();
+    let verdicts = verdicts.map(|(then, verdict)| {
+        let fresh_at = then.saturating_add(lasts(&verdict));
+        verdict.with_reset_after(fresh_at.saturating_sub(at))
+    });
+    Decision::new(at, verdicts, |verdict| inner.rules.enforces(verdict.rule()))
 }
 
 /// What a group has taken.

@@ -3,17 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
+use tollgate_core::StoreError;
 use tollgate_prefilter::Closed;
 
 use crate::{
     call::Call,
+    connection::value::Value,
     observe::{CallFor, LotDid, Timer},
     prefilter::{
         filter::Prefilter,
         reports::Report,
         slot::{Slot, check_of},
     },
-    store::{debits::Debits, inner::Inner},
+    reply::Reply,
+    store::{
+        debits::{Debits, did_not_run},
+        inner::Inner,
+    },
 };
 
 /// The most reports, or lots, of one call.
@@ -81,12 +87,20 @@ impl Inner {
     pub(super) fn hand_back(self: &Arc<Self>, lots: Vec<(Slot, Closed)>) {
         for lots in self.in_calls(lots, |(slot, _)| *slot) {
             let mut call = self.shared.begin();
-            self.close(&mut call, &lots);
+            let places = self.close(&mut call, &lots);
             let on_its_way = self.shared.under_way.begin();
             let inner = Arc::clone(self);
-            let answer = self.shared.send(&call, CallFor::Lots);
+            let (answer, size) = (self.shared.send(&call, CallFor::Lots), call.checks());
             self.spawn(async move {
-                let _ = answer.await;
+                match answer.await.map_err(StoreError::from) {
+                    Ok(Value::Integers(integers)) => {
+                        if let Some(reply) = Reply::new(size, integers) {
+                            inner.keep_refused(&lots, &places, &reply);
+                        }
+                    }
+                    Err(error) if did_not_run(&error) => inner.are_not_handed_back(&lots),
+                    Ok(_) | Err(_) => {}
+                }
                 for (slot, _) in lots {
                     inner.prefilter.handed_back(slot);
                 }
@@ -95,17 +109,41 @@ impl Inner {
         }
     }
 
-    /// Adds that lots go back. One that does not runs out.
-    pub(super) fn close(&self, call: &mut Call, lots: &[(Slot, Closed)]) {
+    /// Lots that were to go back certainly did not: they are here again.
+    pub(super) fn are_not_handed_back(&self, lots: &[(Slot, Closed)]) {
         for (slot, closed) in lots {
-            let back = call.close(&self.encoder, &check_of(*slot), *closed);
-            if back.is_some() {
-                self.shared.observer.lots(LotDid::HandedBack, 1);
+            self.prefilter.not_handed_back(*slot, *closed);
+        }
+    }
+
+    /// Lots that the server has refused to take back are here again.
+    pub(super) fn keep_refused(
+        &self,
+        lots: &[(Slot, Closed)],
+        places: &[Option<u16>],
+        reply: &Reply,
+    ) {
+        for ((slot, closed), place) in lots.iter().zip(places) {
+            if place.is_some_and(|place| reply.refusal(place).is_some()) {
+                self.prefilter.not_handed_back(*slot, *closed);
             }
         }
     }
 
-    /// What goes in one call each: in a cluster, what is known to be in one slot.
+    /// Adds that lots go back, and gives the places of their answers. One that does not go runs out.
+    pub(super) fn close(&self, call: &mut Call, lots: &[(Slot, Closed)]) -> Vec<Option<u16>> {
+        let close = |(slot, closed): &(Slot, Closed)| {
+            let back = call.close(&self.encoder, &check_of(*slot), *closed);
+            if back.is_some() {
+                self.shared.observer.lots(LotDid::HandedBack, 1);
+            }
+            back
+        };
+        lots.iter().map(close).collect()
+    }
+
+    /// What goes in one call each: what is of one rule, so that no other is refused with one that the user may not touch; in
+    /// a cluster, what is known to be in one slot.
     fn in_calls<T>(&self, mut all: Vec<T>, slot: impl Fn(&T) -> Slot) -> Vec<Vec<T>> {
         let place = |one: &T| {
             let check = check_of(slot(one));
@@ -113,13 +151,14 @@ impl Inner {
             place.map(|place| place.bits())
         };
         let is_cluster = self.shared.backend.is_cluster();
-        if is_cluster {
-            all.sort_by_key(&place);
-        }
+        let rule = |one: &T| slot(one).rule();
+        all.sort_by_key(|one| (is_cluster.then(|| place(one)), rule(one)));
         let mut calls: Vec<Vec<T>> = Vec::new();
         for one in all {
             let goes_with = |call: &&mut Vec<T>| {
-                let same = |first: &T| !is_cluster || place(first) == place(&one);
+                let same = |first: &T| {
+                    rule(first) == rule(&one) && (!is_cluster || place(first) == place(&one))
+                };
                 call.len() < TOGETHER && call.first().is_some_and(same)
             };
             match calls.last_mut().filter(goes_with) {

@@ -4,6 +4,7 @@
 mod support;
 
 mod access;
+mod deadline;
 mod failover;
 mod majority;
 mod slots;

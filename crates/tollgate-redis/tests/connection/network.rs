@@ -1,6 +1,11 @@
 //! Networks that delay, swallow and cut.
 
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::{
     connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
@@ -122,4 +127,30 @@ async fn a_network_that_refuses_or_closes_is_tried_again_with_pauses() {
         bench.is_well().await;
     }
     assert!(proxy.accepted() > 2);
+}
+
+/// Closed in the usual way, it would send on what has not left yet, and the server would run it although nobody waits.
+#[tokio::test]
+async fn a_connection_to_a_server_that_stands_still_is_reset_and_not_closed() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let bench = Bench::start(&format!("redis://127.0.0.1:{port}"));
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut input = vec![0; 1_024];
+    assert!(server.read(&mut input).await.unwrap() > 0);
+    server
+        .write_all(b"-ERR unknown command 'HELLO'\r\n")
+        .await
+        .unwrap();
+    bench.hears_nothing("k").await;
+    bench.happens("it is dropped", is_lost).await;
+    let error = loop {
+        match server.read(&mut input).await {
+            Ok(0) => panic!("the connection was closed in the usual way"),
+            // What had arrived.
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }

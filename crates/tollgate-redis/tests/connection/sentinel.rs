@@ -1,9 +1,15 @@
 //! Masters that sentinels name.
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
 use crate::{
     connection::{error::CallErrorKind, event::NodeEvent},
     connection_tests::{
         bench::{Bench, calls_of, eventually},
+        redis_server::RedisServer,
         sentinels::Group,
     },
 };
@@ -87,4 +93,45 @@ async fn sentinels_that_are_gone_or_know_nothing_are_passed_over() {
         )
         .await;
     assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+}
+
+/// Answers each question for the master with this port of the loopback.
+async fn names(listener: TcpListener, port: u16) {
+    let digits = port.to_string();
+    let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{digits}\r\n", digits.len());
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut input = vec![0; 1_024];
+        while let Ok(length @ 1..) = stream.read(&mut input).await {
+            let asked = String::from_utf8_lossy(&input[..length]).into_owned();
+            let said = match asked.contains("HELLO") {
+                true => "-ERR unknown command 'HELLO'\r\n",
+                false => &answer,
+            };
+            if stream.write_all(said.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_a_sentinel_names_is_not_asked_until_it_is_the_master() {
+    let replica = RedisServer::start(&["--replicaof", "127.0.0.1 1"]).await;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let sentinel = listener.local_addr().unwrap().port();
+    let sentinel_task = tokio::spawn(names(listener, replica.port()));
+    let bench = Bench::start(&format!("redis-sentinel://127.0.0.1:{sentinel}/mymaster"));
+    bench
+        .happens(
+            "it is turned away",
+            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("not the master")),
+        )
+        .await;
+    assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+    let connected = |event: &NodeEvent| matches!(event, NodeEvent::Connected);
+    assert_eq!(bench.count(connected), 0);
+    assert_eq!(calls_of(&replica, "evalsha").await, 0);
+    replica.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    bench.recovers("k").await;
+    sentinel_task.abort();
 }

@@ -71,9 +71,14 @@ fn a_program_in_python_and_this_crate_take_of_one_budget() {
     assert_eq!(run(&mut connection, &call).integers()[1..3], [-1, 58]);
     let by_python = take_by_python(&server, key);
     assert!(by_python.starts_with("allowed, 57 left, "), "{by_python}");
-    for _ in 0..57 {
+    for _ in 0..56 {
         run(&mut connection, &call);
     }
+    let by_python = take_by_python(&server, key);
+    assert!(
+        by_python.starts_with("allowed, 0 left, the next one fits in "),
+        "{by_python}"
+    );
     let by_python = take_by_python(&server, key);
     assert!(
         by_python.starts_with("denied, 0 left, it fits in "),
@@ -116,7 +121,7 @@ fn what_a_state_looks_like_is_as_the_page_says() {
     let call = call();
     let now = run(&mut connection, &call).integers()[0];
     let key = call.keys().next().expect("one");
-    assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a"));
+    assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a1"));
     let Value::Bytes(state) = connection.ask([&b"GET"[..], key]) else {
         panic!("it was written");
     };

@@ -7,6 +7,7 @@ mod access;
 mod by_hand;
 mod failures;
 mod memory;
+mod tables;
 mod watching;
 
 use tollgate_redis::{call::Call, script};

@@ -90,6 +90,8 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
     let check = Check::new(0, Fingerprint::from_bits(u128::from(seed)), 1);
     let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
     let mut lots: Vec<(Lot, u64)> = Vec::new();
+    // Units of a window that were spent of lots that are closed.
+    let mut spent = (0, 0);
     let mut ahead = [0; 2];
     let mut written: Option<Vec<u8>> = None;
     let unit = (quota.period().as_micros() as u64 / quota.rate()).max(1);
@@ -104,11 +106,22 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             (0, 1..) => {
                 let (lot, left) = lots.swap_remove(numbers.below(lots.len() as u64) as usize);
                 match lot {
-                    Lot::Parking { units, generation } => Some(Closed {
-                        size: units,
-                        left,
-                        generation,
-                    }),
+                    Lot::Parking { units, generation } => {
+                        // Of a window also units of lots before it, which come back later.
+                        let mut earlier = 0;
+                        if terms.window().is_some() {
+                            if spent.0 != generation {
+                                spent = (generation, 0);
+                            }
+                            earlier = numbers.below(2) * numbers.below(spent.1 + 1);
+                            spent.1 = spent.1 + units - left - earlier;
+                        }
+                        Some(Closed {
+                            size: units,
+                            left: left + earlier,
+                            generation,
+                        })
+                    }
                     Lot::Transit { .. } | Lot::Segment { .. } => None,
                 }
             }
@@ -128,6 +141,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
         };
         let mut call = Call::at(now, MARGIN);
         if resets {
+            spent.1 = 0;
             assert!(call.reset(&encoder, 0, check.key()));
             twin.reset(now);
         }
@@ -157,7 +171,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             "{at}"
         );
         assert_eq!(
-            (decision.is_allowed(), decision.retry()),
+            (decision.is_allowed(), verdict.retry()),
             (answer.fits, answer.retry),
             "{at}"
         );

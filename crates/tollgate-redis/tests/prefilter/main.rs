@@ -23,6 +23,7 @@ mod alone;
 mod calls;
 mod clock;
 mod faults;
+mod given_back;
 mod job;
 mod meter;
 mod partitions;
@@ -36,6 +37,7 @@ mod several;
 mod site;
 mod swaps;
 mod tickets;
+mod two_stores;
 mod worker;
 mod workloads;
 

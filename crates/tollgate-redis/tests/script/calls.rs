@@ -69,7 +69,8 @@ fn a_server_that_does_not_know_the_script_has_done_nothing() {
     );
     // The text teaches it and decides at once; from then on the hash will do.
     assert_eq!(subject.send(&call).integers()[1..3], [-1, 1]);
-    assert_eq!(subject.connection.ask(by_hash).integers()[1..3], [-1, 0]);
+    let last = subject.connection.ask(by_hash).integers();
+    assert!(last[1] < -4 && last[2] == 0, "{last:?}");
 }
 
 #[test]

@@ -138,3 +138,114 @@ fn a_refund_gives_back_what_time_has_not_given_back_though_a_lot_was_out() {
     let (left, _) = subject.take(0);
     assert_eq!(left, Some(80), "the lot was spent just now");
 }
+
+#[test]
+fn nothing_is_lent_beside_a_request_that_another_of_its_checks_denies() {
+    for quota in [
+        Quota::gcra(100, SECOND),
+        Quota::fixed_window(100, SECOND),
+        Quota::sliding_window(100, SECOND),
+    ] {
+        let mut subject = Subject::new(quota, 500);
+        let strict = Rule::new("strict", Quota::gcra(1, SECOND));
+        subject.rules = RuleSet::new([Rule::new("rule", quota), strict]).expect("valid rules");
+        let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+        subject.encoder = Encoder::new(&subject.rules, keyspace).expect("no plans");
+        let ask = Ask {
+            parking: 40,
+            segment: 40,
+            ..Ask::default()
+        };
+        let lent = |subject: &mut Subject, units| {
+            let checks = [check().with_cost(units), Check::new(1, check().key(), 1)];
+            let mut call = subject.call();
+            let asked = call.acquire(&subject.encoder, &checks);
+            let place = call.lend(&subject.encoder, &check(), &ask, &subject.terms);
+            let reply = subject.send(&call);
+            let asked = asked.expect("there is room");
+            let decision = reply.decision(&asked, &checks, &subject.rules);
+            let lot = reply.lot(place.expect("there is room"));
+            (decision.is_allowed(), lot.expect("it is ours"))
+        };
+        // The first uses up the strict rule; then it denies, or the first does, or both.
+        let (is_allowed, lot) = lent(&mut subject, 1);
+        assert!(is_allowed && lot.is_some(), "{quota:?}");
+        let (left, _) = subject.take(0);
+        for units in [1, 101, 1] {
+            assert_eq!(lent(&mut subject, units), (false, None), "{quota:?}");
+        }
+        assert_eq!(subject.take(0).0, left, "{quota:?}");
+    }
+}
+
+#[test]
+fn lots_of_a_generation_far_ahead_are_known_for_two_lives_from_now_and_no_longer() {
+    // Full in a tenth of a second, as far as nothing is out.
+    for (generations_back, is_known) in [(3, true), (4, false), (1_000_000, false)] {
+        let mut subject = Subject::new(Quota::token_bucket(100).refill(1_000, SECOND), 800);
+        let lot = subject.lend(20).expect("it is lent");
+        assert_eq!(lot.units(), 20);
+        subject.now -= generations_back * 10_000_000;
+        // Denied, and the state is repaired.
+        assert_eq!(subject.take(1).0, None);
+        subject.now += 9_000_000;
+        assert_eq!(subject.take(0).0, Some(80), "{generations_back}");
+        subject.now += 12_000_000;
+        let left = if is_known { 80 } else { 100 };
+        assert_eq!(subject.take(0).0, Some(left), "{generations_back}");
+    }
+}
+
+#[test]
+fn a_lot_of_a_generation_to_come_gives_nothing_back() {
+    for quota in [
+        Quota::token_bucket(100).refill(1, SECOND),
+        Quota::fixed_window(100, 60 * SECOND),
+        Quota::sliding_window(100, 60 * SECOND),
+    ] {
+        let mut subject = Subject::new(quota, 800);
+        let lot = subject.lend(20).expect("it is lent");
+        let Lot::Parking { units, generation } = lot else {
+            panic!("{lot:?} is not parked");
+        };
+        let (left, _) = subject.take(0);
+        for ahead in [1, 2, 1 << 40] {
+            let generation = generation + ahead;
+            subject.close(Lot::Parking { units, generation }, units);
+            assert_eq!(subject.take(0).0, left, "{quota:?}, {ahead}");
+        }
+        subject.close(lot, units);
+        assert_eq!(subject.take(0).0, left.map(|left| left + units));
+    }
+}
+
+#[test]
+fn more_units_of_a_window_come_back_than_a_lot_had_and_those_of_the_one_before_where_they_weigh() {
+    for (quota, before) in [
+        (Quota::fixed_window(100, SECOND), 0),
+        (Quota::sliding_window(100, SECOND), 4),
+    ] {
+        let mut subject = Subject::new(quota, 800);
+        let lots = [20, 15].map(|units| subject.lend(units).expect("it is lent"));
+        assert_eq!(subject.take(0).0, Some(100 - 2 - 20 - 15));
+        subject.close(lots[0], 0);
+        assert_eq!(subject.take(0).0, Some(63));
+        // Eleven of the first come back with the other.
+        subject.close(lots[1], 15 + 11);
+        assert_eq!(subject.take(0).0, Some(89));
+        // It is not known any more.
+        subject.close(lots[1], 15);
+        assert_eq!(subject.take(0).0, Some(89));
+        let lot = subject.lend(5).expect("it is lent");
+        subject.now += 1_000_000;
+        let (left, _) = subject.take(0);
+        assert!(matches!(lot, Lot::Parking { units: 5, .. }));
+        subject.close(lot, 4);
+        assert_eq!(subject.take(0).0, left.map(|left| left + before));
+        // Nor is it after another window.
+        subject.now += 1_000_000;
+        subject.take(1);
+        subject.close(lot, 1);
+        assert_eq!(subject.take(0).0, Some(99));
+    }
+}

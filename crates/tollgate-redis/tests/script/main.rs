@@ -5,8 +5,11 @@ mod support;
 
 mod calls;
 mod foreign;
+mod heartbeat;
 mod lots;
 mod owed;
+mod refused;
+mod replaced;
 mod reports;
 #[path = "../keys/server.rs"]
 #[allow(dead_code, reason = "it is a part of another program too")]

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{AlgorithmKind, Outcome, Quota, Retry, RuleSet, Verdict};
+use tollgate_core::{Outcome, Retry, RuleSet, Verdict};
 
 pub(super) type Standings = SmallVec<[Standing; 4]>;
 
@@ -20,10 +20,11 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// `None` where there is nothing to tell: the rule is not enforced, was not counted, or has no limit.
+    /// `None` where there is nothing to tell: the rule is not enforced, was not counted, or has no limit. Or it is not known
+    /// what is left.
     #[inline]
     fn of(verdict: &Verdict, rules: &RuleSet) -> Option<Self> {
-        if !verdict.has_numbers() || !rules.enforces(verdict.rule()) {
+        if !verdict.has_numbers() || !verdict.knows_remaining() || !rules.enforces(verdict.rule()) {
             return None;
         }
         let quota = rules.rules().get(verdict.rule())?.quota_of(verdict.plan());
@@ -36,7 +37,7 @@ impl Standing {
             denied: verdict.outcome() == Outcome::Deny,
             limit: quota.limit(),
             remaining: verdict.remaining(),
-            lasts: lasts(verdict, quota),
+            lasts: lasts(verdict),
         })
     }
 
@@ -60,17 +61,12 @@ impl Standing {
     }
 }
 
-/// A denial lasts until the same request would pass, so that `Retry-After` is never earlier, even where a dear request
-/// was denied and cheaper ones would still pass. Everything else lasts until the quota is whole again.
-fn lasts(verdict: &Verdict, quota: &Quota) -> Duration {
-    match (verdict.outcome(), verdict.retry()) {
-        (Outcome::Deny, Retry::After(delay)) => delay,
-        _ => match quota.algorithm() {
-            // Their state is fresh only up to a second window later, but units come back within the first.
-            AlgorithmKind::SlidingWindow | AlgorithmKind::SlidingBuckets => {
-                verdict.reset_after().min(quota.window())
-            }
-            _ => verdict.reset_after(),
-        },
+/// Until the same request passes, after a denial and where less is left than it cost: a client that has nothing left waits
+/// for as long. So `Retry-After` is never earlier, even where a dear request was denied and cheaper ones would still pass.
+/// Everything else lasts until the quota is whole again.
+fn lasts(verdict: &Verdict) -> Duration {
+    match verdict.retry() {
+        Retry::After(delay) => delay,
+        Retry::Now | Retry::Never | Retry::Unknown => verdict.reset_after(),
     }
 }

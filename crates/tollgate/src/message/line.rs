@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Decision, Verdict,
+    Decision, Outcome, Verdict,
     algorithm::{Assessment, Retry},
 };
 
@@ -56,7 +56,11 @@ impl Call {
                 fits: false,
                 remaining: verdict.remaining(),
                 reset_after: micros(verdict.reset_after()),
-                retry: verdict.retry().or_later(Retry::After(up_to)),
+                retry: match verdict.outcome() {
+                    // That is when it would pass again.
+                    Outcome::Allow => Retry::After(up_to),
+                    _ => verdict.retry().or_later(Retry::After(up_to)),
+                },
             };
             // A request's plans and rules are fewer than 65 536.
             let (rule, plan) = (verdict.rule() as u16, verdict.plan() as u16);

@@ -7,9 +7,10 @@ use crate::{
     algorithm::Retry,
     conformance::{Subject, subject::Asked},
     decision::Decision,
-    quota::Quota,
+    quota::{AlgorithmKind, Quota},
     rule::Rule,
     store::Check,
+    ticket::Ticket,
     time::{DAY, HOUR, MINUTE, SECOND},
 };
 
@@ -70,6 +71,61 @@ pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
             passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &quota).await;
             subject.clock().advance(step * (round as u32 % 3));
         }
+    }
+}
+
+/// What is told with units that were taken: when the same cost fits again.
+pub async fn what_passed_is_told_to_the_tick_when_it_passes_again(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let costs = [1, 3, 7, 10].map(|cost: u64| cost.min(quota.limit()));
+        for cost in costs {
+            let mut waits = 0;
+            let most = quota.limit().saturating_sub(2 * cost);
+            assert!(limiter.took(&name, "a", most).await, "{quota:?}");
+            for round in 0..40_u32 {
+                let decision = limiter.take(&name, "a", cost).await;
+                assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
+                assert_eq!(
+                    (decision.retry(), decision.retry_after()),
+                    (Retry::Now, None)
+                );
+                let verdict = decision.verdicts()[0];
+                match verdict.retry() {
+                    Retry::Now => assert!(verdict.remaining() >= cost, "{quota:?}: {verdict:?}"),
+                    Retry::After(wait) => {
+                        assert!(verdict.remaining() < cost, "{quota:?}: {verdict:?}");
+                        waits += 1;
+                        subject.clock().advance(wait - TICK);
+                        let check = [limiter.check(&name, "a", cost)];
+                        let early = limiter.ask(&check).await;
+                        assert_eq!(early.retry(), Retry::After(TICK), "{quota:?}: {verdict:?}");
+                        // Sometimes later than that.
+                        let later = quota.window() / 17 * (round % 3);
+                        subject.clock().advance(TICK + later);
+                    }
+                    other => panic!("{quota:?}: {other:?} is no answer to what was taken"),
+                }
+            }
+            assert!(waits > 1, "{quota:?}: it was never used up");
+            subject.clock().advance(3 * quota.window());
+        }
+    }
+}
+
+/// A request of cost 0 is told when one unit fits.
+pub async fn a_request_that_costs_nothing_is_told_when_one_unit_fits(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let fresh = limiter.take(&name, "a", 0).await;
+        assert_eq!(fresh.verdicts()[0].retry(), Retry::Now, "{quota:?}");
+        assert!(limiter.took(&name, "a", quota.limit()).await);
+        let empty = limiter.take(&name, "a", 0).await;
+        assert!(empty.is_allowed(), "{quota:?}");
+        let denied = limiter.take(&name, "a", 1).await;
+        assert_eq!(empty.verdicts()[0].retry(), denied.retry(), "{quota:?}");
     }
 }
 
@@ -143,6 +199,65 @@ pub async fn after_reset_after_the_whole_limit_is_there(subject: &Subject) {
                 .advance(decision.verdicts()[0].reset_after());
             assert_eq!(limiter.left(&name, "a").await, quota.limit(), "{quota:?}");
         }
+    }
+}
+
+pub async fn tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit(subject: &Subject) {
+    const LIMIT: u64 = 10;
+    for quota in [
+        Quota::fixed_window(LIMIT, MINUTE),
+        Quota::sliding_window(LIMIT, MINUTE),
+        Quota::sliding_buckets(LIMIT, MINUTE),
+        Quota::sliding_log(LIMIT, MINUTE),
+        Quota::gcra(LIMIT, MINUTE),
+        // A unit takes a part of a microsecond.
+        Quota::token_bucket(LIMIT).refill(7, SECOND),
+    ] {
+        let name = format!("{}-{}", quota.algorithm(), quota.rate());
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let check = [limiter.check(&name, "a", 1)];
+        // To the start of a window of any of them.
+        let start = subject.clock().now().div_ceil(60_000_000) * 60_000_000;
+        subject.clock().set(start);
+        let mut held = Vec::new();
+        for _ in 1..LIMIT {
+            let mut taken = Vec::new();
+            loop {
+                let decision = limiter.ask(&check).await;
+                if !decision.is_allowed() {
+                    break;
+                }
+                taken.push(limiter.0.ticket(&check, &decision));
+            }
+            // The last one is held: it was told that its units weigh until all are back.
+            let before = limiter.left(&name, "a").await;
+            held.extend(taken.pop());
+            let given_back = taken.len() as u64;
+            taken.into_iter().for_each(Ticket::cancel);
+            limiter
+                .settled(&name, "a", before + given_back, &quota)
+                .await;
+            subject
+                .clock()
+                .advance(quota.window() / LIMIT as u32 + TICK);
+        }
+        let mut kept = 0;
+        while limiter.took(&name, "a", 1).await {
+            kept += 1;
+        }
+        let held_back = held.len() as u64;
+        held.into_iter().for_each(Ticket::cancel);
+        let is_bucket = matches!(
+            quota.algorithm(),
+            AlgorithmKind::Gcra | AlgorithmKind::TokenBucket
+        );
+        if !is_bucket {
+            limiter.settled(&name, "a", held_back, &quota).await;
+        }
+        while limiter.took(&name, "a", 1).await {
+            kept += 1;
+        }
+        assert_eq!(kept, LIMIT, "{quota:?}");
     }
 }
 

@@ -97,11 +97,19 @@ pub(crate) fn assess<O: Oracle>(oracle: &O, limit: u64, now: Tick, cost: u64) ->
             oracle.clone()
         };
         after.take(now, cost);
+        let remaining = left(&after, limit, now, 0);
         return Assessment {
             fits: true,
-            remaining: left(&after, limit, now, 0),
+            remaining,
             reset_after: first(now, |tick| after.used(tick).is_zero()) - now,
-            retry: Retry::Now,
+            retry: if remaining >= cost.max(1) {
+                Retry::Now
+            } else if cost == 0 {
+                // What costs nothing repairs nothing, and the next unit will.
+                assess(oracle, limit, now, 1).retry
+            } else {
+                Retry::after_micros(first(now, |tick| fits(&after, limit, tick, cost)) - now)
+            },
         };
     }
     let mut after = oracle.clone();

@@ -43,7 +43,8 @@ struct Asked {
     call: Call,
     moved: bool,
     asked: bool,
-    /// Set once the call was sent on: a wire looks for deadlines in the order in which calls come, and this one comes late.
+    /// Set where others that came before have later deadlines: a wire looks for them in the order in which calls come. So it
+    /// is once the call was sent on, and where a part of its time was gone before.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -55,6 +56,14 @@ impl ClusterCall {
     /// Whether it has failed without having been queued.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.0, State::Refused(_))
+    }
+
+    /// Ends at its deadline by itself, whatever waits before it.
+    pub(super) fn minding_its_deadline(mut self) -> Self {
+        if let State::Asked(asked) = &mut self.0 {
+            asked.mind_the_deadline();
+        }
+        self
     }
 
     pub(super) fn ask(
@@ -158,21 +167,27 @@ impl Asked {
         };
         self.call = member.node.send(waiting);
         self.member = member;
+        self.mind_the_deadline();
+        Ok(())
+    }
+
+    fn mind_the_deadline(&mut self) {
         let _entered = self.shared.runtime.enter();
         self.timer
             .get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));
-        Ok(())
     }
 
     fn expire(&mut self, cx: &mut Context<'_>) -> Poll<Result<Value, CallError>> {
         let Some(timer) = &mut self.timer else {
             return Poll::Pending;
         };
+        let was_sent_on = self.moved || self.asked;
         timer.as_mut().poll(cx).map(|()| {
-            Err(CallError::new(
-                CallErrorKind::Unknown,
-                "Redis did not answer in time, after the slot had moved",
-            ))
+            let message = match was_sent_on {
+                true => "Redis did not answer in time, after the slot had moved",
+                false => "Redis did not answer in time",
+            };
+            Err(CallError::new(CallErrorKind::Unknown, message))
         })
     }
 }

@@ -69,13 +69,17 @@ impl Cluster {
     ) -> ClusterCall {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
         let args: Vec<_> = args.iter().map(AsRef::as_ref).collect();
-        self.send(keys.iter().copied(), |_| Request::new(script, &keys, &args))
+        self.send(keys.iter().copied(), None, |_| {
+            Request::new(script, &keys, &args)
+        })
     }
 
-    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot.
+    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot; answered
+    /// until `by`, where a part of the time is gone already.
     pub(crate) fn send<'a>(
         &self,
         keys: impl Iterator<Item = &'a [u8]>,
+        by: Option<Instant>,
         request: impl FnOnce(u16) -> Request,
     ) -> ClusterCall {
         let mut slots = keys.map(slot);
@@ -94,8 +98,17 @@ impl Cluster {
             Ok(member) => member,
             Err(error) => return ClusterCall::refused(error),
         };
-        let deadline = Instant::now() + self.shared.options.node.deadline;
-        ClusterCall::ask(&self.shared, member, first, deadline, || request(first))
+        let now = Instant::now();
+        if by.is_some_and(|by| by <= now) {
+            let message = "Redis was not asked: the time was gone with what was asked before";
+            return ClusterCall::refused(CallError::new(CallErrorKind::Expired, message));
+        }
+        let deadline = by.unwrap_or(now + self.shared.options.node.deadline);
+        let call = ClusterCall::ask(&self.shared, member, first, deadline, || request(first));
+        match by {
+            Some(_) => call.minding_its_deadline(),
+            None => call,
+        }
     }
 
     /// Whether the map is known, and there is a connection to every server in it that has slots.

@@ -15,6 +15,7 @@ use crate::connection::{
     script::Script,
     wire::{
         answers::{Answers, not_ours},
+        apart::Apart,
         lost::Lost,
         sent::{Entry, Sent},
     },
@@ -24,12 +25,14 @@ use crate::connection::{
 #[derive(Debug)]
 pub(super) struct Ledger {
     queue: Arc<Queue>,
-    /// Calls that did not run and may be sent once more: mostly because the server did not know the script.
+    /// Calls that did not run and may be sent once more: the server did not know the script, or refused a command for
+    /// another call that it carried.
     again: VecDeque<Waiting>,
     sent: Sent,
     room: usize,
     /// How many checks may travel together.
     together: usize,
+    apart: Apart,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
     taken: VecDeque<Waiting>,
@@ -54,6 +57,7 @@ impl Ledger {
             sent: Sent::default(),
             room: options.unanswered.max(1),
             together: options.together,
+            apart: Apart::default(),
             lost: None,
             taken: VecDeque::new(),
             entries: Vec::new(),
@@ -83,10 +87,21 @@ impl Ledger {
             self.taken.push_back(call);
         }
         self.queue.take(room, &mut self.taken);
-        let slot = |call: &Waiting| call.request().slot();
-        if !self.taken.iter().is_sorted_by_key(slot) {
+        let some_go_alone = self.apart.is_any();
+        if some_go_alone {
+            let apart = self.taken.iter_mut();
+            apart
+                .filter(|call| self.apart.has(call.request()))
+                .for_each(Waiting::keep_alone);
+        }
+        // Those that go alone are not to stand between the others.
+        let place = |call: &Waiting| {
+            let request = call.request();
+            (request.slot(), some_go_alone && self.apart.has(request))
+        };
+        if !self.taken.iter().is_sorted_by_key(place) {
             // Calls on the same keys stay in order.
-            self.taken.make_contiguous().sort_by_key(slot);
+            self.taken.make_contiguous().sort_by_key(place);
         }
         while let Some(first) = self.taken.front() {
             // The first one brings the text, and the others find it there.
@@ -176,19 +191,31 @@ impl Ledger {
         let code = code_of(line);
         let travelled_together = self.entries.len() > 1;
         let mut heard = Heard::default();
-        for call in self.entries.drain(..).filter_map(|entry| entry.call) {
-            let call = match code {
+        for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
+            let goes_again = match code {
                 "NOSCRIPT" => call.again(),
                 // The key of another was missing while their slot moves.
-                "TRYAGAIN" if travelled_together => Ok(call.alone()),
-                _ => Err(call),
-            };
-            match call {
-                Ok(call) => self.again.push_back(call),
-                Err(call) => {
-                    heard.failed += u32::from(error.weighs());
-                    call.answer(Err(error.clone()));
+                "TRYAGAIN" if travelled_together => {
+                    self.apart.add_slot_of(call.request());
+                    call.keep_alone();
+                    true
                 }
+                // The user may not touch a key of another: servers look at all keys of a script before they run it.
+                "NOPERM" if travelled_together => {
+                    call.keep_alone();
+                    true
+                }
+                "NOPERM" => {
+                    self.apart.add_rules_of(call.request());
+                    false
+                }
+                _ => false,
+            };
+            if goes_again {
+                self.again.push_back(call);
+            } else {
+                heard.failed += u32::from(error.weighs());
+                call.answer(Err(error.clone()));
             }
         }
         match code {

@@ -302,10 +302,11 @@ async fn an_unknown_script_is_brought_along_once_and_the_others_find_it() {
 async fn nothing_but_an_unknown_script_is_ever_sent_again() {
     for (line, expected) in [
         ("LOADING Redis is loading", CallErrorKind::Unavailable),
-        ("OOM command not allowed", CallErrorKind::Unavailable),
+        ("OOM command not allowed", CallErrorKind::NotWritable),
         ("BUSY Redis is busy", CallErrorKind::Unavailable),
         ("TRYAGAIN Multiple keys", CallErrorKind::TryAgain),
         ("WRONGTYPE Operation against", CallErrorKind::Misconfigured),
+        ("NOPERM this user has no", CallErrorKind::Misconfigured),
         ("ERR unknown command", CallErrorKind::Misconfigured),
     ] {
         let mut bench = by_default(65_536);

@@ -19,14 +19,14 @@ fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when
     };
     let verdict = Verdict::new(0, 0, owes, Source::Store);
     cache.learn(&denials, slot, (now, now), 1, &verdict, false);
-    let denied = cache.deny(&denials, slot, now, 1).expect("it is known");
+    let (denied, _) = cache.deny(&denials, slot, now, 1).expect("it is known");
     let Retry::After(wait) = denied.retry else {
         panic!("{denied:?} is no time to wait");
     };
     let wait = wait.as_micros();
     assert!((2_142_856..=2_142_858).contains(&wait), "{wait}");
     assert_eq!((denied.fits, denied.remaining), (false, 0));
-    let never = cache.deny(&denials, slot, now, 11).expect("it is known");
+    let (never, _) = cache.deny(&denials, slot, now, 11).expect("it is known");
     assert_eq!(never.retry, Retry::Never);
 }
 
@@ -87,6 +87,41 @@ fn of_what_two_plans_taught_the_later_counts() {
     cache.learn(&denials, other, (NOW, NOW), 1, &told, true);
     assert_eq!(cache.deny(&denials, slot(7), NOW, 1), None);
     assert!(cache.deny(&denials, other, NOW, 1).is_some());
+}
+
+#[test]
+fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
+    let quotas = [
+        Quota::token_bucket(10).refill(10, SECOND),
+        Quota::fixed_window(10, SECOND),
+        Quota::sliding_window(10, SECOND),
+        Quota::sliding_log(10, SECOND),
+    ];
+    for quota in quotas {
+        let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
+        let knows = |key, cost, at| {
+            let denied = cache.deny(&denials, slot(key), at, cost);
+            denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
+        };
+        let learn = |key, cost, told| {
+            cache.learn(&denials, slot(key), (NOW, NOW), cost, &told, false);
+        };
+        // A unit is missing: nobody can have taken one since, as long as none comes back.
+        learn(7, 1, verdict(0, 1_000_000, 100_000));
+        assert_eq!(knows(7, 1, NOW), Some((0, true)), "{quota:?}");
+        assert_eq!(knows(7, 1, NOW + 99_999), Some((0, true)), "{quota:?}");
+        // Five are left, and others may take of them.
+        learn(8, 8, verdict(5, 500_000, 300_000));
+        assert_eq!(knows(8, 8, NOW), Some((5, false)), "{quota:?}");
+        let later = knows(8, 8, NOW + 250_000);
+        assert!(matches!(later, Some((_, false))), "{quota:?}: {later:?}");
+        // Nothing was left, but by now there may be.
+        learn(9, 8, verdict(0, 1_000_000, 800_000));
+        let later = knows(9, 8, NOW + 250_000);
+        let in_steps = quota.algorithm() == AlgorithmKind::FixedWindow;
+        let expected = matches!(later, Some((_, knows)) if knows == in_steps);
+        assert!(expected, "{quota:?}: {later:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::{
 };
 
 use http::{HeaderName, header, request::Parts};
-use tollgate_core::{KeyBuf, KeyPart, Network, PartKind};
+use ipnet::IpNet;
+use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, RuleError, RuleErrorKind};
 
 use crate::{
     key::{
@@ -194,6 +195,60 @@ impl ClientIp {
             Source::XForwardedFor => self.trust.client(peer, x_forwarded_for::entries(headers)),
             Source::Forwarded => self.trust.client(peer, forwarded::entries(headers)),
             Source::SingleHeader(name) => single_header::read(headers, name).unwrap_or(peer),
+        })
+    }
+
+    /// The condition that the client's address, found in this way, is in one of these networks: CIDRs or single addresses,
+    /// as in [`trusted_proxies`](Self::trusted_proxies). For [`RequestRule::when`](crate::RequestRule::when) and
+    /// [`exempt`](crate::RequestRule::exempt); where the peer is the client,
+    /// [`condition::client_in`](crate::condition::client_in) is shorter.
+    ///
+    /// It does not hold for a request without a peer address; the first one is told in an event at error level, because a
+    /// rule with `when` would limit nobody.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
+    ///
+    /// let client = client_ip().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for();
+    /// let rule = Rule::new("per-key", Quota::gcra(60, MINUTE))
+    ///     .by(header("x-api-key"))
+    ///     // The monitoring.
+    ///     .exempt(client.is_in(["192.0.2.0/28", "2001:db8:7::/48"])?);
+    /// # let _ = rule;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A text that is not a network, no network at all, or a mistake in the settings of this extractor.
+    pub fn is_in<N: ToString>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<impl Fn(&Parts) -> bool + Send + Sync + 'static, RuleError> {
+        let wrong = |mistake: String| RuleError::general(RuleErrorKind::Key, mistake);
+        self.validate().map_err(wrong)?;
+        let networks: Vec<IpNet> = networks
+            .into_iter()
+            .map(|text| network(&text.to_string()))
+            .collect::<Result<_, _>>()
+            .map_err(wrong)?;
+        if networks.is_empty() {
+            return Err(wrong(
+                "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
+            ));
+        }
+        let told = AtomicBool::new(false);
+        Ok(move |head: &Parts| match self.resolve(head) {
+            Ok(client) => networks.iter().any(|network| network.contains(&client)),
+            Err(why) => {
+                // Once: every request would say the same.
+                if !told.swap(true, Ordering::Relaxed) {
+                    notice::error(&format!(
+                        "a condition on the client's network does not hold: {why}"
+                    ));
+                }
+                false
+            }
         })
     }
 

@@ -8,6 +8,13 @@ impl Bench {
         self.check_at("", 0, key)
     }
 
+    /// The same for a rule with this bit.
+    fn check_of(&self, rule: u32, key: &str) -> Call {
+        let args = ["", "abc\u{1}\0"].map(str::as_bytes).into_iter();
+        let request = Request::checks(&self.script, 0, [key.as_bytes()].into_iter(), args);
+        self.send(request.of_rules(1 << rule))
+    }
+
     fn check_at(&self, time: &str, slot: u16, key: &str) -> Call {
         let args = [time, "abc\u{1}\0"].map(str::as_bytes).into_iter();
         let keys = [key.as_bytes()].into_iter();
@@ -229,6 +236,79 @@ async fn while_a_slot_moves_each_call_is_tried_alone_once() {
     bench.answers(&text).await;
     assert_eq!(there.await.unwrap(), told(1));
     assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
+}
+
+/// Three calls, of which the server refuses the one of rule 2. `sent` are the arguments of the first command: if that is
+/// known to be refused, without the one.
+async fn refuse(bench: &mut Bench, sent: &str, is_known: bool) {
+    let calls = [
+        bench.check_of(1, "a"),
+        bench.check_of(2, "b"),
+        bench.check_of(3, "c"),
+    ];
+    let received = bench.received().await;
+    assert_eq!(arguments(&received), sent.split(' ').collect::<Vec<_>>());
+    let refused = "-NOPERM No permissions to access a key\r\n";
+    if !is_known {
+        // None of them has run: servers look at the keys first.
+        bench.answers(refused).await;
+        assert_eq!(commands(&bench.received().await), ["EVALSHA"; 3]);
+        let each = [answer(&[1]), refused.to_owned(), answer(&[3])];
+        bench.answers(&each.concat()).await;
+    } else {
+        let alone = received.rsplit_once("EVALSHA").unwrap().1;
+        assert!(alone.contains("\r\nb\r\n") && commands(&received).len() == 2);
+        bench.answers(&(answer(&[1, 3]) + refused)).await;
+    }
+    let [a, b, c] = calls;
+    assert_eq!(a.await.unwrap(), told(1));
+    assert_eq!(kind(b.await), CallErrorKind::Misconfigured);
+    assert_eq!(c.await.unwrap(), told(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_user_may_not_make_takes_no_other_with_it_and_then_goes_alone() {
+    let all = "3 a b c  abc\u{1}\0 abc\u{2}\0 abc\u{3}\0";
+    let others = "2 a c  abc\u{1}\0 abc\u{2}\0";
+    let mut bench = by_default(65_536);
+    refuse(&mut bench, all, false).await;
+    // Only the rule that was refused goes alone from now on.
+    for _ in 0..20 {
+        refuse(&mut bench, others, true).await;
+    }
+    // After a while somebody may have changed the rights.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    refuse(&mut bench, all, false).await;
+    assert_eq!(bench.breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_sent_again_alone_keep_their_deadline() {
+    let mut bench = by_default(65_536);
+    let began = Instant::now();
+    let calls = [bench.check_of(1, "a"), bench.check_of(2, "b")];
+    bench.received().await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    bench.answers("-NOPERM No permissions\r\n").await;
+    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
+    for call in calls {
+        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    }
+    assert_eq!(began.elapsed(), bench.options.deadline);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_slot_moves_its_later_calls_go_alone_at_once() {
+    let mut bench = by_default(65_536);
+    let both = |bench: &Bench| ["there", "missing"].map(|key| bench.check_at("", 5, key));
+    let _first = both(&bench);
+    bench.received().await;
+    bench.answers("-TRYAGAIN Multiple keys\r\n").await;
+    bench.received().await;
+    let text = format!("{}-TRYAGAIN Multiple keys\r\n", answer(&[1]));
+    bench.answers(&text).await;
+    let _later = both(&bench);
+    assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
 }
 
 #[tokio::test(start_paused = true)]

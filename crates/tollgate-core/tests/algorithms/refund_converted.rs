@@ -1,0 +1,269 @@
+//! Refunds of units that were taken under a quota which another one has replaced since.
+
+use proptest::prelude::*;
+use tollgate_core::{
+    AlgorithmKind, Quota, Tick,
+    algorithm::{Algorithm, Taken},
+};
+
+use crate::{
+    agreement::Run,
+    history::{Ask, asks, for_each_algorithm, property, quota, start},
+    oracle::{ArrivalOracle, Oracle, left},
+};
+
+for_each_algorithm! {
+    a_refund_of_converted_units_never_lifts_above_what_would_be_left_had_they_never_been_taken => never_above;
+    a_refund_at_once_gives_all_converted_units_back => at_once;
+}
+
+/// Two histories: in one our units were taken, in the other they were not.
+struct Twins<O: Oracle> {
+    before: O::Algorithm,
+    with: Run<O>,
+    without: <O::Algorithm as Algorithm>::State,
+    taken: Taken,
+    cost: u64,
+    /// All that was taken: when, and how much.
+    all: Vec<(Tick, u64)>,
+}
+
+/// Requests before ours, ours, requests after it, requests under the other quota.
+type Story = (Vec<Ask>, Vec<Ask>, Vec<Ask>, Vec<Ask>);
+
+fn story() -> impl Strategy<Value = Story> {
+    (asks(6), asks(2), asks(6), asks(8))
+}
+
+impl<O: Oracle> Twins<O> {
+    /// `None`: our request was denied, or asked for nothing.
+    fn new(old: Quota, new: Quota, start: Tick, story: Story) -> Option<Self> {
+        let (earlier, ours, later, under_new) = story;
+        let mut with = Run::<O>::new(old, start);
+        let (before, mut all) = (with.algorithm.clone(), Vec::new());
+        go(&mut with, earlier, None, &mut all);
+        let mut without = with.state.clone();
+        let cost = with.moved(ours[0]);
+        let answer = with.decide(cost);
+        if !answer.fits || cost == 0 {
+            return None;
+        }
+        let taken = Taken {
+            at: with.now,
+            fresh_at: with.now + answer.reset_after,
+        };
+        go(&mut with, later, Some(&mut without), &mut all);
+        let after: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
+        let carried = after.convert(&before, &with.state, with.now);
+        without = after.convert(&before, &without, with.now);
+        let mut with = Run::<O>::new(new, with.now);
+        with.state = carried;
+        go(&mut with, under_new, Some(&mut without), &mut all);
+        Some(Self {
+            before,
+            with,
+            without,
+            taken,
+            cost,
+            all,
+        })
+    }
+
+    fn left(&self, now: Tick) -> u64 {
+        let run = &self.with;
+        run.algorithm.assess(&run.state, now, 0).remaining
+    }
+
+    fn left_without(&self, now: Tick) -> u64 {
+        let run = &self.with;
+        run.algorithm.assess(&self.without, now, 0).remaining
+    }
+
+    fn refund(&mut self, units: u64) {
+        let Run {
+            algorithm,
+            state,
+            now,
+            ..
+        } = &mut self.with;
+        algorithm.refund_converted(&self.before, state, *now, self.taken, units);
+    }
+
+    /// Now, and later: until nothing counts.
+    fn times(&self) -> [Tick; 4] {
+        let run = &self.with;
+        let reset = run.algorithm.assess(&run.state, run.now, 0).reset_after;
+        [0, 1, reset / 3, reset.saturating_sub(1)].map(|wait| run.now + wait)
+    }
+}
+
+/// Lets requests pass or not; what passes is taken in the other history too, where it fits all the more.
+fn go<O: Oracle>(
+    run: &mut Run<O>,
+    asks: Vec<Ask>,
+    mut other: Option<&mut <O::Algorithm as Algorithm>::State>,
+    all: &mut Vec<(Tick, u64)>,
+) {
+    for ask in asks {
+        let cost = run.moved(ask);
+        if run.decide(cost).fits {
+            all.push((run.now, cost));
+            if let Some(other) = &mut other {
+                run.algorithm.take(other, run.now, cost);
+            }
+        }
+    }
+}
+
+fn never_above<O: Oracle>(kind: AlgorithmKind) {
+    let values = (quota(kind), quota(kind), start(), story());
+    property(400, &values, |(old, new, start, story)| {
+        let Some(mut twins) = Twins::<O>::new(old, new, start, story) else {
+            return Ok(());
+        };
+        let had = twins.left(twins.with.now);
+        twins.refund(twins.cost);
+        prop_assert!(twins.left(twins.with.now) >= had, "a refund takes nothing");
+        for at in twins.times() {
+            let (has, most) = (twins.left(at), twins.left_without(at));
+            prop_assert!(
+                has <= most,
+                "{has} left, {most} without: {old:?} to {new:?}"
+            );
+        }
+        Ok(())
+    });
+}
+
+/// Whatever the two quotas: at the instant of the take all of it is still there.
+fn at_once<O: Oracle>(kind: AlgorithmKind) {
+    let values = (quota(kind), quota(kind), start(), asks(6), asks(2));
+    property(200, &values, |(old, new, start, earlier, ours)| {
+        let story = (earlier, ours, Vec::new(), Vec::new());
+        let Some(mut twins) = Twins::<O>::new(old, new, start, story) else {
+            return Ok(());
+        };
+        twins.refund(twins.cost);
+        let now = twins.with.now;
+        let (has, exact) = (twins.left(now), twins.left_without(now));
+        // A smaller burst may have forgotten as much as it is smaller by.
+        prop_assume!(kind != AlgorithmKind::Gcra || new.limit() >= old.limit());
+        let slack = 1 + O::new(&old).slack() + O::new(&new).slack();
+        let slack = if kind == AlgorithmKind::Gcra || slack > 1 {
+            slack
+        } else {
+            0
+        };
+        prop_assert!(
+            has <= exact && has + slack >= exact,
+            "{has} left, {exact} without: {old:?} to {new:?}"
+        );
+        Ok(())
+    });
+}
+
+/// The same quota with another limit.
+fn relimited(quota: Quota, limit: u64) -> Option<Quota> {
+    let period = quota.period();
+    let other = match quota.algorithm() {
+        AlgorithmKind::FixedWindow => Quota::fixed_window(limit, period),
+        AlgorithmKind::SlidingWindow => Quota::sliding_window(limit, period),
+        AlgorithmKind::SlidingLog => Quota::sliding_log(limit % 1_000 + 1, period),
+        _ => Quota::sliding_buckets(limit, period).buckets(quota.bucket_count()),
+    };
+    other.validate().is_ok().then_some(other)
+}
+
+/// Beside the exact oracle of the new quota, which is told all that was taken and not given back, whoever had let it pass.
+fn exact<O: Oracle>(kind: AlgorithmKind) {
+    let limits = prop_oneof![1..12_u64, 1..2_000_u64, 1..1_u64 << 30];
+    let values = (quota(kind), limits, start(), story(), 0..1_001_u64);
+    property(400, &values, |(old, limit, start, story, part)| {
+        let new = relimited(old, limit);
+        prop_assume!(new.is_some());
+        let new = new.expect("just looked");
+        let Some(mut twins) = Twins::<O>::new(old, new, start, story) else {
+            return Ok(());
+        };
+        let back = (u128::from(twins.cost) * u128::from(part)).div_ceil(1_000) as u64;
+        let mut oracle = O::new(&new);
+        let kept = (twins.taken.at, twins.cost - back);
+        let (mut all, mut told) = (twins.all.clone(), false);
+        all.push((Tick::MAX, 0));
+        for (at, cost) in all {
+            if !told && at > kept.0 {
+                oracle.take(kept.0, kept.1);
+                told = true;
+            }
+            if cost > 0 {
+                oracle.take(at, cost);
+            }
+        }
+        twins.refund(back);
+        let slack = oracle.slack();
+        for at in twins.times() {
+            let (has, exact) = (twins.left(at), left(&oracle, new.limit(), at, 0));
+            prop_assert!(
+                has <= exact && has + slack >= exact,
+                "{has} left, {exact} by the oracle: {old:?} to {new:?}"
+            );
+        }
+        Ok(())
+    });
+}
+
+mod under_windows_of_the_same_length_a_refund_of_converted_units_is_exact {
+    use tollgate_core::AlgorithmKind;
+
+    use crate::oracle;
+
+    #[test]
+    fn fixed_window() {
+        super::exact::<oracle::FixedWindowOracle>(AlgorithmKind::FixedWindow);
+    }
+
+    #[test]
+    fn sliding_window() {
+        super::exact::<oracle::SlidingWindowOracle>(AlgorithmKind::SlidingWindow);
+    }
+
+    #[test]
+    fn sliding_buckets() {
+        super::exact::<oracle::SlidingBucketsOracle>(AlgorithmKind::SlidingBuckets);
+    }
+
+    #[test]
+    fn sliding_log() {
+        super::exact::<oracle::SlidingLogOracle>(AlgorithmKind::SlidingLog);
+    }
+}
+
+#[test]
+fn a_bucket_loses_no_more_than_the_rates_and_the_bursts_differ() {
+    let values = (
+        quota(AlgorithmKind::Gcra),
+        quota(AlgorithmKind::Gcra),
+        start(),
+        story(),
+    );
+    property(1_000, &values, |(old, new, start, story)| {
+        let Some(mut twins) = Twins::<ArrivalOracle>::new(old, new, start, story) else {
+            return Ok(());
+        };
+        twins.refund(twins.cost);
+        let now = twins.with.now;
+        let since = u128::from(now - twins.taken.at);
+        let back = |quota: &Quota| {
+            let units = since * u128::from(quota.rate());
+            units / quota.period().as_micros()
+        };
+        let most = back(&old).abs_diff(back(&new)) + 2;
+        let most = most + u128::from(old.limit().saturating_sub(new.limit()));
+        let (has, exact) = (twins.left(now), twins.left_without(now));
+        prop_assert!(
+            u128::from(has) + most >= u128::from(exact),
+            "{has} left, {exact} without, {since} µs later: {old:?} to {new:?}"
+        );
+        Ok(())
+    });
+}

@@ -1,0 +1,401 @@
+//! Units of a window that is lent come back whole, whatever became of their requests: denied by another rule, dropped, refused,
+//! refunded late.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Check, Consistency, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Pending, Quota,
+    Rule, Source, Step,
+};
+
+use crate::{
+    job::LEASED,
+    service::{Service, check},
+    support::{
+        eventually::eventually,
+        proxy::{Fault, Proxy},
+        redis_server::{PATIENCE, RedisServer},
+    },
+};
+
+const LIMIT: u64 = 2_000;
+
+/// As many as come at once.
+const BURST: u64 = 150;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Windows that are not over while a test runs.
+fn windows() -> [Quota; 2] {
+    [
+        Quota::fixed_window(LIMIT, MAX_PERIOD),
+        Quota::sliding_window(LIMIT, MAX_PERIOD),
+    ]
+}
+
+/// A rule that is lent, and an exact one of one unit for each client.
+fn rules(quota: Quota) -> [Rule; 2] {
+    [
+        Rule::new("lent", quota).consistency(LEASED),
+        Rule::new("strict", Quota::gcra(1, HOUR)),
+    ]
+}
+
+fn of(limiter: &Limiter, rule: &str, client: &str) -> Check {
+    let check = limiter.check(rule, &Key::of([client]));
+    check.expect("the rule is there")
+}
+
+/// A service with these rules, whose client has used up the strict one.
+async fn service(url: &str, quota: Quota) -> (Service, Limiter) {
+    let service = Service::start(url).await;
+    let limiter = service.limiter(rules(quota));
+    let used_up = [of(&limiter, "strict", "used-up")];
+    limiter.acquire(&used_up).await;
+    (service, limiter)
+}
+
+/// Requests that the strict rule denies, all at once: what they cost of the other rule is taken before any of them is answered.
+fn burst(service: &Service, limiter: &Limiter) -> Vec<Pending<Decision>> {
+    // What the denials before have taught is believed for a second.
+    service.clock.advance(Duration::from_millis(1_100));
+    let checks = [check(limiter, "lent"), of(limiter, "strict", "used-up")];
+    let waiting = (0..BURST).map(|_| match limiter.acquire(&checks) {
+        Step::Wait(pending) => pending,
+        Step::Ready(decision) => panic!("Redis is asked: {decision:?}"),
+    });
+    waiting.collect()
+}
+
+/// Waits for all of them. Gives of how many the units had been taken from a lot.
+async fn are_denied(burst: Vec<Pending<Decision>>) -> u64 {
+    let mut held = 0;
+    for request in burst {
+        let decision = request.await;
+        assert!(!decision.is_allowed(), "{decision:?}");
+        let lent = decision.verdicts()[0];
+        held += u64::from(lent.source() == Source::Lease);
+    }
+    held
+}
+
+#[tokio::test]
+async fn what_another_rule_denies_costs_nothing_of_a_window() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        let mut held = 0;
+        for _ in 0..20 {
+            service.take_until(&limiter, lent, Source::Lease).await;
+            held += are_denied(burst(&service, &limiter)).await;
+        }
+        assert!(held > 20, "{held} denied requests had spent from a lot");
+        service.drain(&limiter, lent).await;
+        assert_eq!(service.net, LIMIT, "{quota:?}");
+    }
+}
+
+#[tokio::test]
+async fn five_thousand_a_day_are_admitted_in_full_between_bursts_that_another_rule_denies() {
+    const LIMIT: u64 = 5_000;
+    let server = RedisServer::start(&[]).await;
+    let quota = Quota::fixed_window(LIMIT, DAY);
+    let mut services = [
+        service(&server.url(), quota).await,
+        service(&server.url(), quota).await,
+    ];
+    let mut spent = 0;
+    let mut clients = 0;
+    let mut is_left = true;
+    while is_left {
+        is_left = false;
+        for (service, limiter) in &mut services {
+            // 150 a second, each of a client that the strict rule lets through.
+            for _ in 0..150 {
+                service.clock.advance(Duration::from_micros(6_667));
+                clients += 1;
+                let strict = of(limiter, "strict", &format!("client-{clients}"));
+                let decision = limiter.acquire(&[check(limiter, "lent"), strict]).await;
+                service.net += u64::from(decision.is_allowed());
+                is_left |= decision.is_allowed();
+            }
+            if is_left {
+                spent += are_denied(burst(service, limiter)).await;
+            }
+        }
+    }
+    for (service, limiter) in &mut services {
+        let lent = check(limiter, "lent");
+        service.drain(limiter, lent).await;
+    }
+    assert!(spent > 500, "{spent} denied requests had spent from a lot");
+    let admitted: u64 = services.iter().map(|(service, _)| service.net).sum();
+    // Nothing was lost: nobody died and no answer was.
+    assert_eq!(admitted, LIMIT);
+}
+
+#[tokio::test]
+async fn requests_that_are_dropped_while_they_wait_cost_nothing_of_a_window() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        for _ in 0..5 {
+            service.take_until(&limiter, lent, Source::Lease).await;
+            // Some hold a unit and wait for the other rule; the others wait for both.
+            drop(burst(&service, &limiter));
+            // More than any lot: it goes with the question, and Redis takes them.
+            if limiter.acquire(&[lent.with_cost(130)]).ready().is_some() {
+                service.net += 130;
+            }
+        }
+        let unreported = service.store.flush(PATIENCE).await;
+        assert_eq!(unreported, 0);
+        service.drain(&limiter, lent).await;
+        assert_eq!(service.net, LIMIT, "{quota:?}");
+    }
+}
+
+#[tokio::test]
+async fn tickets_that_are_cancelled_when_their_lot_is_long_gone_give_all_of_a_window_back() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        let mut tickets = Vec::new();
+        while service.net < LIMIT / 2 {
+            let decision = service.take(&limiter, lent, 1).await;
+            tickets.push(limiter.ticket(&[lent], &decision));
+        }
+        // Also what was decided together with a rule that Redis was asked about.
+        for client in 0..100 {
+            service.clock.advance(Duration::from_millis(1));
+            let checks = [lent, of(&limiter, "strict", &client.to_string())];
+            let decision = limiter.acquire(&checks).await;
+            service.net += 1;
+            tickets.push(limiter.ticket(&checks, &decision));
+        }
+        for ticket in tickets {
+            ticket.cancel();
+            service.net -= 1;
+        }
+        service.drain(&limiter, lent).await;
+        assert_eq!(service.net, LIMIT, "{quota:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_back_when_its_window_is_over_is_nothing_to_a_fixed_one_and_weighs_no_more_in_one_that_slides()
+ {
+    let fixed = Quota::fixed_window(LIMIT, 10 * MINUTE);
+    let sliding = Quota::sliding_window(LIMIT, 10 * MINUTE);
+    for (quota, weighs) in [(fixed, 0), (sliding, 1)] {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        let mut tickets = Vec::new();
+        while tickets.len() < 400 {
+            let decision = service.take(&limiter, lent, 1).await;
+            if decision.verdicts()[0].source() == Source::Lease {
+                tickets.push(limiter.ticket(&[lent], &decision));
+            }
+        }
+        let taken = service.net;
+        // To the next window, and its start.
+        let window = 600_000_000;
+        let rest = window - service.clock.now() % window;
+        service.clock.advance(Duration::from_micros(rest));
+        // A lot of the new window: nothing may go into that.
+        service.take_until(&limiter, lent, Source::Lease).await;
+        tickets.into_iter().for_each(tollgate_core::Ticket::cancel);
+        service.drain(&limiter, lent).await;
+        let admitted = service.net - taken;
+        // The window before weighs as a whole at first, and hardly less by now.
+        let most = LIMIT - weighs * (taken - 400);
+        let slid = weighs * LIMIT / 100;
+        assert!(
+            (most..=most + slid).contains(&admitted),
+            "{quota:?}: {admitted} of {most}, after {taken}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_lot_that_was_to_go_with_a_question_which_was_never_sent_is_still_there() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let proxy = Proxy::start(server.port(), 7).await;
+        let (mut service, limiter) = service(&proxy.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        service.take_until(&limiter, lent, Source::Lease).await;
+        proxy.set(Fault::Refuse);
+        eventually("the connection is gone", || async {
+            let looked = limiter.peek(&[lent.with_cost(0)]).await;
+            (looked.verdicts()[0].outcome() == Outcome::Failed).then_some(())
+        })
+        .await;
+        for _ in 0..3 {
+            let decision = limiter.acquire(&[lent.with_cost(LIMIT / 2)]).await;
+            assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+        }
+        // It serves while nobody answers.
+        let decision = service.take(&limiter, lent, 1).await;
+        assert_eq!(decision.verdicts()[0].source(), Source::Lease);
+        proxy.set(Fault::None);
+        service.store.connected().await;
+        eventually("Redis answers", || async {
+            let looked = limiter.peek(&[lent.with_cost(0)]).await;
+            (looked.verdicts()[0].outcome() == Outcome::Allow).then_some(())
+        })
+        .await;
+        service.drain(&limiter, lent).await;
+        assert_eq!(service.net, LIMIT, "{quota:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_back_when_the_limiter_is_gone_goes_back_to_redis() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        service.take_until(&limiter, lent, Source::Lease).await;
+        let waiting = burst(&service, &limiter);
+        let decision = service.take(&limiter, lent, 1).await;
+        let ticket = limiter.ticket(&[lent], &decision);
+        // Its answer brings a lot.
+        let Step::Wait(last) = limiter.acquire(&[lent.with_cost(BURST)]) else {
+            panic!("no lot is as large");
+        };
+        drop(limiter);
+        let exact = Rule::new("lent", quota);
+        let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
+        are_denied(waiting).await;
+        ticket.cancel();
+        service.net -= 1;
+        assert!(last.await.is_allowed());
+        service.net += BURST;
+        let look = [of(&exact, "lent", "client").with_cost(0)];
+        eventually("all is back that was not spent", || async {
+            let looked = exact.peek(&look).await;
+            (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_spent_before_a_reset_and_denied_after_it_is_not_there_twice() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        service.take_until(&limiter, lent, Source::Lease).await;
+        let waiting = burst(&service, &limiter);
+        let reset = limiter.reset("lent", &Key::of(["client"]));
+        let reset = reset.expect("the rule is there");
+        assert!(are_denied(waiting).await > 0);
+        reset.await.expect("Redis answers");
+        service.net = 0;
+        service.drain(&limiter, lent).await;
+        assert_eq!(service.net, LIMIT, "{quota:?}");
+    }
+}
+
+/// What a bucket loses is what comes back after its lot was replaced, and it comes again with time.
+#[tokio::test]
+async fn a_bucket_loses_no_more_than_was_denied_and_has_it_again_when_as_many_have_come_back() {
+    let server = RedisServer::start(&[]).await;
+    // A unit in 4.32 s.
+    let quota = Quota::token_bucket(LIMIT).refill(20_000, DAY);
+    let (mut service, limiter) = service(&server.url(), quota).await;
+    let lent = check(&limiter, "lent");
+    let started = service.clock.now();
+    let mut held = 0;
+    for _ in 0..10 {
+        service.take_until(&limiter, lent, Source::Lease).await;
+        held += are_denied(burst(&service, &limiter)).await;
+    }
+    assert!(held > 10, "{held} denied requests had spent from a lot");
+    assert_eq!(service.store.flush(PATIENCE).await, 0);
+    let look = [lent.with_cost(0)];
+    let looked = limiter.peek(&look).await;
+    let passed = service.clock.now() - started;
+    let refilled = passed * 20_000 / DAY.as_micros() as u64;
+    let left = looked.verdicts()[0].remaining();
+    let most = (LIMIT - service.net + refilled + 1).min(LIMIT);
+    assert!(
+        left <= most && left + held >= LIMIT - service.net,
+        "{left} of {most}, with {held} denied"
+    );
+    // Lots are out for two generations at most; then all comes back by itself.
+    let lost = (LIMIT - left) * DAY.as_micros() as u64 / 20_000;
+    service
+        .clock
+        .advance(Duration::from_micros(lost + 5_000_000) + 2 * Duration::from_secs(10));
+    let looked = limiter.peek(&look).await;
+    assert_eq!(looked.verdicts()[0].remaining(), LIMIT);
+}
+
+#[tokio::test]
+async fn a_request_that_costs_nothing_is_told_of_what_this_process_holds() {
+    let mut quotas = windows().to_vec();
+    quotas.push(Quota::gcra(LIMIT, MAX_PERIOD));
+    for quota in quotas {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        service.take_until(&limiter, lent, Source::Lease).await;
+        let free = [lent.with_cost(0)];
+        let strict = of(&limiter, "strict", "another").with_cost(0);
+        for checks in [&free[..], &[free[0], strict]] {
+            let decision = limiter.acquire(checks).await;
+            let verdict = decision.verdicts()[0];
+            assert_eq!(verdict.source(), Source::Store);
+            assert_eq!(verdict.remaining(), LIMIT - service.net, "{quota:?}");
+            assert!(decision.is_allowed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_report_whose_answer_was_lost_is_not_sent_again() {
+    let server = RedisServer::start(&[]).await;
+    let proxy = Proxy::start(server.port(), 7).await;
+    let mut service = Service::start(&proxy.url()).await;
+    // None is due by itself while this runs: the clock stands.
+    let consistency = Consistency::Eventual {
+        interval: Duration::from_secs(3_600),
+        max_unreported: 100,
+    };
+    let quota = Quota::fixed_window(LIMIT, MAX_PERIOD);
+    let rule = Rule::new("counted", quota).consistency(consistency);
+    let limiter = service.limiter([rule]);
+    let counted = check(&limiter, "counted");
+    service
+        .take_until(&limiter, counted, Source::Eventual)
+        .await;
+    for _ in 0..20 {
+        service.take(&limiter, counted, 1).await;
+    }
+    // Of the answer nothing passes, and the connection is cut: the report was counted, and nobody knows.
+    proxy.set(Fault::ResetAfter(0));
+    drop(limiter);
+    let exact = Service::start(&server.url()).await;
+    let exact_limiter = exact.limiter([Rule::new("counted", quota)]);
+    let look = [check(&exact_limiter, "counted").with_cost(0)];
+    let left = async || {
+        let looked = exact_limiter.peek(&look).await;
+        looked.verdicts()[0].remaining()
+    };
+    eventually("the report is counted", || async {
+        (left().await == LIMIT - service.net).then_some(())
+    })
+    .await;
+    proxy.set(Fault::None);
+    service.store.connected().await;
+    // All that there is to say is said.
+    assert_eq!(service.store.flush(PATIENCE).await, 0);
+    assert_eq!(left().await, LIMIT - service.net);
+}

@@ -1,0 +1,206 @@
+//! Our client and our server, both as they are made without a setting, over HTTP in memory, where time can stand still.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, middleware, routing};
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::DuplexStream,
+    sync::{Mutex, mpsc},
+    time::Instant,
+};
+use tollgate::{
+    Clock, HeaderStyle, Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer,
+    Retry, Rule, SECOND,
+    client::{PaceLayer, ReplayBody},
+    key::constant,
+};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+
+/// The start of a minute.
+const START: u64 = 1_700_000_040_000_000;
+
+/// One of each algorithm, none of which makes a request wait for longer than the patience of a client.
+fn quotas() -> [Quota; 8] {
+    let window = 10 * SECOND;
+    [
+        Quota::gcra(60, MINUTE),
+        Quota::gcra(100, MINUTE).burst(3),
+        Quota::token_bucket(20).refill(7, window),
+        Quota::leaky_bucket(5).leak(2, SECOND),
+        Quota::fixed_window(10, window),
+        Quota::sliding_window(10, window),
+        Quota::sliding_buckets(10, window),
+        Quota::sliding_log(10, window),
+    ]
+}
+
+/// The other end of the pipes that clients open.
+struct Pipes(mpsc::Receiver<DuplexStream>);
+
+impl axum::serve::Listener for Pipes {
+    type Io = DuplexStream;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (DuplexStream, ()) {
+        match self.0.recv().await {
+            Some(pipe) => (pipe, ()),
+            // Nobody is there to open another.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection to a server with this limit, and how often that has denied.
+async fn server(
+    quota: Quota,
+    cost: u64,
+    set: impl FnOnce(RateLimitLayer) -> RateLimitLayer,
+) -> (
+    http1::SendRequest<ReplayBody<Full<bytes::Bytes>>>,
+    Arc<AtomicU64>,
+) {
+    let since = Instant::now();
+    let clock = Clock::custom(move || START + since.elapsed().as_micros() as u64);
+    let store = MemoryStore::builder().clock(clock).build();
+    let rule = Rule::new("calls", quota).cost(cost).by(constant("all"));
+    let limits = set(RateLimitLayer::new(store, [rule]).unwrap());
+    let denied = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&denied);
+    let count = move |response: Response<Body>| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
+            response
+        }
+    };
+    let app = Router::new()
+        .route("/", routing::get(|| async { "hello" }))
+        .layer(limits)
+        .layer(middleware::map_response(count));
+    let (open, pipes) = mpsc::channel(1);
+    tokio::spawn(async move { axum::serve(Pipes(pipes), app).await });
+    let (near, far) = tokio::io::duplex(1 << 16);
+    open.send(far).await.unwrap();
+    let (send, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
+    tokio::spawn(connection);
+    (send, denied)
+}
+
+/// When each of so many requests is answered, one after the other, by a client without a setting.
+async fn paced(
+    quota: Quota,
+    (requests, cost): (u64, u64),
+    set: impl FnOnce(RateLimitLayer) -> RateLimitLayer,
+) -> (Vec<Duration>, u64) {
+    let (send, denied) = server(quota, cost, set).await;
+    let send = Arc::new(Mutex::new(send));
+    let client = ServiceBuilder::new()
+        .layer(PaceLayer::new())
+        .service_fn(move |request| {
+            let send = Arc::clone(&send);
+            async move {
+                let mut send = send.lock().await;
+                send.ready().await?;
+                Ok::<_, BoxError>(send.send_request(request).await?)
+            }
+        });
+    let start = Instant::now();
+    let mut answered = Vec::new();
+    for number in 0..requests {
+        let request = Request::get("http://server.example/").body(Full::default());
+        let response = client.clone().oneshot(request.unwrap()).await;
+        let response =
+            response.unwrap_or_else(|error| panic!("{quota:?}, request {number}: {error}"));
+        assert_eq!(response.status(), 200, "{quota:?}, request {number}");
+        answered.push(start.elapsed());
+    }
+    (answered, denied.load(Ordering::SeqCst))
+}
+
+/// The same by the limiter alone: each request as soon as it was told that the next one passes, in whole seconds.
+fn ideal(quota: Quota, requests: u64, cost: u64) -> Vec<Duration> {
+    let clock = ManualClock::new(START);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let limiter = Limiter::new(store, [Rule::new("calls", quota)]).unwrap();
+    let check = limiter
+        .check("calls", &Key::of(["all"]))
+        .unwrap()
+        .with_cost(cost);
+    let mut answered = Vec::new();
+    for _ in 0..requests {
+        let decision = limiter
+            .acquire(&[check])
+            .ready()
+            .expect("memory answers at once");
+        assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
+        answered.push(Duration::from_micros(clock.now() - START));
+        if let Retry::After(wait) = decision.verdicts()[0].retry() {
+            let seconds = wait.as_micros().div_ceil(1_000_000) as u64;
+            clock.advance(Duration::from_secs(seconds));
+        }
+    }
+    answered
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_without_a_setting_keeps_to_each_algorithm_and_is_never_denied() {
+    for quota in quotas() {
+        let requests = quota.limit() + 25;
+        let (answered, denied) = paced(quota, (requests, 1), |limits| limits).await;
+        assert_eq!(denied, 0, "{quota:?}");
+        assert_eq!(answered, ideal(quota, requests, 1), "{quota:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixty_a_minute_are_sixty_and_then_one_a_second() {
+    let (answered, denied) = paced(Quota::gcra(60, MINUTE), (65, 1), |limits| limits).await;
+    let seconds: Vec<_> = answered.iter().map(Duration::as_secs).collect();
+    assert_eq!(seconds[..60], [0; 60]);
+    assert_eq!((&seconds[60..], denied), (&[1, 2, 3, 4, 5][..], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_does_so_in_each_style() {
+    for style in [
+        HeaderStyle::DRAFT_11,
+        HeaderStyle::DRAFT_7,
+        HeaderStyle::DRAFT_6,
+        HeaderStyle::X_RATELIMIT_DELTA,
+    ] {
+        for quota in [Quota::gcra(60, MINUTE), Quota::sliding_log(10, 10 * SECOND)] {
+            let requests = quota.limit() + 5;
+            let set = |limits: RateLimitLayer| limits.headers(style).unwrap();
+            let (answered, denied) = paced(quota, (requests, 1), set).await;
+            assert_eq!(denied, 0, "{style:?}: {quota:?}");
+            assert_eq!(answered, ideal(quota, requests, 1), "{style:?}: {quota:?}");
+        }
+    }
+}
+
+/// It cannot know what a request costs: where something is left it tries, is denied, and comes back when it is told to.
+#[tokio::test(start_paused = true)]
+async fn requests_that_cost_more_than_is_left_are_answered_in_the_end() {
+    for quota in quotas().into_iter().filter(|quota| quota.limit() >= 5) {
+        let (answered, denied) = paced(quota, (20, 4), |limits| limits).await;
+        assert!(
+            answered.len() == 20 && denied <= 20,
+            "{quota:?}: {denied} of {answered:?}"
+        );
+    }
+}
