@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate::{
-    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, RuleError, RuleSet,
-    Settlement, Step, Store, StoreError,
+    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, RuleError,
+    RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
 };
 
 /// A memory store that says of itself that it can fail.
@@ -17,6 +17,10 @@ struct Bound(Arc<dyn BoundStore>);
 impl Store for FallibleStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
         Ok(Arc::new(Bound(self.0.bind(rules)?)))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.0.registry()
     }
 }
 
@@ -41,7 +45,7 @@ impl BoundStore for Bound {
         self.0.settle(holdings, how);
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-        self.0.reset(rule, key)
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        self.0.reset(checks)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tollgate::{
     BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome, Pending,
-    RuleError, RuleSet, Settlement, Step, Store, StoreError, Usage, Verdict,
+    RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, Usage, Verdict,
 };
 
 /// A memory store that answers late, or not at all.
@@ -71,6 +71,10 @@ impl Store for SlowStore {
             state: Arc::clone(&self.state),
         }))
     }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
+    }
 }
 
 #[derive(Debug)]
@@ -119,8 +123,8 @@ impl BoundStore for Bound {
         self.memory.settle(holdings, how);
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-        self.memory.reset(rule, key)
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        self.memory.reset(checks)
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {

@@ -132,7 +132,7 @@ impl Local {
             let mut waiting = Vec::new();
             for client in clients {
                 let check = self.check(namer.name(*client));
-                if let Step::Wait(done) = self.limiter.bound().reset(0, check.key()) {
+                if let Step::Wait(done) = self.limiter.bound().reset(&[check.with_cost(1)]) {
                     waiting.push(done);
                 }
             }

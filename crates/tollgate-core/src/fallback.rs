@@ -95,7 +95,7 @@ impl Fallback {
     pub(crate) fn reset(&self, check: &Check) {
         self.last_seen.forget(check);
         // It is in memory, and answers at once.
-        let _ = self.local().reset(check.rule(), check.key()).ready();
+        let _ = self.local().reset(&[*check]).ready();
     }
 
     /// The shares for as many instances as `bound` knows of, cut anew if their number has changed.

@@ -157,6 +157,13 @@ impl Reply {
         }
     }
 
+    /// Whether one of the states at these places, which were to be forgotten, was there.
+    #[must_use]
+    pub fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
+        let was_there = |[done, kept, _]: [i64; 3]| done == FITS && kept > 0;
+        places.any(|place| self.of(place).is_some_and(was_there))
+    }
+
     /// What is left after the report at a place; `None`: it failed.
     #[must_use]
     pub fn left(&self, place: u16) -> Option<u64> {

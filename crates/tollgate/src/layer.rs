@@ -7,8 +7,14 @@ use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config, header::HeaderStyle, key::Extracted, protocol::Protocol, rejection::Rejection,
-    rule::KeyedRule, service::RateLimit,
+    config::Config,
+    header::HeaderStyle,
+    key::Extracted,
+    live::Live,
+    protocol::Protocol,
+    rejection::Rejection,
+    rule::{KeyedRule, RequestRule},
+    service::RateLimit,
 };
 
 /// Limits the requests to a service.
@@ -20,6 +26,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
     config: Arc<Config>,
+    /// Keeps the rule names in use.
+    limiter: Limiter,
 }
 
 impl RateLimitLayer {
@@ -29,8 +37,9 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// A rule that cannot be used, or that the store cannot serve. The error names it and says what would be right. Also
-    /// rules that are all [off](tollgate_core::Rule::off), which would limit nothing.
+    /// A rule that cannot be used, or that the store cannot serve; a rule name that another live layer or limiter on this
+    /// store has bound to another quota; rules that are all [off](tollgate_core::Rule::off), which would limit nothing. The
+    /// error names the rule and says what would be right.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a store is a handle, and a call with a clone reads well"
@@ -39,11 +48,51 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        Self::bind(&[], &store, rules.into_iter().map(Into::into).collect())
+    }
+
+    /// Limits by these rules in the place of those of other layers and limiters on the same store, which may have other quotas
+    /// under the same names: for a reload. Used units stay used. See
+    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
+    ///
+    /// Where a name is used by several layers, replace them all at once, then make the others anew.
+    ///
+    /// ```
+    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    ///
+    /// let store = MemoryStore::new();
+    /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
+    /// let old = RateLimitLayer::new(store.clone(), [rule(60)])?;
+    /// assert!(RateLimitLayer::new(store.clone(), [rule(90)]).is_err());
+    /// let new = RateLimitLayer::replacing(&[old.limiter()], store, [rule(90)])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); and a limiter of another store among the replaced.
+    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    pub fn replacing(
+        replaced: &[&Limiter],
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
+        Self::bind(
+            replaced,
+            &store,
+            rules.into_iter().map(Into::into).collect(),
+        )
+    }
+
+    fn bind(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
+        let mut config = Config::new(replaced, store, rules)?;
         Ok(Self {
-            config: Arc::new(Config::new(
-                &store,
-                rules.into_iter().map(Into::into).collect(),
-            )?),
+            limiter: config.rules.take_registered(),
+            config: Arc::new(config),
         })
     }
 
@@ -156,15 +205,18 @@ impl RateLimitLayer {
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.config.rules.limiter.shared_by(instances)?;
-        Ok(self.with(|config| config.rules.limiter = limiter))
+        let limiter = self.limiter.shared_by(instances)?;
+        let mut layer = self.with(|config| config.rules.limiter = limiter.unregistered());
+        layer.limiter = limiter;
+        Ok(layer)
     }
 
     /// The key under which the rule with this name counts requests with this head, for
     /// [`Limiter::peek`](tollgate_core::Limiter::peek) and [`reset`](tollgate_core::Limiter::reset): to let a client start
     /// anew, make a head that is like its own.
     ///
-    /// `None` where there is no such rule or no key, or where the key is looked up.
+    /// `None` where there is no such rule or no key, or where the key is looked up: take
+    /// [`look_up_key_of`](Self::look_up_key_of).
     ///
     /// ```
     /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
@@ -173,8 +225,8 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
     /// let request = http::Request::get("/").header("x-api-key", "acme.k1").body(())?;
     /// let key = layer.key_of("per-key", &request.into_parts().0).expect("it has a key");
-    /// let done = layer.limiter().reset("per-key", &key)?.ready();
-    /// assert!(matches!(done, Some(Ok(()))));
+    /// let had_a_state = layer.limiter().reset("per-key", &key)?.ready();
+    /// assert!(matches!(had_a_state, Some(Ok(false))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -186,10 +238,44 @@ impl RateLimitLayer {
         }
     }
 
+    /// As [`key_of`](Self::key_of), where the key may be looked up: it waits for the look-up.
+    ///
+    /// `None` where there is no such rule, or no key, as where the look-up fails.
+    ///
+    /// ```
+    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // In a service, a question to a database.
+    /// let by_tenant = look_up(|head| {
+    ///     let api_key = head.headers.get("x-api-key").cloned();
+    ///     async move { (api_key? == "k-1").then(|| "acme".to_owned()) }
+    /// });
+    /// let rule = Rule::new("per-tenant", Quota::gcra(60, MINUTE)).by(by_tenant);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// let head = http::Request::get("/").header("x-api-key", "k-1").body(())?.into_parts().0;
+    /// assert!(layer.key_of("per-tenant", &head).is_none());
+    /// let key = layer.look_up_key_of("per-tenant", &head).await.expect("it is found");
+    /// let had_a_state = layer.limiter().reset("per-tenant", &key)?.await?;
+    /// assert!(!had_a_state);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn look_up_key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
+        let mut key = KeyBuf::new();
+        let extracted = self.config.rules.extractor(rule)?.extract(head, &mut key);
+        match extracted {
+            Extracted::Key => Some(key.into()),
+            Extracted::Nothing(_) => None,
+            Extracted::Later(answer) => answer.await.ok().map(Key::from),
+        }
+    }
+
     /// The rules on their store, for code outside of requests: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.config.rules.limiter
+        &self.limiter
     }
 }
 
@@ -197,6 +283,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.config))
+        RateLimit::new(inner, Live::new(&self.config, Some(&self.limiter)))
     }
 }

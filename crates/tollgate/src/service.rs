@@ -11,7 +11,7 @@ use http_body::Body;
 use tollgate_core::Step;
 use tower_service::Service;
 
-use crate::{body::ResponseBody, config::Config, future::ResponseFuture};
+use crate::{body::ResponseBody, config::Config, future::ResponseFuture, live::Live};
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -21,11 +21,11 @@ use crate::{body::ResponseBody, config::Config, future::ResponseFuture};
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<Config>,
+    config: Arc<Live<Config>>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<Live<Config>>) -> Self {
         Self { inner, config }
     }
 
@@ -45,7 +45,7 @@ impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)
-            .field("config", &self.config)
+            .field("config", &**self.config)
             .finish()
     }
 }
@@ -87,7 +87,7 @@ where
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
                 let request = Request::from_parts(head, body);
-                ResponseFuture::judging(judgement, ready, request, Arc::clone(&self.config))
+                ResponseFuture::judging(judgement, ready, request, Arc::clone(&**self.config))
             }
         }
     }

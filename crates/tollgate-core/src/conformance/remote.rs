@@ -9,6 +9,7 @@ use crate::{
     error::{RuleError, StoreError, StoreErrorKind},
     key::{Fingerprint, KeyBuf},
     memory::MemoryStore,
+    registry::RuleRegistry,
     rule_set::RuleSet,
     store::{BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Store, Usage},
     sync::{AtomicU64, Ordering},
@@ -122,6 +123,10 @@ impl Store for RemoteStore {
             memory: self.memory.bind(rules)?,
             remote: self.clone(),
         }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
     }
 }
 
@@ -262,10 +267,10 @@ impl BoundStore for BoundRemote {
         }
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
-        let bound = self.clone();
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        let (bound, checks) = (self.clone(), Checks::from_slice(checks));
         Step::Wait(Pending::new(async move {
-            match bound.call(|memory| memory.reset(rule, key)).await {
+            match bound.call(|memory| memory.reset(&checks)).await {
                 Ok(answer) => answer,
                 Err(kind) => Err(StoreError::new(
                     kind,

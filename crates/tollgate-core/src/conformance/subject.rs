@@ -1,9 +1,12 @@
 //! The store under test.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
+
+use tokio::time::{Instant, sleep};
 
 use crate::{
-    decision::{Decision, Outcome},
+    decision::{Decision, Outcome, Source},
+    error::RuleError,
     key::Key,
     limiter::Limiter,
     rule::Rule,
@@ -44,11 +47,19 @@ impl Subject {
     }
 
     pub(super) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+        self.replacing(&[], rules)
+            .expect("a store serves every algorithm")
+    }
+
+    /// A limiter in the place of others, or why there is none.
+    pub(super) fn replacing(
+        &self,
+        replaced: &[&Asked],
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Asked, RuleError> {
         let rules = RuleSet::new(rules).expect("the rules of a case are valid");
-        Asked(
-            Limiter::bind(&*self.store, rules, NonZeroU32::MIN)
-                .expect("a store serves every algorithm"),
-        )
+        let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
+        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(Asked)
     }
 }
 
@@ -74,6 +85,12 @@ impl Asked {
     pub(super) async fn ask(&self, checks: &[Check]) -> Decision {
         let decision = self.0.acquire(checks).await;
         assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
+        // What is counted in this process instead is not what the case is about.
+        let mut verdicts = decision.verdicts().iter();
+        assert!(
+            verdicts.all(|verdict| verdict.source() != Source::Fallback),
+            "the store has failed: {decision:?}"
+        );
         decision
     }
 
@@ -105,14 +122,15 @@ impl Asked {
         units: u64,
         quota: &dyn std::fmt::Debug,
     ) {
+        let deadline = Instant::now() + Duration::from_secs(60);
         let mut left = self.left(rule, who).await;
-        for _ in 0..2_000 {
-            if left == units {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        while left != units {
+            assert!(
+                Instant::now() < deadline,
+                "{left} units are left and not {units}: {quota:?}"
+            );
+            sleep(Duration::from_millis(1)).await;
             left = self.left(rule, who).await;
         }
-        panic!("{left} units are left and not {units}: {quota:?}");
     }
 }

@@ -1,19 +1,21 @@
 //! The memory store, and how a rule set finds its tables in it.
 
-use std::{any::Any, collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
     error::{RuleError, RuleErrorKind},
     memory::{
         bound::{BoundMemory, BoundRule, Tied},
+        family::{Family, TableName},
         hasher::Hasher,
-        table::{Plan, Table},
+        table::{AnyTable, PackedTable, Plan, Table},
+        unbound::UnboundTables,
     },
-    quota::AlgorithmKind,
-    rule::Rule,
+    registry::RuleRegistry,
+    rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::{BoundStore, Store},
+    store::{BoundStore, Store, Usage},
     sync::{Mutex, lock},
     time::Clock,
 };
@@ -47,24 +49,17 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
-/// A table of any family.
-type AnyTable = Arc<dyn Any + Send + Sync>;
-
-struct Shared {
-    tables: Mutex<HashMap<(Arc<str>, Family), AnyTable>>,
-    clock: Clock,
-    hasher: Hasher,
+pub(super) struct Shared {
+    tables: Mutex<Tables>,
+    registry: RuleRegistry,
+    pub(super) clock: Clock,
+    pub(super) hasher: Hasher,
     bytes_per_rule: usize,
 }
 
-/// Algorithms with one state machine share their tables; no other reads them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Family {
-    Arrival,
-    FixedWindow,
-    SlidingWindow,
-    SlidingBuckets,
-    SlidingLog,
+struct Tables {
+    bound: HashMap<TableName, Arc<dyn AnyTable>>,
+    unbound: UnboundTables,
 }
 
 /// Sets up a [`MemoryStore`].
@@ -100,7 +95,11 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore {
             shared: Arc::new(Shared {
-                tables: Mutex::new(HashMap::new()),
+                tables: Mutex::new(Tables {
+                    bound: HashMap::new(),
+                    unbound: UnboundTables::new(self.bytes_per_rule),
+                }),
+                registry: RuleRegistry::new(),
                 clock: self.clock,
                 hasher: Hasher::default(),
                 bytes_per_rule: self.bytes_per_rule,
@@ -129,23 +128,37 @@ impl MemoryStore {
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
+
+    /// What is kept of rule names that no limiter or layer uses at present: until it equals fresh states, and within the
+    /// bound of one rule for all of them together.
+    #[must_use]
+    pub fn unbound_usage(&self) -> Usage {
+        lock(&self.shared.tables).unbound.usage()
+    }
 }
 
 impl Shared {
     fn table<A: Algorithm>(&self, rule: &Rule, family: Family) -> Arc<Table<A>> {
         let mut tables = lock(&self.tables);
-        let table = tables
-            .entry((Arc::clone(rule.shared_name()), family))
-            .or_insert_with(|| {
-                let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
-                // A power of two, so that a shard is found by a mask.
-                let shards = 1 << shards.ilog2();
-                Arc::new(Table::<A>::new(self.bytes_per_rule, shards))
-            });
-        // A family is one algorithm, so the table is of this type.
-        Arc::clone(table)
-            .downcast()
-            .unwrap_or_else(|_| Arc::new(Table::new(self.bytes_per_rule, 1)))
+        let tables = &mut *tables;
+        let name = (Arc::clone(rule.shared_name()), family);
+        // A family is one algorithm, so a table is of this type.
+        let known = tables.bound.get(&name).map(Arc::clone);
+        if let Some(table) = known.and_then(|table| table.into_any().downcast().ok()) {
+            return table;
+        }
+        let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
+        // A power of two, so that a shard is found by a mask.
+        let shards = 1 << shards.ilog2();
+        let mut table = Table::<A>::new(self.bytes_per_rule, shards);
+        let packed = tables.unbound.remove(&name);
+        if let Some(packed) = packed.and_then(|packed| packed.table.downcast().ok()) {
+            let packed: Box<PackedTable<A>> = packed;
+            table.unpack(*packed, self.clock.now());
+        }
+        let table = Arc::new(table);
+        tables.bound.insert(name, Arc::clone(&table) as _);
+        table
     }
 
     fn tie<A: Algorithm>(
@@ -175,24 +188,45 @@ impl Shared {
         }
     }
 
-    /// Forgets the tables of names that no rule set uses any more and that hold no state.
-    fn forget_unused(&self) {
-        lock(&self.tables).retain(|_, table| Arc::strong_count(table) > 1 || !is_empty(table));
+    /// Packs the tables of these rules that nothing is bound to any more.
+    pub(super) fn release(&self, rules: &RuleSet) {
+        let now = self.clock.now();
+        let mut tables = lock(&self.tables);
+        let tables = &mut *tables;
+        for rule in rules.given() {
+            let Some(family) = Family::of(rule) else {
+                continue;
+            };
+            let name = (Arc::clone(rule.shared_name()), family);
+            // Under this lock alone a table gets another owner.
+            let is_unbound = |table: &Arc<dyn AnyTable>| Arc::strong_count(table) == 1;
+            if tables.bound.get(&name).is_some_and(is_unbound)
+                && let Some(table) = tables.bound.remove(&name)
+                && let Some(packed) = table.pack(now)
+            {
+                tables.unbound.insert(name, packed);
+            }
+        }
+        tables.unbound.forget_fresh(now);
     }
-}
 
-fn is_empty(table: &AnyTable) -> bool {
-    fn empty<A: Algorithm>(table: &AnyTable) -> bool {
-        table
-            .downcast_ref::<Table<A>>()
-            .is_some_and(Table::is_empty)
+    /// Ties a rule to its table. `of` is the rule whose table it reads: a mark has none of its own.
+    fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<BoundRule, RuleError> {
+        Ok(match Family::of(rule) {
+            None => BoundRule::Unlimited,
+            Some(family @ Family::Arrival) => BoundRule::Arrival(self.tie(rule, of, family)?),
+            Some(family @ Family::FixedWindow) => {
+                BoundRule::FixedWindow(self.tie(rule, of, family)?)
+            }
+            Some(family @ Family::SlidingWindow) => {
+                BoundRule::SlidingWindow(self.tie(rule, of, family)?)
+            }
+            Some(family @ Family::SlidingBuckets) => {
+                BoundRule::SlidingBuckets(self.tie(rule, of, family)?)
+            }
+            Some(family @ Family::SlidingLog) => BoundRule::SlidingLog(self.tie(rule, of, family)?),
+        })
     }
-    use crate::algorithm as a;
-    empty::<a::Arrival>(table)
-        || empty::<a::FixedWindow>(table)
-        || empty::<a::SlidingWindow>(table)
-        || empty::<a::SlidingBuckets>(table)
-        || empty::<a::SlidingLog>(table)
 }
 
 impl Default for MemoryStore {
@@ -210,53 +244,40 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
 impl Store for MemoryStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
-        let shared = &*self.shared;
-        shared.forget_unused();
+        let shared = &self.shared;
+        lock(&shared.tables)
+            .unbound
+            .forget_fresh(shared.clock.now());
         let bound = rules
             .rules()
             .iter()
             .enumerate()
             .map(|(place, rule)| {
-                // A mark reads the table of its rule.
                 let of = match rule.mode() {
-                    crate::rule::Mode::Mark { .. } => {
-                        rules.refers_to(place).map_or(rule, |of| &rules.rules()[of])
-                    }
-                    _ => rule,
+                    Mode::Mark { .. } => rules.refers_to(place),
+                    _ => None,
                 };
-                let limited = (0..rule.quotas())
-                    .map(|plan| rule.quota_of(plan))
-                    .find(|quota| !quota.is_unlimited());
-                Ok(match limited.map(crate::quota::Quota::algorithm) {
-                    None | Some(AlgorithmKind::Unlimited) => BoundRule::Unlimited,
-                    Some(
-                        AlgorithmKind::TokenBucket
-                        | AlgorithmKind::Gcra
-                        | AlgorithmKind::LeakyBucket,
-                    ) => BoundRule::Arrival(shared.tie(rule, of, Family::Arrival)?),
-                    Some(AlgorithmKind::FixedWindow) => {
-                        BoundRule::FixedWindow(shared.tie(rule, of, Family::FixedWindow)?)
-                    }
-                    Some(AlgorithmKind::SlidingWindow) => {
-                        BoundRule::SlidingWindow(shared.tie(rule, of, Family::SlidingWindow)?)
-                    }
-                    Some(AlgorithmKind::SlidingBuckets) => {
-                        BoundRule::SlidingBuckets(shared.tie(rule, of, Family::SlidingBuckets)?)
-                    }
-                    Some(AlgorithmKind::SlidingLog) => {
-                        BoundRule::SlidingLog(shared.tie(rule, of, Family::SlidingLog)?)
-                    }
-                })
+                shared.bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))
             })
-            .collect::<Result<Box<[_]>, RuleError>>()?;
-        Ok(Arc::new(BoundMemory {
-            rules,
-            ranks: bound.iter().map(BoundRule::rank).collect(),
-            bound,
-            clock: shared.clock.clone(),
-            hasher: shared.hasher.clone(),
-        }))
+            .collect::<Result<Box<[_]>, RuleError>>();
+        match bound {
+            Ok(bound) => Ok(Arc::new(BoundMemory::new(rules, bound, Arc::clone(shared)))),
+            Err(error) => {
+                shared.release(&rules);
+                Err(error)
+            }
+        }
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.shared.registry
     }
 }

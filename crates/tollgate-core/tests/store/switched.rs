@@ -7,7 +7,7 @@ use std::sync::{
 
 use tollgate_core::{
     BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome, RuleError,
-    RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
+    RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
 };
 
 /// A memory store that answers at once, or fails at once. Clones share the switch.
@@ -54,6 +54,10 @@ impl Store for Switched {
             store: self.clone(),
         }))
     }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
+    }
 }
 
 impl Bound {
@@ -94,14 +98,14 @@ impl BoundStore for Bound {
         }
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
         if self.store.is_off() {
             return Step::Ready(Err(StoreError::new(
                 StoreErrorKind::Unavailable,
                 "it is switched off",
             )));
         }
-        self.memory.reset(rule, key)
+        self.memory.reset(checks)
     }
 
     fn instances(&self) -> u32 {

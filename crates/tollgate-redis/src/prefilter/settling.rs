@@ -151,10 +151,14 @@ impl Prefilter {
     }
 
     /// Forgets what is known of a key: what it has used is about to be forgotten. Gives the lots that are to be handed back
-    /// with that.
-    pub(crate) fn forget(&self, rule: u16, key: Fingerprint) -> SmallVec<[(Slot, Closed); 1]> {
+    /// with that, and whether units were counted here.
+    pub(crate) fn forget(
+        &self,
+        rule: u16,
+        key: Fingerprint,
+    ) -> (SmallVec<[(Slot, Closed); 1]>, bool) {
         self.unlearn(key);
-        let mut lots = SmallVec::new();
+        let (mut lots, mut was_counted) = (SmallVec::new(), false);
         // A rule has fewer than 65 535 plans.
         for plan in 0..self.plans.count(rule) as u16 {
             let slot = Slot::new(rule, plan, key);
@@ -163,10 +167,11 @@ impl Prefilter {
                 lots.extend(lot.map(|closed| (slot, closed)));
             }
             if let Some(reports) = &self.reports {
+                was_counted |= reports.unsent(slot) > 0;
                 reports.forget(slot, self.now());
             }
         }
-        lots
+        (lots, was_counted)
     }
 
     /// Forgets what denials have taught of a key: more of it may be left by now.

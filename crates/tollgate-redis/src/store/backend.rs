@@ -112,6 +112,12 @@ impl Backend {
         }
     }
 
+    /// Whether every request goes to the server: there is a connection, and no breaker keeps requests from it.
+    pub(super) fn is_ready(&self) -> bool {
+        let mut breakers = self.breakers().into_iter();
+        self.is_connected() && breakers.all(|(_, state)| state == BreakerState::Closed)
+    }
+
     /// The servers that may be asked, and whether requests are kept from them.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {

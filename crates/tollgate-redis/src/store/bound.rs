@@ -163,6 +163,77 @@ impl Bound {
         }))
     }
 
+    /// Before anything is answered here or asked of Redis, which have no sum of two plans.
+    #[inline]
+    fn deny_mistake(&self, checks: &[Check]) -> Option<Step<Decision>> {
+        if checks.len() < 2 {
+            return None;
+        }
+        Check::deny_two_plans(&self.inner.rules, checks).map(Step::Ready)
+    }
+
+    fn reset_in_one_slot(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
+        let inner = &self.inner;
+        let mut call = inner.shared.begin();
+        let mut was_counted = false;
+        let mut all_lots = Vec::new();
+        let mut closing = Vec::new();
+        for check in checks.iter().filter(|check| check.cost() > 0) {
+            let (lots, counted) = inner.prefilter.forget(check.rule(), check.key());
+            inner.follow_reset(check.with_cost(0));
+            closing.extend(inner.close(&mut call, &lots));
+            all_lots.extend(lots);
+            was_counted |= counted;
+        }
+        let first = call.checks();
+        if !call.reset_all(&inner.encoder, &checks) {
+            return Step::Ready(Err(StoreError::new(
+                StoreErrorKind::Misconfigured,
+                format!(
+                    "{} checks are too many for one call; reset fewer at once",
+                    checks.len()
+                ),
+            )));
+        }
+        let places = first..call.checks();
+        if call.is_empty() {
+            return Step::Ready(Ok(was_counted));
+        }
+        let timer = Timer::start();
+        let (answer, size) = (inner.shared.send(&call, CallFor::Resets), call.checks());
+        let inner = Arc::clone(inner);
+        Step::Wait(Pending::new(async move {
+            let reply = inner.shared.reply(timer, answer.await, size);
+            if reply.as_ref().is_err_and(did_not_run) {
+                inner.are_not_handed_back(&all_lots);
+            }
+            // Denials that were decided before may have come in between.
+            for check in &checks {
+                inner.prefilter.unlearn(check.key());
+            }
+            let reply = reply?;
+            inner.keep_refused(&all_lots, &closing, &reply);
+            if let Some(refusal) = reply.first_refusal() {
+                return Err(refusal.into());
+            }
+            let was_kept = reply.was_kept(places) || was_counted;
+            match inner
+                .encoder
+                .lies_with_another(&checks)
+                .filter(|_| !was_kept)
+            {
+                Some(rule) => Err(StoreError::new(
+                    StoreErrorKind::Misconfigured,
+                    format!(
+                        "nothing was found: with `Partition::ByRule`, the state lies with the client of rule {rule:?}; \
+                         call `Limiter::reset_all` with a check of that rule as well, at a cost of 0 if it is not to be reset"
+                    ),
+                )),
+                None => Ok(was_kept),
+            }
+        }))
+    }
+
     fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
         if !self.inner.shared.backend.is_cluster() {
             return self.inner.settle(holdings, how);
@@ -218,6 +289,9 @@ impl BoundStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if let Some(denied) = self.deny_mistake(checks) {
+            return denied;
+        }
         let prefilter = &self.inner.prefilter;
         let step = match prefilter.answer(&self.inner.rules, checks) {
             Answer::Here(decision) => {
@@ -242,6 +316,9 @@ impl BoundStore for Bound {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        if let Some(denied) = self.deny_mistake(checks) {
+            return denied;
+        }
         self.ask(checks, &Asking::default(), false)
     }
 
@@ -268,36 +345,23 @@ impl BoundStore for Bound {
         }
     }
 
-    fn reset(&self, rule: u16, key: Fingerprint) -> Step<Result<(), StoreError>> {
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
         let inner = &self.inner;
-        let lots = inner.prefilter.forget(rule, key);
-        inner.follow_reset(Check::new(rule, key, 0));
-        if !inner.encoder.is_found_alone(rule) {
-            return Step::Ready(Err(StoreError::new(
-                StoreErrorKind::Misconfigured,
-                "with this partition a state is found only together with that of another rule; a reset cannot find it",
-            )));
+        if !inner.shared.backend.is_cluster() {
+            return self.reset_in_one_slot(Checks::from_slice(checks));
         }
-        let mut call = inner.shared.begin();
-        inner.close(&mut call, &lots);
-        let _ = call.reset(&inner.encoder, rule, key);
-        if call.is_empty() {
-            return Step::Ready(Ok(()));
-        }
-        let timer = Timer::start();
-        let (answer, size) = (inner.shared.send(&call, CallFor::Resets), call.checks());
-        let inner = Arc::clone(inner);
+        let groups = turns::groups(&inner.encoder, checks).into_iter();
+        // Whoever says where the states of a group lie is in it.
+        let steps = groups.map(|group| self.reset_in_one_slot(group.into_checks()));
+        let steps: SmallVec<[Step<_>; 2]> = steps.collect();
         Step::Wait(Pending::new(async move {
-            let reply = inner.shared.reply(timer, answer.await, size);
-            if reply.as_ref().is_err_and(did_not_run) {
-                inner.are_not_handed_back(&lots);
+            let mut answer = Ok(false);
+            for step in steps {
+                // All are waited for, also after an error.
+                let of_group = step.await;
+                answer = answer.and_then(|was_kept| Ok(was_kept | of_group?));
             }
-            // Denials that were decided before may have come in between.
-            inner.prefilter.unlearn(key);
-            match reply?.first_refusal() {
-                Some(refusal) => Err(refusal.into()),
-                None => Ok(()),
-            }
+            answer
         }))
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
 use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
@@ -22,6 +22,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     heartbeat: Option<Arc<Heartbeat>>,
     in_use: Arc<InUse>,
+    registry: RuleRegistry,
 }
 
 impl RedisStore {
@@ -32,6 +33,7 @@ impl RedisStore {
         Self {
             heartbeat: heartbeat.map(Arc::new),
             in_use,
+            registry: RuleRegistry::new(),
             shared,
         }
     }
@@ -85,15 +87,18 @@ impl RedisStore {
         }
     }
 
-    /// Waits until there is a connection: for a start that would rather wait than begin on the rules' answers to a store
+    /// Waits until Redis decides every request: for a start that would rather wait than begin on the rules' answers to a store
     /// failure. It waits for ever if need be; put a timeout around it.
+    ///
+    /// There is a connection then, and the [breaker](Self::breaker) is closed: where several attempts to connect have failed
+    /// before, it keeps requests from a server until probes were answered.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
-        while !self.shared.backend.is_connected() {
+        while !self.shared.backend.is_ready() {
             sleep(PAUSE).await;
         }
     }
@@ -156,6 +161,10 @@ impl Store for RedisStore {
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
         Ok(Arc::new(bound))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.registry
     }
 }
 

@@ -25,6 +25,10 @@ pub(super) struct Group {
 }
 
 impl Group {
+    pub(super) fn into_checks(self) -> Checks {
+        self.checks
+    }
+
     /// What of `asking` goes with this group.
     fn asking(&self, asking: &Asking) -> Asking {
         let mut of_group = Asking::default();

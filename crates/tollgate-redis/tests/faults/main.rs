@@ -17,4 +17,5 @@ mod partial;
 mod scheduled;
 mod seed;
 mod site;
+mod start;
 mod young;

@@ -6,6 +6,7 @@ mod support;
 mod flood;
 mod names;
 mod partition;
+mod resets;
 mod rotation;
 mod server;
 

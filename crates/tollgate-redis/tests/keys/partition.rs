@@ -88,7 +88,7 @@ fn all_of_a_request_lies_with_the_client_of_the_rule_that_was_named() {
 }
 
 #[test]
-fn a_ticket_is_settled_where_its_request_was_decided() {
+fn a_ticket_is_settled_and_a_reset_made_where_a_request_was_decided() {
     let encoder = encoder(Partition::ByRule("per-tenant".into()));
     let checks = [check(&encoder, 0, "192.0.2.1"), check(&encoder, 1, "acme")];
     let names = |call: &Call| -> Vec<Vec<u8>> { call.keys().map(<[u8]>::to_vec).collect() };
@@ -103,7 +103,14 @@ fn a_ticket_is_settled_where_its_request_was_decided() {
     let mut settled = Call::new();
     assert!(settled.settle_all(&encoder, &holdings, Settlement::Cancel));
     assert_eq!(names(&taken), names(&settled));
-    // A reset knows one client only.
+    // A reset finds them by the same checks, and leaves one of no cost as it is.
+    let mut reset = Call::new();
+    assert!(reset.reset_all(&encoder, &checks));
+    assert_eq!(names(&reset), names(&taken));
+    let mut reset = Call::new();
+    assert!(reset.reset_all(&encoder, &[checks[0], checks[1].with_cost(0)]));
+    assert_eq!(names(&reset), names(&taken)[..1]);
+    // The client of that rule is found alone.
     assert!(encoder.is_found_alone(1) && !encoder.is_found_alone(0));
     let mut reset = Call::new();
     assert!(reset.reset(&encoder, 1, checks[1].key()));

@@ -179,8 +179,9 @@ impl History {
 
     fn reset(&mut self, process: &Encoder) {
         let (rule, key) = (self.numbers.below(5) as u16, self.key());
-        let done = self.memory.reset(rule, self.memory.fingerprint(rule, &key));
-        assert!(matches!(done.ready(), Some(Ok(()))));
+        let check = Check::new(rule, self.memory.fingerprint(rule, &key), 1);
+        let done = self.memory.reset(&[check]);
+        assert!(matches!(done.ready(), Some(Ok(_))));
         let mut call = Call::new();
         assert!(call.reset(process, rule, process.fingerprint(rule, &key)));
         self.server.send(&call);

@@ -61,7 +61,11 @@ async fn refunds_and_resets_reach_the_account() {
         process.bound.settle(&[holding], Settlement::Refund(6));
         take(&process, unit(7).with_cost(6)).await;
         let key = Fingerprint::from_bits(7);
-        process.bound.reset(0, key).await.expect("it is forgotten");
+        process
+            .bound
+            .reset(&[Check::new(0, key, 1)])
+            .await
+            .expect("it is forgotten");
         take(&process, ten).await;
         let seen = seen(&[&process], 3).await;
         assert_eq!(

@@ -4,20 +4,22 @@
 use std::{
     env, fs,
     io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 /// A server is asked this often before it is given up: half a minute, on a machine that is busy.
 pub(crate) const POLLS: u32 = 6_000;
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
-/// Between the choice of a free port and its use another process may take it: then another port is tried.
+/// Another process may insist on a port that is bound here: then another port is tried.
 pub(crate) const PORTS: u32 = 8;
 
 /// A server that runs until this is dropped.
@@ -125,10 +127,23 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port of the loopback that nobody listens on.
+/// A port of the loopback that nobody listens on, and that nobody else is given while this process runs.
+///
+/// It stays bound, without anybody who listens: so neither another test nor a connection takes it before its server does, nor
+/// once that is gone. Clients of a server that was killed would otherwise find another test's server there, and write to it.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on loopback");
-    listener.local_addr().expect("it is bound").port()
+    static TAKEN: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // A server may then bind to it as well.
+    socket
+        .set_reuseaddr(true)
+        .expect("an option of every socket");
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    socket.bind(any).expect("a free port on loopback");
+    let port = socket.local_addr().expect("it is bound").port();
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    taken.push(socket);
+    port
 }
 
 fn spawn(port: u16, dir: &Path, args: &[String], environment: &[(String, PathBuf)]) -> Child {

@@ -171,11 +171,13 @@ pub async fn a_reset_makes_one_key_fresh(subject: &Subject) {
             // What is known of the key without its state has to be forgotten as well.
             assert!(!limiter.took(rule, who, 1).await);
         }
-        let reset = limiter
-            .0
-            .reset(rule, &Key::of("a"))
-            .expect("the rule is there");
-        reset.await.expect("the store is there");
+        let reset = async |who: &str| {
+            let reset = limiter.0.reset(rule, &Key::of(who));
+            let reset = reset.expect("the rule is there").await;
+            reset.expect("the store is there")
+        };
+        assert!(reset("a").await, "{quota:?}");
+        assert!(!reset("c").await, "nothing to reset: {quota:?}");
         assert!(limiter.took(rule, "a", 2).await, "{quota:?}");
         assert!(!limiter.took(rule, "b", 1).await, "{quota:?}");
     }
