@@ -82,6 +82,67 @@ fn what_a_denial_taught_is_forgotten_when_a_lot_has_gone_back() {
     assert!(matches!(subject.answer(), Answer::Ask(_)));
 }
 
+/// What is told with a unit that is taken here.
+fn taken_here(subject: &Subject) -> Verdict {
+    let Answer::Here(decision) = subject.answer() else {
+        panic!("a unit is there");
+    };
+    assert_eq!(
+        (decision.outcome(), decision.retry()),
+        (Outcome::Allow, Retry::Now)
+    );
+    decision.verdicts()[0]
+}
+
+#[test]
+fn where_what_is_counted_here_leaves_less_than_it_cost_it_is_told_when_that_is_back() {
+    let eventual = Consistency::Eventual {
+        interval: Duration::from_millis(100),
+        max_unreported: 10,
+    };
+    let told = |subject: &Subject| {
+        subject.told(Assessment {
+            fits: true,
+            remaining: 2,
+            reset_after: 58_000_000,
+            retry: Retry::Now,
+        });
+    };
+    let bucket = Subject::new(Quota::gcra(60, MINUTE), eventual);
+    told(&bucket);
+    assert_eq!(taken_here(&bucket).retry(), Retry::Now);
+    let last = taken_here(&bucket);
+    assert_eq!((last.remaining(), last.retry()), (0, Retry::After(SECOND)));
+    // The end of the window by the store's clock, which is known to a tenth of a second.
+    let window = Subject::new(Quota::fixed_window(60, MINUTE), eventual);
+    told(&window);
+    assert_eq!(taken_here(&window).retry(), Retry::Now);
+    let at = window.filter.store_now();
+    let ends = (at / 60_000_000 + 1) * 60_000_000;
+    let wait = Retry::after_micros(ends - at + 100_000);
+    assert_eq!(taken_here(&window).retry(), wait);
+}
+
+#[test]
+fn the_last_unit_of_a_lot_tells_when_the_store_has_another() {
+    let leased = Consistency::Leased {
+        reserve_permille: 100,
+    };
+    let subject = Subject::new(Quota::gcra(60, MINUTE), leased);
+    // Of a key that is seen once nothing is kept.
+    for _ in 0..2 {
+        assert!(matches!(subject.answer(), Answer::Ask(_)));
+    }
+    let (units, generation) = (2, 7);
+    let lot = Lot::Parking { units, generation };
+    let check = Check::new(0, KEY, 1);
+    let times = (subject.filter.now(), subject.filter.store_now());
+    subject.filter.answered(&check, times, Some(Some(lot)));
+    assert_eq!(taken_here(&subject).retry(), Retry::Now);
+    let last = taken_here(&subject);
+    assert_eq!((last.remaining(), last.retry()), (0, Retry::After(SECOND)));
+}
+
 #[test]
 fn a_lot_is_not_spent_after_the_machine_has_slept_for_longer_than_it_lives() {
     let leased = Consistency::Leased {

@@ -300,7 +300,8 @@ impl<'a> History<'a> {
             assert!(denied.is_some_and(|denied| !denied.is_allowed()));
             for place in 1..checks.len() {
                 let (before, check) = (&checks[..place], checks[place]);
-                let same = |other: &&Check| other.rule() == check.rule() && other.key() == check.key();
+                let same =
+                    |other: &&Check| other.rule() == check.rule() && other.key() == check.key();
                 if let Some(first) = before.iter().find(same) {
                     checks[place] = check.with_plan(first.plan());
                 }
