@@ -86,7 +86,9 @@ async fn they_need_no_other_field() {
         let (with, _) = waits(HeaderStyle::DRAFT_6 | HeaderStyle::X_RATELIMIT_EPOCH).await;
         let (without, refused) = waits(HeaderStyle::NONE).await;
         assert_eq!(with, without, "{client}");
-        assert_eq!(without["waits"], json!(vec![15.0; 5]), "{client}");
+        let waits = without["waits"].as_array().expect("a list").iter();
+        let waits: Vec<_> = waits.map(Value::as_f64).collect();
+        assert_eq!(waits, [Some(15.0); 5], "{client}");
         assert_eq!(refused, 5, "{client}");
     }
 }
