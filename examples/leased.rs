@@ -141,7 +141,7 @@ async fn run(stores: &[RedisStore], consistency: Consistency) -> Result<Counted,
         let quota = Quota::token_bucket(RATE).refill(RATE, SECOND);
         let rule = Rule::new("per-client", quota).consistency(consistency);
         let limiter = Limiter::new(store.clone(), [rule])?;
-        let checks = CLIENTS.map(|client| limiter.check("per-client", &Key::of([client])));
+        let checks = CLIENTS.map(|client| limiter.check("per-client", &Key::of(client)));
         let mut clients = Vec::new();
         for (client, check) in CLIENTS.into_iter().zip(checks) {
             clients.push((client, check?));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate::{
-    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, RuleError, RuleSet,
-    Settlement, Step, Store, StoreError,
+    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, RuleError,
+    RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
 };
 
 /// A memory store that says of itself that it can fail.
@@ -17,6 +17,10 @@ struct Bound(Arc<dyn BoundStore>);
 impl Store for FallibleStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
         Ok(Arc::new(Bound(self.0.bind(rules)?)))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.0.registry()
     }
 }
 

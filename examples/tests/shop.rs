@@ -91,7 +91,7 @@ async fn items_of_a_key_are_ten_at_once_and_five_a_second() {
     );
     assert_eq!(
         first.header("ratelimit"),
-        Some(r#""items-per-key";r=9;t=1, "items-per-tenant";r=99;t=60"#)
+        Some(r#""items-per-key";r=9;t=1, "items-per-tenant";r=99;t=120"#)
     );
     for _ in 1..10 {
         assert_eq!(shop.items("acme.k1").await.status, 200);
@@ -202,4 +202,18 @@ async fn a_request_by_another_method_takes_no_log_in() {
         assert_eq!(shop.log_in().await.status, 200);
     }
     assert_eq!(shop.log_in().await.status, 429);
+}
+
+#[tokio::test]
+async fn who_claims_to_speak_grpc_is_denied_as_everybody_else() {
+    let shop = Shop::open().await;
+    let fields = [
+        ("content-length", "0"),
+        ("content-type", "application/grpc"),
+    ];
+    for status in [200, 200, 200, 200, 200, 429] {
+        let answer = shop.server.send("POST", "/login", &fields).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("grpc-status"), None);
+    }
 }

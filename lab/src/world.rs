@@ -171,16 +171,23 @@ impl World {
         let Some((slot, clock)) = found else {
             return;
         };
-        match answer {
+        let shows = clock.shows(now);
+        let next = match answer {
             Some(answer) => {
-                let times = (sent.clock, clock.shows(now));
+                let times = (sent.clock, shows);
                 slot.agent
-                    .answered(times, &sent.question, &answer, &self.terms);
+                    .answered(times, &sent.question, &answer, &self.terms)
             }
-            None => slot.agent.lost(&sent.question),
-        }
+            None => {
+                slot.agent.lost(&sent.question);
+                None
+            }
+        };
         if waits {
             self.figures.waited(now - sent.at);
+        }
+        if let Some(question) = next {
+            self.send(now, sent.sender, shows, question);
         }
         self.look(now, sent.sender);
     }

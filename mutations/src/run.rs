@@ -23,6 +23,10 @@ pub(crate) fn run(tree: &Tree, mutation: &Mutation) -> Result<(Outcome, u64), Bo
     if !build.contains("--doc") {
         let built = cargo(tree, build, &["--no-run"]).output()?;
         if !built.status.success() {
+            let said = String::from_utf8_lossy(&built.stderr);
+            for line in said.lines().filter(|line| line.starts_with("error")) {
+                println!("    {line}");
+            }
             return Ok((Outcome::DoesNotCompile, start.elapsed().as_secs()));
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use tollgate::{
     BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome, Pending,
-    RuleError, RuleSet, Settlement, Step, Store, StoreError, Usage, Verdict,
+    RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, Usage, Verdict,
 };
 
 /// A memory store that answers late, or not at all.
@@ -70,6 +70,10 @@ impl Store for SlowStore {
             memory: self.memory.bind(rules)?,
             state: Arc::clone(&self.state),
         }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
     }
 }
 

@@ -136,7 +136,7 @@ impl Local {
                     waiting.push(done);
                 }
             }
-            self.all(waiting).into_iter().collect::<Result<(), _>>()?;
+            self.all(waiting).into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(())
     }

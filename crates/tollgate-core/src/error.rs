@@ -30,6 +30,9 @@ pub enum RuleErrorKind {
     Key,
     /// The rules do not fit together.
     RuleSet,
+    /// The rules do not fit to those that other limiters and layers have on the same store: a name is in use with another
+    /// quota.
+    Conflict,
     /// The store cannot serve the rule.
     Store,
 }

@@ -97,6 +97,8 @@
 //! A [`Store`] ties a rule set to state and gives a [`BoundStore`]. What it has to keep:
 //!
 //! - **State is found by the rule's name.** What was used under a name stays used when the quota changes.
+//! - **One name has one quota at a time.** A store keeps one [`RuleRegistry`] for itself and its clones; [`Limiter`] refuses
+//!   a second quota under a name that is in use.
 //! - **`acquire` is one atomic step.** Checks on the same state (rule and fingerprint) are folded first, their costs summed.
 //!   Only enforced rules decide ([`RuleSet::enforces`]); if one denies, no enforced rule is debited. A shadow is counted as
 //!   if it were alone. A mark is read and never written.
@@ -117,7 +119,7 @@
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
 //!     BoundStore, Check, Decision, Fingerprint, Holding, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
-//!     Quota, Rule, RuleError, RuleSet, Settlement, Step, Store, StoreError,
+//!     Quota, Rule, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
 //! };
 //!
 //! #[derive(Clone, Debug, Default)]
@@ -135,6 +137,9 @@
 //! impl Store for Counted {
 //!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
 //!         Ok(Arc::new(Bound { inner: self.inner.bind(rules)?, asked: Arc::clone(&self.asked) }))
+//!     }
+//!     fn registry(&self) -> &RuleRegistry {
+//!         self.inner.registry()
 //!     }
 //! }
 //!
@@ -213,6 +218,7 @@ mod network;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
+mod registry;
 mod rule;
 mod rule_set;
 mod store;
@@ -234,6 +240,7 @@ pub use self::{
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
+    registry::RuleRegistry,
     rule::{Consistency, Mode, OnStoreError, Rule},
     rule_set::RuleSet,
     store::{

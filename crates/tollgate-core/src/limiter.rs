@@ -4,10 +4,11 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use crate::{
     decision::{Decision, Outcome, Verdict},
-    error::{RuleError, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     fallback::Fallback,
     key::{Key, KeyBuf},
     lines::Lines,
+    registry::Registration,
     rule::Rule,
     rule_set::RuleSet,
     store::{BoundStore, Check, Checks, Pending, Step, Store},
@@ -18,6 +19,9 @@ use crate::{
 /// Rules on a store. What a worker, a queue consumer or a layer asks.
 ///
 /// Cheap to clone; clones share everything.
+///
+/// Until the last clone is dropped, no other limiter or layer on the same store may count one of its rule names by another
+/// quota, unless it [replaces](Self::replacing) this one.
 ///
 /// ```
 /// use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule, SECOND};
@@ -34,6 +38,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Limiter {
     shared: Arc<Shared>,
+    /// Keeps the rule names in use; `None` for what a request under way holds.
+    registration: Option<Arc<Registration>>,
 }
 
 #[derive(Debug)]
@@ -57,7 +63,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// A rule that cannot be used, or that the store cannot serve.
+    /// A rule that cannot be used, or that the store cannot serve. A rule name that another live limiter or layer on this
+    /// store has bound to another quota, or to other plans: one name is one budget.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a store is a handle, and a call with a new one reads well"
@@ -84,17 +91,93 @@ impl Limiter {
         Self::bind(&store, RuleSet::new(rules)?, instances)
     }
 
+    /// Ties rules to a store in the place of those of other limiters, which may have other quotas under the same names: for
+    /// a reload. Used units stay used.
+    ///
+    /// Either all goes well, or nothing changes. Afterwards the replaced limiters and their clones no longer hold their
+    /// names. Where they are still asked, they decide by their own rules on the same state, and their tickets settle:
+    /// drop them soon. Make the new one before the old one is dropped; the state is then carried over whatever happens.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+    ///
+    /// let store = MemoryStore::new();
+    /// let rule = |limit| Rule::new("api", Quota::gcra(limit, MINUTE));
+    /// let old = Limiter::new(store.clone(), [rule(10)])?;
+    /// assert!(old.try_acquire("api", &Key::shared())?.is_allowed());
+    ///
+    /// let conflict = Limiter::new(store.clone(), [rule(20)]).unwrap_err();
+    /// assert!(conflict.to_string().contains("gcra(10 per 60s)"));
+    ///
+    /// let new = Limiter::replacing(&[&old], store, [rule(20)])?;
+    /// assert_eq!(new.try_acquire("api", &Key::shared())?.verdicts()[0].remaining(), 20 - 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); and a limiter of another store among the replaced.
+    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    pub fn replacing(
+        replaced: &[&Self],
+        store: impl Store,
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Self, RuleError> {
+        Self::bind_replacing(replaced, &store, RuleSet::new(rules)?, NonZeroU32::MIN)
+    }
+
     /// Ties a rule set to a store.
     ///
     /// # Errors
     ///
-    /// A rule that the store cannot serve.
+    /// A rule that the store cannot serve, or a rule name that is in use with another quota.
     pub fn bind(
         store: &dyn Store,
         rules: RuleSet,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        Self::on(store.bind(Arc::new(rules))?, instances, Clock::system())
+        Self::bind_replacing(&[], store, rules, instances)
+    }
+
+    /// Ties a rule set to a store [in the place](Self::replacing) of those of other limiters.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind); and a limiter of another store among the replaced.
+    pub fn bind_replacing(
+        replaced: &[&Self],
+        store: &dyn Store,
+        rules: RuleSet,
+        instances: NonZeroU32,
+    ) -> Result<Self, RuleError> {
+        let rules = Arc::new(rules);
+        let old: Option<Vec<_>> = replaced
+            .iter()
+            .map(|old| old.registration.as_deref())
+            .collect();
+        let old = old.ok_or_else(|| {
+            RuleError::general(
+                RuleErrorKind::Conflict,
+                "a limiter without a registration has no names that could be replaced; take the layer's own",
+            )
+        })?;
+        let registration = store.registry().register(&rules, &old)?;
+        let mut limiter = Self::on(store.bind(rules)?, instances, Clock::system())?;
+        for old in old {
+            store.registry().retire(old);
+        }
+        limiter.registration = Some(Arc::new(registration));
+        Ok(limiter)
+    }
+
+    /// The same limiter, which does not keep its rule names in use: for what outlives its limiter or layer, such as a request
+    /// under way.
+    #[must_use]
+    pub fn unregistered(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            registration: None,
+        }
     }
 
     /// The same rules on the same state, with another least number of instances that share the store.
@@ -105,7 +188,7 @@ impl Limiter {
     pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
         let clock = self.shared.fallback.as_ref().map(Fallback::clock);
         let clock = clock.cloned().unwrap_or_default();
-        Self::on(Arc::clone(&self.shared.bound), instances, clock)
+        self.again(instances, clock)
     }
 
     /// The same rules on the same state, with another clock for what is counted in this process while the store fails:
@@ -117,7 +200,14 @@ impl Limiter {
     pub fn with_local_clock(&self, clock: impl Into<Clock>) -> Result<Self, RuleError> {
         let fallback = self.shared.fallback.as_ref();
         let instances = fallback.map_or(NonZeroU32::MIN, Fallback::least_instances);
-        Self::on(Arc::clone(&self.shared.bound), instances, clock.into())
+        self.again(instances, clock.into())
+    }
+
+    /// The same rules on the same state.
+    fn again(&self, instances: NonZeroU32, clock: Clock) -> Result<Self, RuleError> {
+        let mut limiter = Self::on(Arc::clone(&self.shared.bound), instances, clock)?;
+        limiter.registration.clone_from(&self.registration);
+        Ok(limiter)
     }
 
     fn on(
@@ -140,6 +230,7 @@ impl Limiter {
                 fallback,
                 lines: Lines::default(),
             }),
+            registration: None,
         })
     }
 
@@ -211,11 +302,13 @@ impl Limiter {
     ///
     /// # Accuracy
     ///
-    /// A check that another limiter has made, with other rules, is denied: a mistake must not let a request pass.
+    /// A check that another limiter has made, with other rules, is denied, and so are two checks of one rule and key under two
+    /// plans: a mistake must not let a request pass. The reason is then
+    /// [`StoreFailed`](crate::Reason::StoreFailed), and nothing is taken.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(foreign(checks));
+            return Step::Ready(Check::deny_mistake(checks));
         }
         if self.shared.has_marks {
             return self.acquire_resolved(&with_marks(self.rules(), checks));
@@ -253,7 +346,7 @@ impl Limiter {
     /// `Failed`. A check of another limiter is denied here too.
     pub fn peek(&self, checks: &[Check]) -> Step<Decision> {
         if !checks.iter().all(|check| self.shared.knows(check)) {
-            return Step::Ready(foreign(checks));
+            return Step::Ready(Check::deny_mistake(checks));
         }
         let rules = self.rules();
         if rules.has_marks() {
@@ -438,17 +531,6 @@ impl Shared {
     }
 }
 
-/// The answer to checks of another limiter.
-#[cold]
-fn foreign(checks: &[Check]) -> Decision {
-    let denied = checks.iter().map(|check| {
-        let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
-        verdict.deny_for_failure();
-        verdict
-    });
-    Decision::new(0, denied, |_| true)
-}
-
 /// The checks, then those of their marks.
 fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
     let mut all = Checks::from_slice(checks);
@@ -469,16 +551,21 @@ mod tests {
         key::Fingerprint,
         memory::MemoryStore,
         quota::{MAX_PERIOD, Quota},
+        registry::RuleRegistry,
         store::{Holding, Settlement},
     };
 
     /// A store that is not there.
     #[derive(Clone, Debug)]
-    struct Down(Arc<RuleSet>);
+    struct Down(Arc<RuleSet>, RuleRegistry);
 
     impl Store for Down {
         fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
-            Ok(Arc::new(Self(rules)))
+            Ok(Arc::new(Self(rules, self.1.clone())))
+        }
+
+        fn registry(&self) -> &RuleRegistry {
+            &self.1
         }
     }
 
@@ -511,7 +598,8 @@ mod tests {
 
     fn down(quota: Quota) -> Limiter {
         let rules = Arc::new(RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule"));
-        Limiter::new(Down(Arc::clone(&rules)), rules.given().to_vec()).expect("it serves all")
+        let down = Down(Arc::clone(&rules), RuleRegistry::new());
+        Limiter::new(down, rules.given().to_vec()).expect("it serves all")
     }
 
     #[test]

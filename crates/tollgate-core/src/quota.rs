@@ -280,6 +280,24 @@ impl Quota {
         }
     }
 
+    /// The time in which a bucket refills so many units, in microseconds, rounded up. `None` for all others.
+    pub(crate) fn refill_micros(&self, units: u64) -> Option<u64> {
+        if !matches!(
+            self.algorithm,
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket
+        ) {
+            return None;
+        }
+        let (period, rate) = (micros(self.period), self.limit.max(1));
+        Some(match units.checked_mul(period) {
+            Some(product) => product.div_ceil(rate),
+            None => {
+                let wide = (u128::from(units) * u128::from(period)).div_ceil(u128::from(rate));
+                u64::try_from(wide).unwrap_or(u64::MAX)
+            }
+        })
+    }
+
     /// Whether this is [`unlimited`](Self::unlimited).
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {

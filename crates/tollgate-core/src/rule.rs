@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
-    quota::{MAX_UNITS, Quota},
+    quota::{AlgorithmKind, MAX_UNITS, Quota},
 };
 
 /// What a rule does with its verdict.
@@ -189,9 +189,13 @@ impl Rule {
     }
 
     /// Adds a plan: another quota under the same name, chosen per request. It has to be of the same algorithm, or
-    /// [`unlimited`](Quota::unlimited).
+    /// [`unlimited`](Quota::unlimited). A window, a log and sub-buckets have to have the same period, and as many sub-buckets:
+    /// units that are charged for an hour must not be forgotten after a minute. A bucket may have any rate and burst.
     ///
-    /// A caller that changes plans keeps what it has used.
+    /// A caller that changes plans keeps what it has used. One that may choose, and takes plans in turn, gets from all of
+    /// them together what the largest limit allows, or of buckets the
+    /// [largest burst and the fastest rate](crate::algorithm::gcra#two-limits-on-one-state). Two kinds of requests that are
+    /// to be limited apart, such as reads and writes, are two rules.
     #[must_use]
     pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         self.plans.push((name.into(), quota));
@@ -351,17 +355,9 @@ impl Rule {
                 .chain(self.plans[..place].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
-                && !plan.is_unlimited()
-                && plan.algorithm() != other.algorithm()
+                && let Some(wrong) = plan_beside(plan, other)
             {
-                return Err(self.error(
-                    RuleErrorKind::Plan,
-                    format!(
-                        "plan {name:?} is a {} and the rule a {}; plans share one state, so take one algorithm",
-                        plan.algorithm(),
-                        other.algorithm()
-                    ),
-                ));
+                return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
             if self.plans[..place].iter().any(|(other, _)| other == name) {
                 return Err(self.error(
@@ -445,6 +441,41 @@ impl Rule {
         }
         Ok(())
     }
+}
+
+/// Why a plan cannot share a state with another quota of its rule.
+fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
+    use AlgorithmKind as A;
+    if plan.is_unlimited() {
+        return None;
+    }
+    if plan.algorithm() != other.algorithm() {
+        return Some(format!(
+            "is a {} and the rule a {}; plans share one state, so take one algorithm",
+            plan.algorithm(),
+            other.algorithm()
+        ));
+    }
+    if matches!(plan.algorithm(), A::TokenBucket | A::Gcra | A::LeakyBucket)
+        || plan.reads_state_of(other)
+    {
+        return None;
+    }
+    let remedy = "plans share one state, so take the same for both, or a rule of its own for these requests: \
+                  Rule::new with another name";
+    Some(if plan.period() == other.period() {
+        format!(
+            "is counted in {} sub-buckets, and the rule in {}; {remedy}",
+            plan.bucket_count(),
+            other.bucket_count()
+        )
+    } else {
+        format!(
+            "counts in {:?}, and the rule in {:?}: what is charged to the longer would be forgotten by the shorter; {remedy}",
+            plan.period(),
+            other.period()
+        )
+    })
 }
 
 /// Checks the name of a rule or a mark: what is valid both as a quoted string and as a token of a structured field.

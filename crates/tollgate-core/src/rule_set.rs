@@ -207,7 +207,10 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{MINUTE, SECOND};
+    use crate::{
+        quota::AlgorithmKind,
+        time::{MINUTE, SECOND},
+    };
 
     fn refused(rules: impl IntoIterator<Item = Rule>, kind: RuleErrorKind, words: &[&str]) {
         let error = RuleSet::new(rules).expect_err("it is not a rule set");
@@ -259,6 +262,42 @@ mod tests {
             K::Plan,
             &["gold", "fixed_window", "gcra"],
         );
+        for (plan, words) in [
+            (Quota::fixed_window(10, SECOND), ["1s", "60s"]),
+            (Quota::sliding_window(10, SECOND), ["1s", "60s"]),
+            (Quota::sliding_log(10, SECOND), ["1s", "60s"]),
+            (Quota::sliding_buckets(10, SECOND), ["1s", "60s"]),
+            (
+                Quota::sliding_buckets(10, MINUTE).buckets(6),
+                ["6 sub-buckets", "in 60"],
+            ),
+        ] {
+            let own = match plan.algorithm() {
+                AlgorithmKind::FixedWindow => Quota::fixed_window(1_000, MINUTE),
+                AlgorithmKind::SlidingWindow => Quota::sliding_window(1_000, MINUTE),
+                AlgorithmKind::SlidingLog => Quota::sliding_log(1_000, MINUTE),
+                _ => Quota::sliding_buckets(1_000, MINUTE),
+            };
+            let words = [
+                words[0],
+                words[1],
+                "write",
+                "a rule of its own",
+                "Rule::new",
+            ];
+            refused([Rule::new("api", own).plan("write", plan)], K::Plan, &words);
+            // Also where the rule itself has no limit.
+            let rule = Rule::new("api", Quota::unlimited()).plan("read", own);
+            refused([rule.plan("write", plan)], K::Plan, &words);
+        }
+        for fine in [
+            Rule::new("rates", quota).plan("pro", Quota::gcra(1_000, SECOND).burst(5_000)),
+            Rule::new("limits", Quota::sliding_log(5, MINUTE))
+                .plan("more", Quota::sliding_log(50, MINUTE))
+                .plan("staff", Quota::unlimited()),
+        ] {
+            assert!(RuleSet::new([fine]).is_ok());
+        }
         refused(
             [Rule::new("soft", quota).mark("warn", Quota::gcra(10, SECOND))],
             K::Mode,

@@ -12,9 +12,11 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::Taken,
-    decision::{Decision, Source},
+    decision::{Decision, Outcome, Source, Verdict},
     error::{RuleError, StoreError},
     key::{Fingerprint, KeyBuf},
+    registry::RuleRegistry,
+    rule::Mode,
     rule_set::RuleSet,
 };
 
@@ -99,6 +101,45 @@ impl Check {
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost
+    }
+}
+
+impl Check {
+    /// The denial of a request that asks for one rule and key under two plans, which share a state: each has a limit of its
+    /// own, and the sum of the costs has neither. `None`: these checks do not. A plan without a limit is none of the two.
+    ///
+    /// A store asks before it decides or peeks. A mistake must not let a request pass.
+    #[must_use]
+    pub fn deny_two_plans(rules: &RuleSet, checks: &[Self]) -> Option<Decision> {
+        let same = |one: &Self, other: &Self| one.rule == other.rule && one.key == other.key;
+        let is_limited = |check: &Self| {
+            let rule = rules.rules().get(usize::from(check.rule));
+            rule.is_some_and(|rule| {
+                *rule.mode() != Mode::Off && !rule.quota_of(usize::from(check.plan)).is_unlimited()
+            })
+        };
+        let differs = |(place, check): (usize, &Self)| {
+            let mut before = checks[..place].iter();
+            before.any(|other| {
+                same(other, check)
+                    && other.plan != check.plan
+                    && is_limited(other)
+                    && is_limited(check)
+            })
+        };
+        let mut places = checks.iter().enumerate();
+        places.any(differs).then(|| Self::deny_mistake(checks))
+    }
+
+    /// The answer to checks that are a mistake.
+    #[cold]
+    pub(crate) fn deny_mistake(checks: &[Self]) -> Decision {
+        let denied = checks.iter().map(|check| {
+            let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
+            verdict.deny_for_failure();
+            verdict
+        });
+        Decision::new(0, denied, |_| true)
     }
 }
 
@@ -236,10 +277,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// State is found by the rules' names: what was used under a name stays used, also when the quota changed.
     ///
+    /// A [`Limiter`](crate::Limiter) asks the [registry](Self::registry) first. Whoever calls this alone has not: two quotas
+    /// of one name are then counted on one state.
+    ///
     /// # Errors
     ///
     /// A rule that this store cannot serve.
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError>;
+
+    /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
+    /// store in front of another one hands out that one's.
+    fn registry(&self) -> &RuleRegistry;
 }
 
 /// A rule set on a store. Object safe; every future it hands out borrows nothing.
@@ -261,7 +309,8 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 
     /// Decides all checks and takes all or nothing, in one atomic step.
     ///
-    /// Checks on one state are folded first: their costs are summed. Verdicts are in the order of the checks.
+    /// Checks on one state are folded first: their costs are summed. Verdicts are in the order of the checks. Checks of one
+    /// rule and key under two plans are [denied](Check::deny_two_plans).
     ///
     /// # Cancel safety
     ///
@@ -306,5 +355,9 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
         (**self).bind(rules)
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        (**self).registry()
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     decision::{Decision, Outcome, Source},
     error::UnknownName,
     rule::Rule,
+    rule_set::RuleSet,
     store::{BoundStore, Check, Holding, Settlement},
 };
 
@@ -19,6 +20,17 @@ use crate::{
 ///
 /// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: what was taken stays
 /// taken.
+///
+/// # Accuracy
+///
+/// A ticket gives back what its state certainly still counts of it, so that nobody gains by holding tickets and cancelling
+/// them: what was taken and not given back stays within the quota, in every window of time.
+///
+/// - Windows, sub-buckets and logs know the units: all come back, until they are forgotten.
+/// - A bucket refills meanwhile, and does not know which units. Those of the ticket come first: of `c` units that were held
+///   for a time `t`, at most `c − rate · t` come back. What is given back at once comes back whole.
+///
+/// Where much is reserved, held for long, and mostly given back, take a window, or reserve what it will nearly cost.
 ///
 /// ```
 /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
@@ -52,11 +64,14 @@ enum OnDrop {
 impl Ticket {
     pub(crate) fn new(bound: Arc<dyn BoundStore>, checks: &[Check], decision: &Decision) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
-        let holdings = if decision.is_allowed() {
+        let mut holdings = if decision.is_allowed() {
             holdings(&*bound, checks, decision)
         } else {
             SmallVec::new()
         };
+        for holding in &mut holdings {
+            count_first(bound.rules(), holding);
+        }
         Self {
             bound,
             holdings,
@@ -144,6 +159,18 @@ impl Ticket {
                 Some(how) => self.bound.settle(alike, how),
             }
         }
+    }
+}
+
+/// What a bucket refills counts against these units first. A ticket may be held while others that were taken before it are
+/// given back, and the bucket fills up: what it was told when it took its units says nothing about that.
+fn count_first(rules: &RuleSet, holding: &mut Holding) {
+    let check = &holding.check;
+    let rule = rules.rules().get(usize::from(check.rule()));
+    let quota = rule.map(|rule| rule.quota_of(usize::from(check.plan())));
+    if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
+        let taken = &mut holding.taken;
+        taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
     }
 }
 

@@ -35,6 +35,10 @@
 //!                    for at s all that was taken before has come back
 //! ```
 //!
+//! What is lent of a window is counted in it at once, so nothing has to be held back. A unit that comes back after its lot was replaced,
+//! because its request was not let through after all, is [never lost](Holder#units-that-come-back) in a window; a bucket loses it,
+//! and gets it again with time.
+//!
 //! All times that a process is told are durations, and it counts them from when it **sent** its question: counted from the
 //! answer, a lot would live on in the process after the store has forgotten it. Only when the units of a segment come back is
 //! counted from the **answer**: from the question, they would be spent too early.
@@ -62,7 +66,7 @@
 //!     let ask = holder.ask(now, 1, &terms);
 //!     let (answer, lot) = lender.acquire(&mut state, now, 1, &ask);
 //!     assert!(answer.fits);
-//!     holder.answered((now, now), now, lot, &terms);
+//!     let _ = holder.answered((now, now), now, lot, &terms);
 //! }
 //! assert!(asked < 300);
 //! # Ok::<(), tollgate_prefilter::NoLease>(())

@@ -13,7 +13,7 @@ if refunding then
     if #raw ~= 33 and #raw ~= 49 then return -3 end
     local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
     if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
-    if n0 ~= n or burst0 ~= burst or d0 ~= d then return -1 end
+    if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3 end
     if cost > burst then cost = burst end
     local part = cost * (n % d)
     local units_rest = part % d
@@ -28,26 +28,75 @@ if refunding then
     else
       till, till_rest = fresh_at, 0
     end
-    -- What they still weigh, and never more than they are.
-    local back, back_rest = till - now, till_rest
-    if back < 0 then back, back_rest = 0, 0 end
-    if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
     local ahead = tat - now
     if ahead < 0 then ahead, rest = 0, 0 end
+    local back, back_rest
+    if n0 == n and burst0 == burst and d0 == d then
+      -- What they still weigh, and never more than they are.
+      back, back_rest = till - now, till_rest
+      if back < 0 then back, back_rest = 0, 0 end
+      if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
+    else
+      -- Under the quota that the state was converted to: by the faster rate from when they were taken, and never more than
+      -- they are. muldiv(n0, d, d0) < n where n0/d0 < n/d.
+      local since = at < now and now - at or 0
+      local whole, over = muldiv(n0, d, d0)
+      local is_faster = whole < n
+      back, back_rest = till - (is_faster and at or now), till_rest
+      if back < 0 then back, back_rest = 0, 0 end
+      part = burst * (n % d)
+      local most_rest = part % d
+      local most = burst * ((n - n % d) / d) + (part - most_rest) / d
+      if back > most or (back == most and back_rest > most_rest) then back, back_rest = most, most_rest end
+      local count
+      count, part = muldiv(back, d, n)
+      part = part + back_rest
+      count, part = count + (part - part % n) / n, part % n
+      -- It may have been full when it was converted, and have forgotten what was beyond that.
+      local unit_rest = n0 % d0
+      local unit = (n0 - unit_rest) / d0
+      local full_rest = burst0 * unit_rest % d0
+      local full = burst0 * unit + (burst0 * unit_rest - full_rest) / d0
+      local level = ahead + since
+      local forgotten = 0
+      if burst > burst0 and (level > full or (level == full and rest >= full_rest)) then forgotten = burst - burst0 end
+      if not is_faster then
+        if count >= cost then count, part = cost, 0 end
+        count = count - forgotten
+        if count >= burst0 then count, part = burst0, 0 end
+        if count < 0 then count, part = 0, 0 end
+      end
+      whole = muldiv(part, n0, n)
+      over = count * unit_rest
+      back, back_rest = count * unit + (over - over % d0) / d0, over % d0 + whole % d0
+      back = back + (whole - whole % d0) / d0
+      if back_rest >= d0 then back, back_rest = back + 1, back_rest - d0 end
+      if is_faster then
+        back = back - since
+        over = cost * unit_rest
+        whole, over = cost * unit + (over - over % d0) / d0, over % d0
+        if back > whole or (back == whole and back_rest > over) then back, back_rest = whole, over end
+        over = forgotten * unit_rest
+        back, back_rest = back - forgotten * unit - (over - over % d0) / d0, back_rest - over % d0
+        if back_rest < 0 then back, back_rest = back - 1, back_rest + d0 end
+        if back < 0 then back, back_rest = 0, 0 end
+      end
+    end
     ahead, rest = ahead - back, rest - back_rest
-    if rest < 0 then ahead, rest = ahead - 1, rest + d end
+    if rest < 0 then ahead, rest = ahead - 1, rest + d0 end
     if ahead < 0 then ahead, rest = 0, 0 end
     local ttl = rest > 0 and ahead + 1 or ahead
-    if #raw == 33 then return -1, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), ttl end
+    local state = sub(raw, 1, 21) .. pack('<dI4', now + ahead, rest)
+    if #raw == 33 then return -1, state, ttl end
     -- Kept until what is parked has run out, and the burst is full again after that.
     local generation, current, previous = unpack('<I4I4I4', raw, 34)
-    local last = (generation + 2) * LIFE - now + (current + previous) * (n / d)
+    local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
     if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
-    return -1, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest) .. sub(raw, 34), ttl
+    return -1, state .. sub(raw, 34), ttl
   end
 end
 
-local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
+local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgotten)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
@@ -75,6 +124,14 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
     if number ~= n or burst0 ~= burst or third ~= d then
       n0, d0 = number, third
       if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
+      if doing == 6 then
+        -- A lot comes back to the quota that the state was converted to, which has kept what is parked. That may have been
+        -- full since it was lent, and have forgotten what was beyond a smaller burst.
+        local _, lent_in = unpack('<dd', check, 39)
+        local beyond = 0
+        if burst > burst0 and tat - lent_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
+        return arrive(raw, n0, burst0, d0, now, cost, doing, check, granted, beyond)
+      end
       -- Used units stay used: units + part/n0 of them, at most the burst of the quota that wrote them.
       part = burst0 * (n0 % d0)
       local most0_rest = part % d0
@@ -151,8 +208,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
       local left, lent_in = unpack('<dd', check, 39)
       local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
       -- One that is not known any more has been spent, as far as the bucket can tell.
-      if n0 or out < wanted or wanted < left then return -1, 0, 0 end
+      if out < wanted or wanted < left then return -1, 0, 0 end
       if generation == lent_in then current = current - wanted else previous = previous - wanted end
+      if forgotten then left = left > forgotten and left - forgotten or 0 end
       back = -left
     elseif doing == 5 then
       back = wanted

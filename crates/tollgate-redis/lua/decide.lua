@@ -28,7 +28,7 @@ while i <= checks do
   if what == 4 and alg > 19 then
     local done = try('DEL', KEYS[key])
     if done == 0 or done == 1 then
-      wrote, left = true, done
+      left, wrote = done, true
     else
       local code = refusal(done.err, wrote)
       if not code then return done end
@@ -36,11 +36,18 @@ while i <= checks do
     end
   else
     -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
-    local raw, gone, told
+    -- And its names in the format before, and whether it was found there.
+    local raw, gone, told, is_older
+    local before, before_other = 0, 0
     if what < 8 then
       raw = try('GET', KEYS[key])
     else
-      local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
+      local ends, overflow_before, overflow_before_other = #check - 5, 0, 0
+      if what >= 64 then
+        ends, what = ends - 8, what - 64
+        before, before_other, overflow_before, overflow_before_other = unpack('<HHHH', check, ends + 6)
+      end
+      local other, overflow, overflow_other = unpack('<HHH', check, ends)
       local moves = what % 32 >= 16
       told = what >= 32 and 1
       what = what % 8
@@ -55,9 +62,16 @@ while i <= checks do
           raw = try('GET', KEYS[other])
           if not moves then key = other elseif raw then gone = other end
         end
+        if not raw and before > 0 then
+          raw = try('GET', KEYS[before])
+          if not raw and before_other > 0 then raw = try('GET', KEYS[before_other]) end
+          is_older = raw
+          if raw and not raw.err then raw = converted(raw) end
+        end
         local again = not raw and overflow > 0
         if again then
           key, other, overflow, told = overflow, overflow_other, 0, told and 2
+          before, before_other = overflow_before, overflow_before_other
         end
       until not again
       if told == 2 then
@@ -131,7 +145,7 @@ while i <= checks do
         end
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
-      if lent and state then state, lent = kept_with(state, lent, now, first), nil end
+      if lent and state then state, lent = kept_with(state, lent, now, raw), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
         -- Several checks, or one that does not simply take: all are decided, then all that has to be is written.
         if role == 0 and (retry >= 0 or retry == -2) then
@@ -152,15 +166,18 @@ while i <= checks do
       retry, state, ttl = step_of(alg, true)(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
     end
     if state then
-      if lent then state = kept_with(state, lent, now, first) end
+      if lent then state = kept_with(state, lent, now, raw) end
       ttl = ttl + 999
       ttl = (ttl - ttl % 1000) / 1000 + margin
       local done
       if state == '' or ttl <= 0 then
         done = try('DEL', KEYS[key])
         if done == 0 or done == 1 then done, wrote = nil, true end
+        -- Or what was used would be found again.
+        if not done and before > 0 then try('DEL', KEYS[before]) end
+        if not done and before_other > 0 then try('DEL', KEYS[before_other]) end
       elseif ttl < 2^53 then
-        if keeps and by_server and not gone then
+        if keeps and by_server and not gone and not is_older then
           -- The time to live is right already, and to set it costs more than all the rest of writing.
           done = try('SET', KEYS[key], state, 'KEEPTTL')
         else

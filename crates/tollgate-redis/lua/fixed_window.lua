@@ -4,15 +4,21 @@
 -- equals none.
 
 if refunding then
-  return function(raw, period, limit, _, now, cost, _, fresh_at)
+  return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
-    local alg, period0, limit0, _, window, used = unpack('<BddI4dd', raw)
+    local alg, period0, _, _, window, used = unpack('<BddI4dd', raw)
     if alg ~= 18 or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3 end
-    -- Units of a window that is over are not given back in a later one.
-    local ends = (window + 1) * period
-    if period0 ~= period or limit0 ~= limit or fresh_at ~= ends then return -1 end
+    if not (period0 >= 1 and period0 <= 2^53) then return -3 end
+    local ends = (window + 1) * period0
+    if period0 == period then
+      -- Units of a window that is over are not given back in a later one.
+      if fresh_at ~= ends then return -1 end
+    elseif now >= fresh_at or (at - at % period0) / period0 ~= window then
+      -- Windows of another length: their own may have been over when they were to be carried over, or this one not begun.
+      return -1
+    end
     if cost >= used then return -1, '', 0 end
-    return -1, pack('<BddI4dd', 18, period, limit, 0, window, used - cost), ends - now
+    return -1, sub(raw, 1, 29) .. pack('<d', used - cost), ends - now
   end
 end
 

@@ -14,7 +14,7 @@
 --              5 take whether there is enough or not, 6 a lot comes back, 7 lend a lot if the request before was granted,
 --              or one of what is to come if it has one check and was denied; for all but 4, with what stands at the end
 --              of the check: 8 there are further keys, 16 what is found under the other name is
---              moved when it is written; for 0 to 3: 32 tell of new keys
+--              moved when it is written; for 0 to 3: 32 tell of new keys; 64 there are keys of the format before
 --          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
 --          B   1 if the next check is of the same request, 0 if it is the last
 --          H   the key: KEYS[H]
@@ -38,6 +38,10 @@
 --          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
 --          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
 --          written under the first name if states are moved, under the other if they stay.
+--          with 64, behind these, '<HHHH': the same four names in the format before, or 0. Where there is no state under
+--          the names of this format, one that is there is converted. It is written under the name of this format, and stays
+--          where it was for those who know no other.
+--          For 4, an algorithm of 255 is any: whatever is under the key is deleted.
 --          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
 --
 -- Returns integers: the time in µs, then three for each check:
@@ -93,11 +97,19 @@ local function lot(wanted, level, room)
   return units < 2 and 0 or units
 end
 
--- The state of a window with what is out of it, unless that window is over.
-local function kept_with(state, lent, now, period)
-  if state ~= '' and unpack('<d', lent) == (now - now % period) / period then return state .. lent end
-  return state
+-- The state of a window with what is out of it, unless that window is over. Where the state was converted to windows of
+-- another length, it is out of the one that it was converted to.
+local function kept_with(state, lent, now, raw)
+  if state == '' then return state end
+  local number, units = unpack('<dd', lent)
+  local before, period = unpack('<d', raw, 2), unpack('<d', state, 2)
+  if number ~= (now - now % before) / before then return state end
+  if before ~= period then lent = pack('<dd', (now - now % period) / period, units) end
+  return state .. lent
 end
+
+-- A state of the format before, in this one. There is none before the first.
+local function converted(raw) return raw end
 
 -- ⌊a · b / d⌋ and the remainder, exact where the product leaves 53 bits: a, b < 2^53, d < 2^50.
 local function muldiv(a, b, d)

@@ -5,28 +5,38 @@
 -- when a refund empties it. Sub-buckets that are over are cut off when units are taken, so that a decision looks at few.
 
 if refunding then
-  return function(raw, width, limit, buckets, now, cost, _, fresh_at)
+  return function(raw, width, _, buckets, now, cost, at, fresh_at)
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
-    local alg, width0, limit0, buckets0, used = unpack('<BddI4d', raw)
+    local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)
     if alg ~= 21 or not (used >= 0 and used <= 2^53) then return -3 end
-    if width0 ~= width or limit0 ~= limit or buckets0 ~= buckets then return -1 end
-    local wanted = (fresh_at - fresh_at % width) / width - buckets - 1
-    if wanted < 0 then wanted = 0 end
-    for place = #raw - 11, 30, -12 do
-      local number, units = unpack('<dI4', raw, place)
-      if number == wanted and units > 0 then
-        if cost > units then cost = units end
-        raw = pack('<BddI4d', 21, width, limit, buckets, used - cost)
-          .. sub(raw, 30, place - 1) .. pack('<dI4', number, units - cost) .. sub(raw, place + 12)
-        for newest = #raw - 11, 30, -12 do
-          number, units = unpack('<dI4', raw, newest)
-          if units > 0 then return -1, raw, (number + buckets + 1) * width - now end
-        end
-        return -1, raw, 0
-      end
-      if number < wanted then break end
+    if not (width0 >= 1 and width0 <= 2^53) then return -3 end
+    -- From which sub-bucket on, and up to which, they may be.
+    local first, last
+    if width0 == width and buckets0 == buckets then
+      first = (fresh_at - fresh_at % width) / width - buckets - 1
+      if first < 0 then first = 0 end
+      last = first
+    else
+      -- They were carried over into the sub-bucket in which they were taken, or a later one, if they counted until now.
+      first, last = (at - at % width0) / width0, 2^53
+      local number, newest = (now - now % width0) / width0, unpack('<d', raw, #raw - 11)
+      if newest > number then number = newest end
+      if now >= fresh_at or first < number - buckets0 then return -1 end
     end
-    return -1
+    local entries, newest, gone = '', nil, 0
+    for place = 30, #raw - 11, 12 do
+      local number, units = unpack('<dI4', raw, place)
+      if number >= first and number <= last and gone < cost then
+        local back = cost - gone
+        if back > units then back = units end
+        units, gone = units - back, gone + back
+      end
+      if units > 0 then newest = number end
+      entries = entries .. pack('<dI4', number, units)
+    end
+    if gone == 0 then return -1 end
+    raw = sub(raw, 1, 21) .. pack('<d', used - gone) .. entries
+    return -1, raw, newest and (newest + buckets0 + 1) * width0 - now or 0
   end
 end
 

@@ -4,11 +4,12 @@
 -- its instant and its units. Entries that are over are cut off when units are taken, so that a decision looks at few.
 
 if refunding then
-  return function(raw, period, limit, _, now, cost, _, fresh_at)
+  return function(raw, period, _, _, now, cost, _, fresh_at)
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
-    local alg, period0, limit0, _, used = unpack('<BddI4d', raw)
+    local alg, period0, _, _, used = unpack('<BddI4d', raw)
     if alg ~= 20 or not (used >= 0 and used <= 2^53) then return -3 end
-    if period0 ~= period or limit0 ~= limit then return -1 end
+    if not (period0 >= 1 and period0 <= 2^53) then return -3 end
+    -- An entry is an instant, whatever the window. One that a shorter window had let go was moved, nobody knows when.
     local wanted = fresh_at > period and fresh_at - period or 0
     for place = #raw - 11, 30, -12 do
       local at, units = unpack('<dI4', raw, place)
@@ -18,7 +19,7 @@ if refunding then
         local entries = sub(raw, 30, place - 1) .. entry .. sub(raw, place + 12)
         if entries == '' then return -1, '', 0 end
         local newest = unpack('<d', entries, #entries - 11)
-        return -1, pack('<BddI4d', 20, period, limit, 0, used - cost) .. entries, newest + period - now
+        return -1, sub(raw, 1, 21) .. pack('<d', used - cost) .. entries, newest + period0 - now
       end
       if at < wanted then break end
     end

@@ -4,22 +4,41 @@
 -- window's number, the units of the one before, the units of this one (16 bytes).
 
 if refunding then
-  return function(raw, period, limit, grain, now, cost, _, fresh_at)
+  return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
-    local alg, period0, limit0, grain0, window, previous, used = unpack('<BddI4dI4I4', raw)
+    local alg, period0, _, _, window, previous, used = unpack('<BddI4dI4I4', raw)
     if alg ~= 19 or not (window >= 0 and window <= 2^53) then return -3 end
-    if period0 ~= period or limit0 ~= limit or grain0 ~= grain then return -1 end
+    if not (period0 >= 1 and period0 <= 2^53) then return -3 end
+    local ends = (window + 1) * period0
+    if period0 ~= period then
+      -- What they weigh under the other quota, where they weigh less and less once their window is the one before.
+      local weighs = fresh_at - now
+      if weighs <= 0 then return -1 end
+      if weighs < period then cost = muldiv(cost, weighs, period) end
+      -- They were carried over into the window in which they were taken, or a later one.
+      local first = (at - at % period0) / period0
+      if first == window then
+        used = cost < used and used - cost or 0
+      elseif first + 1 == window then
+        if cost > previous then
+          cost, previous = cost - previous, 0
+          used = cost < used and used - cost or 0
+        else
+          previous = previous - cost
+        end
+      else
+        return -1
+      end
     -- The units were taken in the window that ends one period before they are forgotten.
-    local ends = (window + 1) * period
-    if fresh_at == ends + period then
+    elseif fresh_at == ends + period then
       used = cost < used and used - cost or 0
     elseif fresh_at == ends then
       previous = cost < previous and previous - cost or 0
     else
       return -1
     end
-    local ttl = used > 0 and ends + period - now or previous > 0 and ends - now or 0
-    return -1, pack('<BddI4dI4I4', 19, period, limit, grain, window, previous, used), ttl
+    local ttl = used > 0 and ends + period0 - now or previous > 0 and ends - now or 0
+    return -1, sub(raw, 1, 29) .. pack('<I4I4', previous, used), ttl
   end
 end
 

@@ -13,7 +13,7 @@
 //! let mut call = Call::new();
 //! let asked = call.acquire(&encoder, &[Check::new(0, Fingerprint::from_bits(7), 1)]);
 //! assert!(asked.is_some());
-//! assert_eq!(call.keys().next(), Some(&b"tg:{AAAAAAAAAAAAAAAAAAAAAH}:api:a"[..]));
+//! assert_eq!(call.keys().next(), Some(&b"tg:{AAAAAAAAAAAAAAAAAAAAAH}:api:a1"[..]));
 //! // The time is the server's, and there is one check.
 //! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [0, 38]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -49,8 +49,11 @@ use crate::{encode::Encoder, packed::Packed, rule_line::double};
 /// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
 
-/// The most keys of a check: its own and the overflow bucket, each by two secrets.
-const MOST_KEYS: usize = 4;
+/// The most keys of a check: its own and the overflow bucket, each by two secrets and in two formats.
+const MOST_KEYS: usize = 8;
+
+/// In the place of an algorithm: a state of any format is forgotten, whatever it is.
+const ANY: u8 = u8::MAX;
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
@@ -118,7 +121,8 @@ impl Call {
 
     /// Adds a request that takes its units if all fit.
     ///
-    /// `None` where it does not fit into the call any more, which carries some 65 000 checks; then nothing was added.
+    /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
+    /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
         self.request(rules, checks, What::Take, |_| true)
@@ -203,7 +207,7 @@ impl Call {
     ///
     /// False where they do not fit any more; then nothing was added.
     pub fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
-        if !self.has_room(2 * checks.len()) {
+        if !self.has_room(4 * checks.len()) {
             return false;
         }
         let with = rules.with(checks.iter().copied());
@@ -213,10 +217,16 @@ impl Call {
             };
             let check = check.with_cost(0);
             let places = self.places(rules, line, &check, with, None, self.keys.len());
-            for key in [places.key, places.other]
-                .into_iter()
-                .filter(|key| *key > 0)
-            {
+            let mut of_any = *quota;
+            of_any[0] = ANY;
+            let [older, older_other, ..] = places.older;
+            let keys = [
+                (places.key, quota),
+                (places.other, quota),
+                (older, &of_any),
+                (older_other, &of_any),
+            ];
+            for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
                 self.check(What::Forget, line, &check, key, quota);
                 self.args.end();
             }
@@ -236,7 +246,7 @@ impl Call {
         what: What,
         mut may_make: impl FnMut(u16) -> bool,
     ) -> Option<Asked> {
-        if !self.has_room(checks.len()) {
+        if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;
         }
         let first_key = self.keys.len();

@@ -33,7 +33,7 @@ use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKi
 
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
-    rule_line::{MARK, RuleLine},
+    rule_line::{IDENTITY, MARK, RuleLine},
 };
 
 /// A rule set as the script is told of it.
@@ -195,8 +195,22 @@ impl Encoder {
         Some((line, plan.or_else(|| line.plans.first())?.as_ref()?))
     }
 
+    /// Whether one rule and key is asked for under two plans that have a limit.
+    pub(crate) fn has_two_plans(&self, checks: &[Check]) -> bool {
+        checks.iter().enumerate().any(|(place, check)| {
+            let mut before = checks[..place].iter();
+            before.any(|other| {
+                other.rule() == check.rule()
+                    && other.key() == check.key()
+                    && other.plan() != check.plan()
+                    && self.line(other).is_some()
+                    && self.line(check).is_some()
+            })
+        })
+    }
+
     /// The rule at a place and one of its quotas, if any has a limit.
-    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8])> {
+    pub(crate) fn any_line(&self, rule: u16) -> Option<(&RuleLine, &[u8; IDENTITY])> {
         let line = self.rules.get(usize::from(rule))?;
         Some((line, line.plans.iter().flatten().next()?))
     }

@@ -1,14 +1,15 @@
 //! Names: where a state lies in Redis, and what lies in one slot of a cluster with it.
 //!
-//! `{namespace}:client:rule:a`, where the last letter is that of the algorithm, and the client a fingerprint of 22 letters
-//! and digits. What clients send is in none of it but hashed, so that no name has more than some 200 bytes, and no brace
-//! of a client decides about a slot.
+//! `{namespace}:client:rule:a1`, where the client is a fingerprint of 22 letters and digits, the last letter stands for the
+//! algorithm, and the number behind it is the version of the state's format. What clients send is in none of it but hashed, so
+//! that no name has more than some 200 bytes, and no brace of a client decides about a slot.
 //!
-//! What the accuracy meter keeps of a client stands beside it: `{namespace}:client:~rule:a`, and for a while
-//! `{namespace}:client:~rule~lately:b` or `{namespace}:client:~rule~long:b`.
+//! What the accuracy meter keeps of a client stands beside it: `{namespace}:client:~rule:a1`, and for a while
+//! `{namespace}:client:~rule~lately:b1` or `{namespace}:client:~rule~long:b1`.
 //!
 //! An algorithm has states of its own, as in memory: a rule that takes another one begins anew, and two versions of a
-//! service do not write over each other while one replaces the other.
+//! service do not write over each other while one replaces the other. So has a format: [what happens when two
+//! meet](crate::guide::upgrading).
 //!
 //! ```
 //! use tollgate::Fingerprint;
@@ -17,7 +18,7 @@
 //! let mut key = Vec::new();
 //! let keyspace = Keyspace::new("shop", Partition::default())?;
 //! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
-//! assert_eq!(key, b"{shop}:AAAAAAAAAAAAAAAAAAAAAH:api:a");
+//! assert_eq!(key, b"{shop}:AAAAAAAAAAAAAAAAAAAAAH:api:a1");
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```
 //!
@@ -30,13 +31,14 @@
 //! let mut key = Vec::new();
 //! let keyspace = Keyspace::new("shop", Partition::Key)?;
 //! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
-//! assert_eq!(key, b"shop:{AAAAAAAAAAAAAAAAAAAAAH}:api:a");
+//! assert_eq!(key, b"shop:{AAAAAAAAAAAAAAAAAAAAAH}:api:a1");
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
 
 use crate::{
+    format::Formats,
     keys::{Keys, Name},
     packed::Bytes,
 };
@@ -107,6 +109,7 @@ pub struct Keyspace {
     namespace: Box<str>,
     pub(crate) partition: Partition,
     pub(crate) keys: Keys,
+    pub(crate) formats: Formats,
 }
 
 impl Keyspace {
@@ -132,10 +135,18 @@ impl Keyspace {
             namespace: namespace.into(),
             partition,
             keys: Keys::given(),
+            formats: Formats::KNOWN,
         })
     }
 
-    /// The name of the set of instances. No state has it: those end in the letter of an algorithm.
+    /// The same by a process of another release.
+    #[cfg(test)]
+    pub(crate) fn with_formats(mut self, formats: Formats) -> Self {
+        self.formats = formats;
+        self
+    }
+
+    /// The name of the set of instances. No state has it: those end in a number.
     #[must_use]
     pub fn instances(&self) -> String {
         format!("{}:instances", self.namespace)
@@ -158,16 +169,16 @@ impl Keyspace {
     pub fn write(&self, out: &mut Vec<u8>, rule: &str, family: u8, key: Fingerprint) {
         let (name, _) = self.keys.names(key);
         let mut bytes = Bytes::new();
-        self.write_name(&mut bytes, rule, family, &name, None);
+        let state = (rule, family, self.formats.written);
+        self.write_name(&mut bytes, state, &name, None);
         out.extend_from_slice(&bytes);
     }
 
-    /// Writes the name of a state, which lies where `with` does.
+    /// Writes the name of a state of a rule, a family and a format, which lies where `with` does.
     pub(crate) fn write_name(
         &self,
         out: &mut Bytes,
-        rule: &str,
-        family: u8,
+        (rule, family, format): (&str, u8, u8),
         name: &Name,
         with: Option<&Name>,
     ) {
@@ -190,7 +201,8 @@ impl Keyspace {
         }
         out.push(b':');
         out.extend_from_slice(rule.as_bytes());
-        out.extend_from_slice(&[b':', family]);
+        // Of one digit.
+        out.extend_from_slice(&[b':', family, b'0' + format % 10]);
     }
 }
 
@@ -251,7 +263,7 @@ mod tests {
                     let (name, _) = keyspace.keys.names(Fingerprint::from_bits(7));
                     let with = (place == 2).then_some(&name);
                     let mut out = Bytes::new();
-                    keyspace.write_name(&mut out, &rule, b'a', &name, with);
+                    keyspace.write_name(&mut out, (&rule, b'a', 1), &name, with);
                     assert!(names.insert(out));
                 }
             }

@@ -100,6 +100,7 @@ mod connection;
 #[doc(hidden)]
 pub mod encode;
 mod error;
+mod format;
 pub mod guide;
 mod keys;
 #[doc(hidden)]

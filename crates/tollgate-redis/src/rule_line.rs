@@ -7,14 +7,13 @@ use tollgate_core::{
     algorithm::{Algorithm as _, Arrival, SlidingWindow},
 };
 
-/// The version of the format of states, in the upper half of their first byte.
-const VERSION: u8 = 1 << 4;
+use crate::format::VERSION;
 
 /// The role of a rule that is read on the state of another.
 pub(crate) const MARK: u8 = 2;
 
 /// The bytes of a quota in an argument and in a state.
-const IDENTITY: usize = 21;
+pub(crate) const IDENTITY: usize = 21;
 
 /// A rule as the script is told of it.
 pub(crate) struct RuleLine {
@@ -115,7 +114,7 @@ fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
         }
     };
     let mut bytes = [0; IDENTITY];
-    bytes[0] = VERSION | algorithm;
+    bytes[0] = VERSION << 4 | algorithm;
     bytes[1..9].copy_from_slice(&double(first));
     bytes[9..17].copy_from_slice(&double(quota.limit()));
     bytes[17..].copy_from_slice(&u32::try_from(third).ok()?.to_le_bytes());

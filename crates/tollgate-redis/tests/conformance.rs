@@ -5,7 +5,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{BoundStore, Clock, Consistency, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Clock, Consistency, RuleError, RuleRegistry, RuleSet, Store};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::blocking_server::RedisServer;
@@ -26,6 +26,10 @@ impl Store for WithServer {
         let rules = rules.given().iter().cloned();
         let rules = rules.map(|rule| rule.consistency(self.consistency));
         self.store.bind(Arc::new(RuleSet::new(rules)?))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.store.registry()
     }
 }
 

@@ -195,7 +195,7 @@ impl Counter {
     async fn of(store: &RedisStore, names: &[&str]) -> Self {
         let rules = names.iter().map(|name| eventual(name));
         let limiter = Limiter::new(store.clone(), rules).expect("valid rules");
-        let check = |name: &&str| limiter.check(name, &Key::of(["client"]));
+        let check = |name: &&str| limiter.check(name, &Key::of("client"));
         let checks = names.iter().map(check);
         let checks: Vec<_> = checks.map(|check| check.expect("it is there")).collect();
         let counter = Self { limiter, checks };
@@ -223,7 +223,7 @@ async fn left(server: &RedisServer, names: &[&str]) -> Vec<u64> {
     let limiter = Limiter::new(store, rules).expect("valid rules");
     let mut left = Vec::new();
     for name in names {
-        let check = limiter.check(name, &Key::of(["client"]));
+        let check = limiter.check(name, &Key::of("client"));
         let check = check.expect("it is there").with_cost(0);
         left.push(limiter.peek(&[check]).await.verdicts()[0].remaining());
     }
@@ -263,6 +263,32 @@ async fn reports_that_a_full_server_refuses_are_kept() {
 }
 
 #[tokio::test]
+async fn units_in_advance_that_a_full_server_does_not_take_back_stay_and_go_back_later() {
+    let mut subject = Subject::start().await;
+    let rule = Rule::new("rule", Quota::fixed_window(1_000, MAX_PERIOD));
+    let rule = rule.consistency(Consistency::Leased {
+        reserve_permille: 100,
+    });
+    let limiter = Limiter::new(subject.store.clone(), [rule]).expect("a valid rule");
+    let check = limiter.check("rule", &Key::of("client"));
+    let check = check.expect("it is there");
+    let mut taken = 0;
+    loop {
+        let decision = limiter.acquire(&[check]).await;
+        assert!(decision.is_allowed());
+        taken += 1;
+        if decision.verdicts()[0].source() == Source::Lease {
+            break;
+        }
+    }
+    subject.says("CONFIG SET maxmemory 1");
+    subject.store.flush(WITHIN).await;
+    subject.says("CONFIG SET maxmemory 0");
+    subject.store.flush(WITHIN).await;
+    assert_eq!(left(&subject.server, &["rule"]).await, [1_000 - taken]);
+}
+
+#[tokio::test]
 async fn a_report_whose_answer_is_lost_is_counted_once() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port(), 7).await;
@@ -288,7 +314,7 @@ async fn a_reset_that_is_refused_says_so() {
     let mut subject = Subject::start().await;
     let rule = Rule::new("rule", Quota::gcra(10, HOUR)).on_store_error(OnStoreError::Deny);
     let limiter = Limiter::new(subject.store.clone(), [rule]).expect("a valid rule");
-    let key = Key::of(["client"]);
+    let key = Key::of("client");
     let check = limiter.check("rule", &key).expect("it is there");
     assert!(limiter.acquire(&[check]).await.is_allowed());
     subject.says("ACL SETUSER limiter -del");

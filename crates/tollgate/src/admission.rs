@@ -412,7 +412,7 @@ mod tests {
     async fn a_handler_that_asks_for_ever_keeps_one_decision_a_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
-        let config = Config::new(&MemoryStore::new(), rules.into()).expect("valid rules");
+        let config = Config::new(&[], &MemoryStore::new(), rules.into()).expect("valid rules");
         let (head, ()) = http::Request::new(()).into_parts();
         let admission = Admission::new(
             Arc::new(config),

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use http::StatusCode;
-use tollgate_core::{RuleError, Store};
+use tollgate_core::{Limiter, RuleError, Store};
 
 use crate::{
     applied::Applied,
@@ -35,8 +35,12 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    pub(crate) fn new(store: &dyn Store, rules: Vec<RequestRule>) -> Result<Self, RuleError> {
-        let rules = RequestRules::new(store, rules)?;
+    pub(crate) fn new(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
+        let rules = RequestRules::new(replaced, store, rules)?;
         let style = HeaderStyle::DRAFT_11;
         let rejection = Rejection::problem();
         let denied_status = StatusCode::TOO_MANY_REQUESTS;

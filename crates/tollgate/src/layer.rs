@@ -10,10 +10,11 @@ use crate::{
     config::Config,
     header::HeaderStyle,
     key::Extracted,
+    live::Live,
     protocol::Protocol,
     rejection::Rejection,
     request_rules::{refuse_much_jitter, refuse_success},
-    rule::KeyedRule,
+    rule::{KeyedRule, RequestRule},
     service::RateLimit,
 };
 
@@ -26,6 +27,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
     config: Arc<Config>,
+    /// Keeps the rule names in use.
+    limiter: Limiter,
 }
 
 impl RateLimitLayer {
@@ -35,8 +38,9 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// A rule that cannot be used, or that the store cannot serve. The error names it and says what would be right. Also
-    /// rules that are all [off](tollgate_core::Rule::off), which would limit nothing.
+    /// A rule that cannot be used, or that the store cannot serve; a rule name that another live layer or limiter on this
+    /// store has bound to another quota; rules that are all [off](tollgate_core::Rule::off), which would limit nothing. The
+    /// error names the rule and says what would be right.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a store is a handle, and a call with a clone reads well"
@@ -45,11 +49,51 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        Self::bind(&[], &store, rules.into_iter().map(Into::into).collect())
+    }
+
+    /// Limits by these rules in the place of those of other layers and limiters on the same store, which may have other quotas
+    /// under the same names: for a reload. Used units stay used. See
+    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
+    ///
+    /// Where a name is used by several layers, replace them all at once, then make the others anew.
+    ///
+    /// ```
+    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    ///
+    /// let store = MemoryStore::new();
+    /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
+    /// let old = RateLimitLayer::new(store.clone(), [rule(60)])?;
+    /// assert!(RateLimitLayer::new(store.clone(), [rule(90)]).is_err());
+    /// let new = RateLimitLayer::replacing(&[old.limiter()], store, [rule(90)])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); and a limiter of another store among the replaced.
+    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    pub fn replacing(
+        replaced: &[&Limiter],
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
+        Self::bind(
+            replaced,
+            &store,
+            rules.into_iter().map(Into::into).collect(),
+        )
+    }
+
+    fn bind(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
+        let mut config = Config::new(replaced, store, rules)?;
         Ok(Self {
-            config: Arc::new(Config::new(
-                &store,
-                rules.into_iter().map(Into::into).collect(),
-            )?),
+            limiter: config.rules.take_registered(),
+            config: Arc::new(config),
         })
     }
 
@@ -167,8 +211,10 @@ impl RateLimitLayer {
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.config.rules.limiter.shared_by(instances)?;
-        Ok(self.with(|config| config.rules.limiter = limiter))
+        let limiter = self.limiter.shared_by(instances)?;
+        let mut layer = self.with(|config| config.rules.limiter = limiter.unregistered());
+        layer.limiter = limiter;
+        Ok(layer)
     }
 
     /// The key under which the rule with this name counts requests with this head, for
@@ -235,7 +281,7 @@ impl RateLimitLayer {
     /// The rules on their store, for code outside of requests: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.config.rules.limiter
+        &self.limiter
     }
 }
 
@@ -243,6 +289,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.config))
+        RateLimit::new(inner, Live::new(&self.config, Some(&self.limiter)))
     }
 }

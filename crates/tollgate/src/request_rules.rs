@@ -54,7 +54,11 @@ impl Asked {
 }
 
 impl RequestRules {
-    pub(crate) fn new(store: &dyn Store, list: Vec<RequestRule>) -> Result<Self, RuleError> {
+    pub(crate) fn new(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        list: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
         for rule in &list {
             validate(rule)?;
         }
@@ -62,13 +66,19 @@ impl RequestRules {
         let set = RuleSet::new(list.iter().map(|rule| rule.rule.clone()))?;
         Ok(Self {
             observer: Arc::new(Observer::new(&set)),
-            limiter: Limiter::bind(store, set, NonZeroU32::MIN)?,
+            limiter: Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?,
             look_up_deadline: look_ups::DEADLINE,
             gives_back: list
                 .iter()
                 .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
             list: list.into(),
         })
+    }
+
+    /// The limiter that keeps the rule names in use. What is left here does not: requests on their way hold it.
+    pub(crate) fn take_registered(&mut self) -> Limiter {
+        let unregistered = self.limiter.unregistered();
+        std::mem::replace(&mut self.limiter, unregistered)
     }
 
     /// The rule set in force.

@@ -73,14 +73,19 @@ impl Leased {
         question: &Question,
         answer: &Answer,
         terms: &Terms,
-    ) {
+    ) -> Option<Question> {
         self.learned.learn_anew(sent, answer.assessment.reset_after);
-        if let Some(lease) = &terms.lease
-            && !question.ask.is_nothing()
-        {
-            let times = (sent, now);
-            self.holder.answered(times, answer.at, answer.lot, lease);
+        let lease = terms.lease.as_ref()?;
+        if question.ask.is_nothing() {
+            return None;
         }
+        let times = (sent, now);
+        // Of the window before.
+        let left = self.holder.answered(times, answer.at, answer.lot, lease)?;
+        Some(Question {
+            refund: Some((left.generation, left.left)),
+            ..Question::default()
+        })
     }
 
     pub(crate) fn lost(&mut self, question: &Question) {

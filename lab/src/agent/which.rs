@@ -53,20 +53,22 @@ impl Agent {
         }
     }
 
+    /// An answer. Gives what has to be said then.
     pub(crate) fn answered(
         &mut self,
         (sent, now): (Tick, Tick),
         question: &Question,
         answer: &Answer,
         terms: &Terms,
-    ) {
+    ) -> Option<Question> {
         match self {
             Self::Exact(one) => one.answered(sent, answer),
-            Self::Leased(one) => one.answered((sent, now), question, answer, terms),
+            Self::Leased(one) => return one.answered((sent, now), question, answer, terms),
             Self::Credit(one) => one.answered((sent, now), question, answer),
             Self::Eventual(one) => one.answered((sent, now), question, answer),
             Self::Plain(one) => one.answered(sent, answer, terms),
         }
+        None
     }
 
     /// No answer came, and none will be listened to.

@@ -1,4 +1,5 @@
-//! The layer as clients of other ecosystems meet it: grpcio, curl, a browser, and parsers of structured fields.
+//! The layer as clients of other ecosystems meet it: grpcio, curl, a browser, parsers of structured fields, and clients
+//! that wait as they are told.
 //!
 //! `./test.sh` installs these programs. A test whose program is missing fails and says so.
 
@@ -13,6 +14,7 @@ mod random_rules;
 mod structured_fields;
 mod upgrade;
 mod upload;
+mod waiting_clients;
 mod weather;
 
 use tollgate::{

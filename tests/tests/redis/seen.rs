@@ -113,7 +113,7 @@ async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
     .await;
     let conflicts = |counted: &Counted, rule: &str| {
         let name = format!("tollgate_redis_quota_conflicts{{rule={rule}}}");
-        let known = counted.names().any(|known| known == name);
+        let known = counted.names().any(|known| known == &name);
         known.then(|| counted.gauge(&name).round() as u64)
     };
     until("it shows", || {

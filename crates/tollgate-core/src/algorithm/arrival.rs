@@ -485,6 +485,7 @@ impl Algorithm for Arrival {
             rest: 0,
         };
         let weight = before.difference(before.weighs_until(taken, cost), from);
+        let weight = weight.min(before.tolerance);
         let mut back = self.scaled(before, weight);
         if is_faster {
             back = back.saturating_sub(since);

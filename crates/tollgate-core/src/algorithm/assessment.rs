@@ -54,8 +54,9 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     ///
     /// Exact for windows, sub-buckets and logs. A bucket that time has partly paid back gives up to one microsecond's
     /// refill less. It knows its units by the time they reached to when they were taken: where others that were taken
-    /// before them have been refunded since, and the bucket was empty in between, it may give back what time already has,
-    /// never more than was taken. After a [repair](Self::repair) the units may not be found, or others in their place.
+    /// before them have been refunded since, and the bucket was empty in between, it gives back what time already has,
+    /// never more than was taken. A [`Ticket`](crate::Ticket), which may be held for long, therefore says of units of a bucket
+    /// that they reach to when the bucket has refilled as many. After a [repair](Self::repair) the units may not be found, or others in their place.
     fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
 
     /// The same for units that were taken under the quota `before`, of a state that was [converted](Self::convert) to this one
@@ -133,7 +134,8 @@ pub struct LearnedBound(pub u64, pub u64);
 pub struct Taken {
     /// When they were taken.
     pub at: Tick,
-    /// When the state would have been fresh again after they were taken (`at` + `reset_after`).
+    /// When the state would have been fresh again after they were taken (`at` + `reset_after`), or earlier: units of a bucket
+    /// are not given back beyond that.
     pub fresh_at: Tick,
 }
 

@@ -9,6 +9,7 @@ use crate::{
     error::{RuleError, StoreError, StoreErrorKind},
     key::{Fingerprint, KeyBuf},
     memory::MemoryStore,
+    registry::RuleRegistry,
     rule_set::RuleSet,
     store::{BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Store, Usage},
     sync::{AtomicU64, Ordering},
@@ -122,6 +123,10 @@ impl Store for RemoteStore {
             memory: self.memory.bind(rules)?,
             remote: self.clone(),
         }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     decision::{Decision, Outcome, Source},
+    error::RuleError,
     key::Key,
     limiter::Limiter,
     rule::Rule,
@@ -46,11 +47,19 @@ impl Subject {
     }
 
     pub(super) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+        self.replacing(&[], rules)
+            .expect("a store serves every algorithm")
+    }
+
+    /// A limiter in the place of others, or why there is none.
+    pub(super) fn replacing(
+        &self,
+        replaced: &[&Asked],
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Asked, RuleError> {
         let rules = RuleSet::new(rules).expect("the rules of a case are valid");
-        Asked(
-            Limiter::bind(&*self.store, rules, NonZeroU32::MIN)
-                .expect("a store serves every algorithm"),
-        )
+        let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
+        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(Asked)
     }
 }
 

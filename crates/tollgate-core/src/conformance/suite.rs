@@ -31,6 +31,7 @@ macro_rules! conformance_suite {
         $crate::conformance_suite!($make, leased, #[$test]);
         $crate::conformance_suite! { @ $make, #[$test]
             time:
+                tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit,
                 retry_is_exact_after_a_change_of_plan,
                 what_passed_is_told_to_the_tick_when_it_passes_again,
                 a_request_that_costs_nothing_is_told_when_one_unit_fits;
@@ -71,6 +72,7 @@ macro_rules! conformance_suite {
                 a_name_is_one_budget_for_all_who_bind_it,
                 a_raised_limit_keeps_what_was_used,
                 a_lowered_limit_keeps_what_was_used,
+                what_was_used_stays_used_though_nobody_held_the_name_in_between,
                 a_change_of_plan_keeps_what_was_used,
                 a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one;
             tasks:
@@ -97,10 +99,19 @@ macro_rules! conformance_suite {
                 a_request_is_taken_whole_or_not_at_all,
                 verdicts_are_in_the_order_of_the_checks,
                 checks_on_one_state_are_folded,
+                two_plans_of_one_rule_and_key_are_denied,
                 a_check_that_never_fits_makes_the_request_never,
                 a_request_without_checks_passes,
                 a_rule_that_is_off_is_not_asked;
             names:
+                a_second_quota_under_a_name_in_use_is_refused,
+                other_plans_under_a_name_in_use_are_refused,
+                a_refused_limiter_leaves_its_other_names_free,
+                a_name_is_free_when_the_last_limiter_is_dropped_though_a_ticket_is_held,
+                a_limiter_that_was_replaced_no_longer_holds_its_names,
+                only_what_counts_in_this_store_can_be_replaced,
+                a_rule_that_is_off_and_a_mark_hold_no_name,
+                of_threads_that_bind_a_name_to_different_quotas_one_wins,
                 another_algorithm_under_a_name_starts_fresh,
                 an_unlimited_plan_takes_nothing,
                 an_unlimited_plan_does_not_stand_for_a_limited_one;

@@ -14,6 +14,7 @@ use crate::{
     key::{Fingerprint, KeyBuf},
     memory::{
         hasher::Hasher,
+        store::Shared,
         table::{Locked, Plan, Table},
     },
     rule::Mode,
@@ -90,7 +91,7 @@ macro_rules! with_locked {
 
 impl BoundRule {
     /// The number of the table; 0 where there is none.
-    pub(super) fn rank(&self) -> u64 {
+    fn rank(&self) -> u64 {
         with_tied!(self, tied => tied.table.id, else 0)
     }
 
@@ -121,12 +122,13 @@ const FEW: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct BoundMemory {
-    pub(super) rules: Arc<RuleSet>,
-    pub(super) bound: Box<[BoundRule]>,
+    rules: Arc<RuleSet>,
+    bound: Box<[BoundRule]>,
     /// The table's number by rule: the order of locks.
-    pub(super) ranks: Box<[u64]>,
-    pub(super) clock: Clock,
-    pub(super) hasher: Hasher,
+    ranks: Box<[u64]>,
+    clock: Clock,
+    hasher: Hasher,
+    store: Arc<Shared>,
 }
 
 /// A check on its way through the atomic step.
@@ -140,6 +142,17 @@ struct Slot {
 }
 
 impl BoundMemory {
+    pub(super) fn new(rules: Arc<RuleSet>, bound: Box<[BoundRule]>, store: Arc<Shared>) -> Self {
+        Self {
+            ranks: bound.iter().map(BoundRule::rank).collect(),
+            clock: store.clock.clone(),
+            hasher: store.hasher.clone(),
+            rules,
+            bound,
+            store,
+        }
+    }
+
     /// One enforced check: the same step with one lock, and a denial without any.
     ///
     /// The clock is read before the lock: an older time never lets more pass, and a denial is decided anew.
@@ -316,6 +329,9 @@ impl BoundMemory {
 
     /// Decides all checks under their locks, then takes all or nothing.
     fn decide(&self, checks: &[Check], take: bool) -> Decision {
+        if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
+            return denied;
+        }
         let (mut locks, mut slots) = self.lock_all(checks);
         // Under the locks, as in `acquire_one`.
         let now = self.clock.now();
@@ -419,6 +435,14 @@ impl BoundMemory {
                 .map(crate::rule::Rule::mode),
             None | Some(Mode::Off)
         )
+    }
+}
+
+impl Drop for BoundMemory {
+    /// The last one that uses a name leaves its states packed.
+    fn drop(&mut self) {
+        drop(std::mem::take(&mut self.bound));
+        self.store.release(&self.rules);
     }
 }
 

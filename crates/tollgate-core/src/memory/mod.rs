@@ -33,8 +33,14 @@
 //! assert!(!limiter.try_acquire("log-in", &Key::of(["mallory"]))?.is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A rule name that no limiter or layer uses any more keeps its states until they equal fresh ones, so that a limiter that
+//! is dropped and made again forgets nothing. They are packed, at some 32 bytes a key, and all such names together have the
+//! bound of one rule; over it, the name goes whose states are the nearest to fresh.
+//! [`MemoryStore::unbound_usage`] says what is kept.
 
 mod bound;
+mod family;
 mod hasher;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
@@ -42,5 +48,6 @@ mod shard;
 mod slots;
 mod store;
 mod table;
+mod unbound;
 
 pub use self::store::{MemoryStore, MemoryStoreBuilder};

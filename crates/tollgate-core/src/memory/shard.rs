@@ -75,6 +75,12 @@ impl<A: Algorithm> Shard<A> {
         self.entries.bytes() + self.heap
     }
 
+    /// All entries; none is left.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<A::State>> {
+        self.heap = 0;
+        self.entries.drain()
+    }
+
     #[inline]
     pub(super) fn find(&self, key: Fingerprint) -> Option<&Entry<A::State>> {
         self.entries.get(self.entries.find(key)?)

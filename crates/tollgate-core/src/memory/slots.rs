@@ -45,6 +45,12 @@ impl<S> Entry<S> {
         self.low == low(key) && self.high_and_quota & !QUOTA == high(key)
     }
 
+    /// The key, as far as it is the identity.
+    pub(super) fn key(&self) -> Fingerprint {
+        let high = self.high_and_quota & !(QUOTA | IN_USE);
+        Fingerprint::from_bits(u128::from(high) << 64 | u128::from(self.low))
+    }
+
     #[inline]
     fn in_use(&self) -> bool {
         self.high_and_quota != 0
@@ -117,6 +123,12 @@ impl<S: Default> Slots<S> {
             }
             slot = self.next(slot);
         }
+    }
+
+    /// All entries; none is left.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<S>> {
+        let slots = std::mem::take(self).slots;
+        slots.into_iter().filter(Entry::in_use)
     }
 
     /// The entry in this slot.

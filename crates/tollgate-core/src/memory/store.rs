@@ -1,19 +1,21 @@
 //! The memory store, and how a rule set finds its tables in it.
 
-use std::{any::Any, collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
     error::{RuleError, RuleErrorKind},
     memory::{
         bound::{BoundMemory, BoundRule, Tied},
+        family::{Family, TableName},
         hasher::Hasher,
-        table::{Plan, Table},
+        table::{AnyTable, PackedTable, Plan, Table},
+        unbound::UnboundTables,
     },
-    quota::AlgorithmKind,
-    rule::Rule,
+    registry::RuleRegistry,
+    rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::{BoundStore, Store},
+    store::{BoundStore, Store, Usage},
     sync::{Mutex, lock},
     time::Clock,
 };
@@ -47,24 +49,17 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
-/// A table of any family.
-type AnyTable = Arc<dyn Any + Send + Sync>;
-
-struct Shared {
-    tables: Mutex<HashMap<(Arc<str>, Family), AnyTable>>,
-    clock: Clock,
-    hasher: Hasher,
+pub(super) struct Shared {
+    tables: Mutex<Tables>,
+    registry: RuleRegistry,
+    pub(super) clock: Clock,
+    pub(super) hasher: Hasher,
     bytes_per_rule: usize,
 }
 
-/// Algorithms with one state machine share their tables; no other reads them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Family {
-    Arrival,
-    FixedWindow,
-    SlidingWindow,
-    SlidingBuckets,
-    SlidingLog,
+struct Tables {
+    bound: HashMap<TableName, Arc<dyn AnyTable>>,
+    unbound: UnboundTables,
 }
 
 /// Sets up a [`MemoryStore`].
@@ -100,7 +95,11 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore {
             shared: Arc::new(Shared {
-                tables: Mutex::new(HashMap::new()),
+                tables: Mutex::new(Tables {
+                    bound: HashMap::new(),
+                    unbound: UnboundTables::new(self.bytes_per_rule),
+                }),
+                registry: RuleRegistry::new(),
                 clock: self.clock,
                 hasher: Hasher::default(),
                 bytes_per_rule: self.bytes_per_rule,
@@ -129,23 +128,37 @@ impl MemoryStore {
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
+
+    /// What is kept of rule names that no limiter or layer uses at present: until it equals fresh states, and within the
+    /// bound of one rule for all of them together.
+    #[must_use]
+    pub fn unbound_usage(&self) -> Usage {
+        lock(&self.shared.tables).unbound.usage()
+    }
 }
 
 impl Shared {
     fn table<A: Algorithm>(&self, rule: &Rule, family: Family) -> Arc<Table<A>> {
         let mut tables = lock(&self.tables);
-        let table = tables
-            .entry((Arc::clone(rule.shared_name()), family))
-            .or_insert_with(|| {
-                let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
-                // A power of two, so that a shard is found by a mask.
-                let shards = 1 << shards.ilog2();
-                Arc::new(Table::<A>::new(self.bytes_per_rule, shards))
-            });
-        // A family is one algorithm, so the table is of this type.
-        Arc::clone(table)
-            .downcast()
-            .unwrap_or_else(|_| Arc::new(Table::new(self.bytes_per_rule, 1)))
+        let tables = &mut *tables;
+        let name = (Arc::clone(rule.shared_name()), family);
+        // A family is one algorithm, so a table is of this type.
+        let known = tables.bound.get(&name).map(Arc::clone);
+        if let Some(table) = known.and_then(|table| table.into_any().downcast().ok()) {
+            return table;
+        }
+        let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
+        // A power of two, so that a shard is found by a mask.
+        let shards = 1 << shards.ilog2();
+        let mut table = Table::<A>::new(self.bytes_per_rule, shards);
+        let packed = tables.unbound.remove(&name);
+        if let Some(packed) = packed.and_then(|packed| packed.table.downcast().ok()) {
+            let packed: Box<PackedTable<A>> = packed;
+            table.unpack(*packed, self.clock.now());
+        }
+        let table = Arc::new(table);
+        tables.bound.insert(name, Arc::clone(&table) as _);
+        table
     }
 
     fn tie<A: Algorithm>(
@@ -175,24 +188,45 @@ impl Shared {
         }
     }
 
-    /// Forgets the tables of names that no rule set uses any more and that hold no state.
-    fn forget_unused(&self) {
-        lock(&self.tables).retain(|_, table| Arc::strong_count(table) > 1 || !is_empty(table));
+    /// Packs the tables of these rules that nothing is bound to any more.
+    pub(super) fn release(&self, rules: &RuleSet) {
+        let now = self.clock.now();
+        let mut tables = lock(&self.tables);
+        let tables = &mut *tables;
+        for rule in rules.given() {
+            let Some(family) = Family::of(rule) else {
+                continue;
+            };
+            let name = (Arc::clone(rule.shared_name()), family);
+            // Under this lock alone a table gets another owner.
+            let is_unbound = |table: &Arc<dyn AnyTable>| Arc::strong_count(table) == 1;
+            if tables.bound.get(&name).is_some_and(is_unbound)
+                && let Some(table) = tables.bound.remove(&name)
+                && let Some(packed) = table.pack(now)
+            {
+                tables.unbound.insert(name, packed);
+            }
+        }
+        tables.unbound.forget_fresh(now);
     }
-}
 
-fn is_empty(table: &AnyTable) -> bool {
-    fn empty<A: Algorithm>(table: &AnyTable) -> bool {
-        table
-            .downcast_ref::<Table<A>>()
-            .is_some_and(Table::is_empty)
+    /// Ties a rule to its table. `of` is the rule whose table it reads: a mark has none of its own.
+    fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<BoundRule, RuleError> {
+        Ok(match Family::of(rule) {
+            None => BoundRule::Unlimited,
+            Some(family @ Family::Arrival) => BoundRule::Arrival(self.tie(rule, of, family)?),
+            Some(family @ Family::FixedWindow) => {
+                BoundRule::FixedWindow(self.tie(rule, of, family)?)
+            }
+            Some(family @ Family::SlidingWindow) => {
+                BoundRule::SlidingWindow(self.tie(rule, of, family)?)
+            }
+            Some(family @ Family::SlidingBuckets) => {
+                BoundRule::SlidingBuckets(self.tie(rule, of, family)?)
+            }
+            Some(family @ Family::SlidingLog) => BoundRule::SlidingLog(self.tie(rule, of, family)?),
+        })
     }
-    use crate::algorithm as a;
-    empty::<a::Arrival>(table)
-        || empty::<a::FixedWindow>(table)
-        || empty::<a::SlidingWindow>(table)
-        || empty::<a::SlidingBuckets>(table)
-        || empty::<a::SlidingLog>(table)
 }
 
 impl Default for MemoryStore {
@@ -210,53 +244,233 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
 impl Store for MemoryStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
-        let shared = &*self.shared;
-        shared.forget_unused();
+        let shared = &self.shared;
+        lock(&shared.tables)
+            .unbound
+            .forget_fresh(shared.clock.now());
         let bound = rules
             .rules()
             .iter()
             .enumerate()
             .map(|(place, rule)| {
-                // A mark reads the table of its rule.
                 let of = match rule.mode() {
-                    crate::rule::Mode::Mark { .. } => {
-                        rules.refers_to(place).map_or(rule, |of| &rules.rules()[of])
-                    }
-                    _ => rule,
+                    Mode::Mark { .. } => rules.refers_to(place),
+                    _ => None,
                 };
-                let limited = (0..rule.quotas())
-                    .map(|plan| rule.quota_of(plan))
-                    .find(|quota| !quota.is_unlimited());
-                Ok(match limited.map(crate::quota::Quota::algorithm) {
-                    None | Some(AlgorithmKind::Unlimited) => BoundRule::Unlimited,
-                    Some(
-                        AlgorithmKind::TokenBucket
-                        | AlgorithmKind::Gcra
-                        | AlgorithmKind::LeakyBucket,
-                    ) => BoundRule::Arrival(shared.tie(rule, of, Family::Arrival)?),
-                    Some(AlgorithmKind::FixedWindow) => {
-                        BoundRule::FixedWindow(shared.tie(rule, of, Family::FixedWindow)?)
-                    }
-                    Some(AlgorithmKind::SlidingWindow) => {
-                        BoundRule::SlidingWindow(shared.tie(rule, of, Family::SlidingWindow)?)
-                    }
-                    Some(AlgorithmKind::SlidingBuckets) => {
-                        BoundRule::SlidingBuckets(shared.tie(rule, of, Family::SlidingBuckets)?)
-                    }
-                    Some(AlgorithmKind::SlidingLog) => {
-                        BoundRule::SlidingLog(shared.tie(rule, of, Family::SlidingLog)?)
-                    }
-                })
+                shared.bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))
             })
-            .collect::<Result<Box<[_]>, RuleError>>()?;
-        Ok(Arc::new(BoundMemory {
-            rules,
-            ranks: bound.iter().map(BoundRule::rank).collect(),
-            bound,
-            clock: shared.clock.clone(),
-            hasher: shared.hasher.clone(),
-        }))
+            .collect::<Result<Box<[_]>, RuleError>>();
+        match bound {
+            Ok(bound) => Ok(Arc::new(BoundMemory::new(rules, bound, Arc::clone(shared)))),
+            Err(error) => {
+                shared.release(&rules);
+                Err(error)
+            }
+        }
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.shared.registry
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        key::Key,
+        limiter::Limiter,
+        quota::Quota,
+        time::{HOUR, MINUTE, ManualClock, SECOND},
+    };
+
+    fn store() -> (MemoryStore, ManualClock) {
+        let clock = ManualClock::new(1_700_000_123_456_789);
+        (MemoryStore::builder().clock(&clock).build(), clock)
+    }
+
+    fn every(limit: u64, period: Duration) -> [Quota; 5] {
+        [
+            Quota::gcra(limit, period),
+            Quota::fixed_window(limit, period),
+            Quota::sliding_window(limit, period),
+            Quota::sliding_buckets(limit, period),
+            Quota::sliding_log(limit, period),
+        ]
+    }
+
+    fn limiter(store: &MemoryStore, name: &str, quota: Quota) -> Limiter {
+        Limiter::new(store.clone(), [Rule::new(name, quota)]).expect("a valid rule")
+    }
+
+    /// A limiter that takes so many units of a client, and is gone.
+    fn take(store: &MemoryStore, name: &str, quota: Quota, who: &str, units: u64) -> bool {
+        let limiter = limiter(store, name, quota);
+        let check = limiter.check(name, &Key::of([who])).expect("a rule");
+        let decision = limiter.acquire(&[check.with_cost(units)]).ready();
+        decision.expect("memory answers at once").is_allowed()
+    }
+
+    fn bound(store: &MemoryStore) -> usize {
+        lock(&store.shared.tables).bound.len()
+    }
+
+    #[test]
+    fn names_that_are_gone_leave_their_states_and_no_table() {
+        let (store, clock) = store();
+        for n in 0..4_000 {
+            let quota = every(5, HOUR)[n % 5];
+            assert!(take(&store, &format!("rule-{n}"), quota, "ann", 5));
+        }
+        assert_eq!(bound(&store), 0);
+        let usage = store.unbound_usage();
+        assert_eq!((usage.keys, usage.evicted_live), (4_000, 0));
+        assert!(usage.bytes < 4 << 20, "{usage:?}");
+        for n in [0, 1, 2, 3, 4, 3_999] {
+            let quota = every(5, HOUR)[n % 5];
+            let refused = !take(&store, &format!("rule-{n}"), quota, "ann", 1);
+            assert!(refused, "what was used stays used: {quota:?}");
+        }
+        assert_eq!(store.unbound_usage().keys, 4_000);
+        // They are forgotten when they equal fresh ones, by whoever comes next.
+        clock.advance(2 * HOUR + 2 * MINUTE);
+        let _other = limiter(&store, "other", Quota::gcra(1, SECOND));
+        assert_eq!(store.unbound_usage(), Usage::default());
+        assert_eq!(bound(&store), 1);
+    }
+
+    #[test]
+    fn a_state_that_equals_a_fresh_one_is_not_kept() {
+        let (store, clock) = store();
+        for quota in every(5, SECOND) {
+            let limiter = limiter(&store, quota.algorithm().name(), quota);
+            for who in ["ann", "bob"] {
+                let answer = limiter.try_acquire(quota.algorithm().name(), &Key::of([who]));
+                assert!(answer.is_ok_and(|decision| decision.is_allowed()));
+                clock.advance(3 * SECOND);
+            }
+            let carol = limiter.try_acquire(quota.algorithm().name(), &Key::of(["carol"]));
+            assert!(carol.is_ok_and(|decision| decision.is_allowed()));
+            drop(limiter);
+            assert_eq!(store.unbound_usage().keys, 1, "{quota:?}");
+            clock.advance(3 * SECOND);
+        }
+        assert_eq!(bound(&store), 0);
+    }
+
+    #[test]
+    fn over_the_bound_of_all_unused_names_the_one_nearest_to_fresh_goes() {
+        let clock = ManualClock::new(1_700_000_123_456_789);
+        let store = MemoryStore::builder().clock(&clock).bytes_per_rule(0);
+        let store = store.build();
+        assert!(take(
+            &store,
+            "log-in",
+            Quota::sliding_log(5, HOUR),
+            "ann",
+            5
+        ));
+        for n in 0..2_000 {
+            let name = format!("rule-{n}");
+            assert!(take(&store, &name, Quota::gcra(5, MINUTE), "bob", 1));
+            let usage = store.unbound_usage();
+            assert!(usage.bytes <= LEAST_BYTES as u64, "{usage:?}");
+        }
+        let usage = store.unbound_usage();
+        assert!(usage.evicted_live > 1_500, "{usage:?}");
+        assert_eq!(usage.evicted_live + usage.keys, 2_001);
+        assert!(!take(
+            &store,
+            "log-in",
+            Quota::sliding_log(5, HOUR),
+            "ann",
+            1
+        ));
+    }
+
+    #[test]
+    fn a_table_lives_as_long_as_a_ticket_and_is_settled() {
+        for quota in every(10, HOUR) {
+            let (store, _) = store();
+            let first = limiter(&store, "rule", quota);
+            let check = [first.check("rule", &Key::shared()).expect("a rule")];
+            let check = [check[0].with_cost(6)];
+            let decision = first.acquire(&check).ready().expect("at once");
+            let ticket = first.ticket(&check, &decision);
+            drop(first);
+            assert_eq!(bound(&store), 1);
+            let second = limiter(&store, "rule", quota);
+            ticket.refund(2);
+            let left = second.try_acquire("rule", &Key::shared()).expect("at once");
+            assert_eq!(left.verdicts()[0].remaining(), 5, "{quota:?}");
+            drop(second);
+            assert_eq!(bound(&store), 0);
+        }
+    }
+
+    #[test]
+    fn states_of_several_quotas_find_the_one_that_wrote_them_again() {
+        for (small, large) in every(10, HOUR).into_iter().zip(every(100, HOUR)) {
+            let (store, _) = store();
+            let rule = Rule::new("rule", small)
+                .plan("unused", every(50, HOUR)[0])
+                .plan("gold", large);
+            let rule = if small.algorithm() == every(1, HOUR)[0].algorithm() {
+                rule
+            } else {
+                Rule::new("rule", small).plan("gold", large)
+            };
+            let bind = || Limiter::new(store.clone(), [rule.clone()]).expect("a valid rule");
+            let (ann, bob) = (Key::of(["ann"]), Key::of(["bob"]));
+            let first = bind();
+            for (key, plan, cost) in [(&ann, None, 4), (&bob, Some("gold"), 70)] {
+                let check = match plan {
+                    None => first.check("rule", key).expect("a rule"),
+                    Some(plan) => first
+                        .check_with_plan("rule", plan, key)
+                        .expect("the plan is there"),
+                };
+                let decision = first.acquire(&[check.with_cost(cost)]).ready();
+                assert!(decision.is_some_and(|decision| decision.is_allowed()));
+            }
+            drop(first);
+            assert_eq!(bound(&store), 0);
+            let second = bind();
+            let left = |key: &Key| {
+                let golden = second.check_with_plan("rule", "gold", key).expect("a plan");
+                let looked = second.peek(&[golden.with_cost(0)]).ready();
+                looked.expect("memory answers at once").verdicts()[0].remaining()
+            };
+            assert_eq!((left(&ann), left(&bob)), (96, 30), "{small:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_bound_leaves_no_table() {
+        let (store, _) = store();
+        let names = ["one", "two"].map(|name| Rule::new(name, Quota::gcra(5, HOUR)));
+        let rules = Arc::new(RuleSet::new(names).expect("valid rules"));
+        // As many quotas as a table can tell apart have been there, and one more is wanted.
+        let full = limiter(&store, "two", Quota::gcra(1, MINUTE));
+        for n in 2..=65_536 {
+            let set = RuleSet::new([Rule::new("two", Quota::gcra(n, MINUTE))]);
+            let set = Arc::new(set.expect("a valid rule"));
+            drop(store.bind(set).expect("there is room"));
+        }
+        let error = store.bind(rules).expect_err("there is none");
+        assert!(error.to_string().contains("65 536"), "{error}");
+        assert_eq!(bound(&store), 1);
+        drop(full);
+        assert_eq!(bound(&store), 0);
     }
 }

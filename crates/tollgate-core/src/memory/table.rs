@@ -1,5 +1,7 @@
 //! A table: the states of one rule name under one algorithm.
 
+use std::{any::Any, sync::Arc};
+
 use crate::{
     algorithm::{Algorithm, Assessment, LearnedBound, Taken},
     key::Fingerprint,
@@ -7,6 +9,7 @@ use crate::{
     memory::{
         shard::{Assess, EvictionOrder, Shard},
         slots::Entry,
+        unbound::Packed,
     },
     quota::Quota,
     store::{Settlement, Usage},
@@ -24,6 +27,21 @@ pub(super) struct Table<A: Algorithm> {
     learned: LearnedCells<2>,
     /// All quotas that states may have been written under; a state carries its quota's place.
     quotas: Mutex<Vec<Plan<A>>>,
+}
+
+/// A table of any algorithm.
+pub(super) trait AnyTable: Any + Send + Sync {
+    /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
+    fn pack(&self, now: Tick) -> Option<Packed>;
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// The states of a table, and the quotas that wrote them.
+#[derive(Debug)]
+pub(super) struct PackedTable<A: Algorithm> {
+    quotas: Vec<Plan<A>>,
+    entries: Vec<Entry<A::State>>,
 }
 
 /// A lock on lines of its own, so that neighbours do not slow each other down.
@@ -60,6 +78,17 @@ impl<A: Algorithm> Table<A> {
             learned: LearnedCells::new(shards, 8),
             quotas: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Puts states back that were packed. Their quotas are the first that the table knows.
+    pub(super) fn unpack(&mut self, packed: PackedTable<A>, now: Tick) {
+        let PackedTable { quotas, entries } = packed;
+        for entry in entries {
+            let key = entry.key();
+            let shard = &self.shards[self.shard_of(key)];
+            lock(&shard.0).insert(key, entry, now, &ByWriters(&quotas));
+        }
+        self.quotas = Mutex::new(quotas);
     }
 
     /// Makes a quota known. `None` if it is of another algorithm, or if there have been 65 536 others.
@@ -144,11 +173,6 @@ impl<A: Algorithm> Table<A> {
         usage.keys = parts / PARTS;
         usage
     }
-
-    /// Whether there is no entry, expired or not.
-    pub(super) fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| lock(&shard.0).len() == 0)
-    }
 }
 
 /// Slots of a shard that are looked at for expired states when somebody asks what is kept.
@@ -203,6 +227,54 @@ impl<A: Algorithm> Assess<A> for ByPlan<'_, A> {
 impl<A: Algorithm> Plan<A> {
     fn order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
         EvictionOrder::new(self.quota.assess(&entry.state, now, 0), self.limit)
+    }
+}
+
+impl<A: Algorithm> AnyTable for Table<A> {
+    fn pack(&self, now: Tick) -> Option<Packed> {
+        let known = std::mem::take(&mut *lock(&self.quotas));
+        let mut quotas: Vec<Plan<A>> = Vec::new();
+        let mut entries = Vec::new();
+        let (mut last, mut heap) = (0, 0);
+        for shard in &self.shards {
+            for mut entry in lock(&shard.0).drain() {
+                let fresh_at = ByWriters(&known).fresh_at(&entry);
+                let Some(writer) = known.get(usize::from(entry.quota())) else {
+                    continue;
+                };
+                if fresh_at <= now {
+                    continue;
+                }
+                // Quotas that wrote none of them are forgotten.
+                let place = quotas.iter().position(|plan| plan.quota == writer.quota);
+                let place = place.unwrap_or_else(|| {
+                    quotas.push(Plan {
+                        // There are no more than there were.
+                        number: quotas.len() as u16,
+                        ..writer.clone()
+                    });
+                    quotas.len() - 1
+                });
+                entry.set_quota(place as u16);
+                last = last.max(fresh_at);
+                heap += A::heap_bytes(&entry.state);
+                entries.push(entry);
+            }
+        }
+        if entries.is_empty() {
+            return None;
+        }
+        entries.shrink_to_fit();
+        Some(Packed {
+            fresh_at: last,
+            keys: entries.len() as u64,
+            bytes: heap + size_of_val(entries.as_slice()) + size_of_val(quotas.as_slice()),
+            table: Box::new(PackedTable { quotas, entries }),
+        })
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 

@@ -8,5 +8,6 @@ mod history;
 mod oracle;
 mod refund;
 mod refund_converted;
+mod tickets;
 mod time_back;
 mod traps;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Check, Fingerprint, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND,
-    algorithm as a, algorithm::Algorithm,
+    AlgorithmKind, Check, Fingerprint, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule,
+    SECOND, algorithm as a, algorithm::Algorithm,
 };
 
 use crate::Numbers;
@@ -69,10 +69,9 @@ fn holds<A: Algorithm>(quota: Quota) {
                 15..17 if !held.is_empty() => {
                     let n = numbers.below(held.len() as u64) as usize;
                     let (who, check, decision, fresh_at) = held.swap_remove(n);
-                    let taken = a::Taken {
-                        at: decision.at(),
-                        fresh_at,
-                    };
+                    let at = decision.at();
+                    let fresh_at = refilled(&quota, at, check[0].cost()).min(fresh_at);
+                    let taken = a::Taken { at, fresh_at };
                     let units = numbers.below(check[0].cost() + 3);
                     limiter.ticket(&check, &decision).refund(units);
                     let units = units.min(check[0].cost());
@@ -93,6 +92,16 @@ fn holds<A: Algorithm>(quota: Quota) {
         }
         let usage = limiter.bound().usage(0).expect("memory knows");
         assert_eq!(usage.evicted_live, 0, "{quota:?}, seed {seed}");
+    }
+}
+
+/// When a bucket has refilled what was taken at `at`: until then it may be given back.
+fn refilled(quota: &Quota, at: u64, cost: u64) -> u64 {
+    match quota.algorithm() {
+        AlgorithmKind::Gcra | AlgorithmKind::TokenBucket => {
+            at + (cost * quota.period().as_micros() as u64).div_ceil(quota.rate())
+        }
+        _ => u64::MAX,
     }
 }
 

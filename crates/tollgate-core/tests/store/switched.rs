@@ -7,7 +7,7 @@ use std::sync::{
 
 use tollgate_core::{
     BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome, RuleError,
-    RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
+    RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
 };
 
 /// A memory store that answers at once, or fails at once. Clones share the switch.
@@ -53,6 +53,10 @@ impl Store for Switched {
             memory: self.memory.bind(rules)?,
             store: self.clone(),
         }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
     }
 }
 

@@ -1,10 +1,11 @@
-//! Versions of a rule on one state of a bucket, beside an exact model of rational numbers.
+//! Versions of a rule on one state, and plans of one rule, beside an exact model of rational numbers.
 
 use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
 use proptest::prelude::*;
 use tollgate_core::{
-    Check, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, Tick, Verdict, algorithm::Retry,
+    AlgorithmKind, Check, Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, Tick,
+    Verdict, algorithm::Retry,
 };
 
 const START: Tick = 1_700_000_000_123_456;
@@ -111,38 +112,61 @@ impl Bound {
     }
 }
 
-/// All versions of the rule, on one store.
+/// All versions of the rule on one store, or all plans of one rule.
 struct Service {
     clock: ManualClock,
-    versions: Vec<(Quota, Limiter)>,
+    /// By version, who is asked, and for which plan.
+    versions: Vec<(Limiter, Option<String>)>,
 }
 
 impl Service {
-    fn new(quotas: &[Quota]) -> Self {
-        let clock = ManualClock::new(START);
-        let store = MemoryStore::builder().clock(&clock).build();
-        let versions = quotas.iter().map(|quota| {
-            let limiter = Limiter::new(store.clone(), [Rule::new("rule", *quota)]);
-            (*quota, limiter.expect("a valid rule"))
-        });
+    /// Each version replaces those before it, which are still asked.
+    fn of_versions(quotas: &[Quota]) -> Self {
+        let (clock, store) = Self::store();
+        let mut versions: Vec<(Limiter, _)> = Vec::new();
+        for quota in quotas {
+            let before: Vec<_> = versions.iter().map(|(limiter, _)| limiter).collect();
+            let rule = [Rule::new("rule", *quota)];
+            let limiter = Limiter::replacing(&before, store.clone(), rule);
+            versions.push((limiter.expect("a valid rule"), None));
+        }
+        Self { clock, versions }
+    }
+
+    fn of_plans(quotas: &[Quota]) -> Self {
+        let (clock, store) = Self::store();
+        let mut rule = Rule::new("rule", quotas[0]);
+        for (number, quota) in quotas.iter().enumerate().skip(1) {
+            rule = rule.plan(format!("plan-{number}"), *quota);
+        }
+        let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+        let plan = |number: usize| (number > 0).then(|| format!("plan-{number}"));
+        let versions = (0..quotas.len()).map(|number| (limiter.clone(), plan(number)));
         Self {
             versions: versions.collect(),
             clock,
         }
     }
 
+    fn store() -> (ManualClock, MemoryStore) {
+        let clock = ManualClock::new(START);
+        let store = MemoryStore::builder().clock(&clock).build();
+        (clock, store)
+    }
+
     fn check(&self, version: usize, cost: u64) -> [Check; 1] {
-        [super::check(
-            &self.versions[version].1,
-            "rule",
-            "client",
-            cost,
-        )]
+        let (limiter, plan) = &self.versions[version];
+        let key = Key::of(["client"]);
+        let check = match plan {
+            None => limiter.check("rule", &key),
+            Some(plan) => limiter.check_with_plan("rule", plan, &key),
+        };
+        [check.expect("the rule is there").with_cost(cost)]
     }
 
     fn ask(&self, version: usize, cost: u64) -> Verdict {
         let check = self.check(version, cost);
-        let decision = self.versions[version].1.acquire(&check).ready();
+        let decision = self.versions[version].0.acquire(&check).ready();
         decision.expect("memory answers at once").verdicts()[0]
     }
 
@@ -151,7 +175,7 @@ impl Service {
         let now = self.clock.now();
         self.clock.set(then);
         let decision = self.versions[version]
-            .1
+            .0
             .peek(&self.check(version, cost))
             .ready();
         self.clock.set(now);
@@ -184,6 +208,32 @@ fn quota() -> impl Strategy<Value = Quota> {
 }
 
 fn history() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
+    asks_of(prop::collection::vec(quota(), 2..5))
+}
+
+/// Windows of one length, with a limit each.
+fn windows() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
+    let make: [fn(u64, std::time::Duration) -> Quota; 3] = [
+        Quota::fixed_window,
+        |limit, period| Quota::sliding_buckets(limit, period).buckets(7),
+        Quota::sliding_log,
+    ];
+    let limits = prop::collection::vec(1..80_u64, 2..5);
+    let period = prop::sample::select(vec![997, 1_000_000]);
+    let quotas =
+        (prop::sample::select(make.to_vec()), limits, period).prop_map(|(make, limits, period)| {
+            let period = std::time::Duration::from_micros(period);
+            limits
+                .into_iter()
+                .map(|limit| make(limit, period))
+                .collect()
+        });
+    asks_of(quotas)
+}
+
+fn asks_of(
+    quotas: impl Strategy<Value = Vec<Quota>>,
+) -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
     let time = prop_oneof![3 => Just(0), 2 => 0..400_u64, 1 => Just(999), 3 => Just(1_000)];
     let cost = prop_oneof![4 => Just(0), 2 => 0..1_001_u64];
     let ask = (0..4_usize, time, cost).prop_map(|(version, time, cost)| Ask {
@@ -191,7 +241,6 @@ fn history() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
         time,
         cost,
     });
-    let quotas = prop::collection::vec(quota(), 2..5);
     (quotas, prop::collection::vec(ask, 1..120)).prop_map(|(quotas, mut asks)| {
         for ask in &mut asks {
             ask.version %= quotas.len();
@@ -202,11 +251,11 @@ fn history() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
 
 /// Runs a history; `seen` is told of each ask, its cost and its verdict.
 fn run(
+    service: &Service,
     quotas: &[Quota],
     asks: &[Ask],
     mut seen: impl FnMut(&Service, usize, u64, &Verdict) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
-    let service = Service::new(quotas);
     let mut wait = 1_000;
     for ask in asks {
         let by = (u128::from(wait) * u128::from(ask.time) / 1_000) as u64;
@@ -218,7 +267,7 @@ fn run(
             _ => verdict.reset_after(),
         }
         .as_micros() as u64;
-        seen(&service, ask.version, cost, &verdict)?;
+        seen(service, ask.version, cost, &verdict)?;
     }
     Ok(())
 }
@@ -228,34 +277,58 @@ proptest! {
 
     #[test]
     fn each_version_is_told_what_the_exact_state_says((quotas, asks) in history()) {
-        let mut used = Used { units: BigRational::zero(), at: START, writer: quotas[0] };
-        run(&quotas, &asks, |service, version, cost, verdict| {
-            let told = Told {
-                fits: verdict.outcome() == Outcome::Allow,
-                left: verdict.remaining(),
-                retry: verdict.retry().delay().expect("it is known").as_micros() as u64,
-                reset: verdict.reset_after().as_micros() as u64,
-            };
-            let now = service.clock.now();
-            prop_assert_eq!(told, used.ask(&quotas[version], now, cost), "{} of {:?}", cost, quotas[version]);
-            Ok(())
-        })?;
+        for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
+            let mut used = Used { units: BigRational::zero(), at: START, writer: quotas[0] };
+            run(&service, &quotas, &asks, |service, version, cost, verdict| {
+                let told = Told {
+                    fits: verdict.outcome() == Outcome::Allow,
+                    left: verdict.remaining(),
+                    retry: verdict.retry().delay().expect("it is known").as_micros() as u64,
+                    reset: verdict.reset_after().as_micros() as u64,
+                };
+                let now = service.clock.now();
+                prop_assert_eq!(told, used.ask(&quotas[version], now, cost), "{} of {:?}", cost, quotas[version]);
+                Ok(())
+            })?;
+        }
     }
 
     #[test]
     fn all_versions_together_admit_the_largest_burst_and_the_fastest_rate((quotas, asks) in history()) {
         let fastest = quotas.iter().map(rate).max().expect("two at least");
         let largest = quotas.iter().map(Quota::limit).max().expect("two at least");
-        let mut together = Bound::new(largest, fastest.clone());
-        let mut each: Vec<_> = quotas
-            .iter()
-            .map(|quota| Bound::new(quota.limit(), fastest.clone()))
-            .collect();
-        run(&quotas, &asks, |service, version, cost, verdict| {
+        for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
+            let mut together = Bound::new(largest, fastest.clone());
+            let mut each: Vec<_> = quotas
+                .iter()
+                .map(|quota| Bound::new(quota.limit(), fastest.clone()))
+                .collect();
+            run(&service, &quotas, &asks, |service, version, cost, verdict| {
+                if verdict.outcome() == Outcome::Allow {
+                    let now = service.clock.now();
+                    prop_assert!(together.admit(now, cost), "{:?}", quotas);
+                    prop_assert!(each[version].admit(now, cost), "{:?} of {:?}", quotas[version], quotas);
+                }
+                Ok(())
+            })?;
+        }
+    }
+
+    #[test]
+    fn all_plans_of_a_window_together_admit_the_largest_limit((quotas, asks) in windows()) {
+        let largest = quotas.iter().map(Quota::limit).max().expect("two at least");
+        let period = quotas[0].period().as_micros() as u64;
+        let mut admitted: Vec<(Tick, u64)> = Vec::new();
+        run(&Service::of_plans(&quotas), &quotas, &asks, |service, version, cost, verdict| {
             if verdict.outcome() == Outcome::Allow {
                 let now = service.clock.now();
-                prop_assert!(together.admit(now, cost), "{:?}", quotas);
-                prop_assert!(each[version].admit(now, cost), "{:?} of {:?}", quotas[version], quotas);
+                admitted.push((now, cost));
+                let is_fixed = quotas[version].algorithm() == AlgorithmKind::FixedWindow;
+                let counts = |at: Tick| {
+                    if is_fixed { at / period == now / period } else { at + period > now }
+                };
+                let sum: u64 = admitted.iter().filter(|(at, _)| counts(*at)).map(|(_, cost)| cost).sum();
+                prop_assert!(sum <= largest, "{} of {:?}", sum, quotas);
             }
             Ok(())
         })?;
@@ -263,21 +336,23 @@ proptest! {
 
     #[test]
     fn at_the_tick_that_a_version_is_told_the_units_fit_and_not_before((quotas, asks) in history()) {
-        run(&quotas, &asks, |service, version, cost, verdict| {
-            if let Retry::After(wait) = verdict.retry() {
-                let then = service.clock.now() + wait.as_micros() as u64;
-                prop_assert!(service.fits_at(version, cost, then));
-                prop_assert!(!service.fits_at(version, cost, then - 1));
-            }
-            Ok(())
-        })?;
+        for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
+            run(&service, &quotas, &asks, |service, version, cost, verdict| {
+                if let Retry::After(wait) = verdict.retry() {
+                    let then = service.clock.now() + wait.as_micros() as u64;
+                    prop_assert!(service.fits_at(version, cost, then));
+                    prop_assert!(!service.fits_at(version, cost, then - 1));
+                }
+                Ok(())
+            })?;
+        }
     }
 }
 
 #[test]
 fn two_versions_in_turn_admit_what_the_larger_bucket_holds() {
     let [small, large] = [200, 600].map(|burst| Quota::gcra(burst, super::LONG));
-    let service = Service::new(&[small, large]);
+    let service = Service::of_versions(&[small, large]);
     let admitted = (0..3_000).filter(|step| service.ask(step % 2, 1).outcome() == Outcome::Allow);
     assert_eq!(admitted.count(), 600);
 }
@@ -287,7 +362,7 @@ fn two_versions_in_turn_admit_what_the_larger_bucket_holds() {
 fn a_faster_rate_is_in_force_at_the_first_denial() {
     let slow = Quota::token_bucket(10).refill(1, tollgate_core::DAY);
     let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
-    let service = Service::new(&[slow, fast]);
+    let service = Service::of_versions(&[slow, fast]);
     assert_eq!(service.ask(0, 10).outcome(), Outcome::Allow);
     assert_eq!(service.ask(1, 1).retry(), Retry::after_micros(100_000));
 }
@@ -296,7 +371,7 @@ fn a_faster_rate_is_in_force_at_the_first_denial() {
 fn a_denial_under_a_slower_rate_holds_nobody_up() {
     let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
     let slow = Quota::token_bucket(100).refill(1, tollgate_core::DAY);
-    let service = Service::new(&[fast, slow]);
+    let service = Service::of_versions(&[fast, slow]);
     assert_eq!(service.ask(0, 10).outcome(), Outcome::Allow);
     assert_eq!(service.ask(1, 91).retry(), Retry::after_micros(100_000));
     assert_eq!(service.ask(0, 1).retry(), Retry::after_micros(100_000));
@@ -323,7 +398,7 @@ fn a_denial_under_a_shorter_window_gives_nothing_of_a_longer_one_back() {
             Quota::sliding_log(10, MINUTE),
         ],
     ] {
-        let service = Service::new(&[long, short]);
+        let service = Service::of_versions(&[long, short]);
         assert_eq!(service.ask(0, 100).outcome(), Outcome::Allow);
         assert_eq!(service.ask(1, 1).outcome(), Outcome::Deny);
         service.clock.advance(3 * MINUTE);

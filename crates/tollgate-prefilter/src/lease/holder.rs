@@ -43,14 +43,14 @@ use crate::lease::{
 ///
 /// let ask = Ask { parking: 25, ..Ask::default() };
 /// let (_, lot) = lender.acquire(&mut state, now, 1, &ask);
-/// holder.answered((now, now), now, lot, &terms);
+/// assert_eq!(holder.answered((now, now), now, lot, &terms), None);
 /// assert!(holder.spend(now, 25));
 /// let window = holder.window().expect("a lot of a window");
 ///
 /// // The lot is used up and goes back; then another rule denies what it was spent on.
 /// let ask = holder.ask(now, 1, &terms);
 /// lender.acquire(&mut state, now, 1, &ask);
-/// holder.answered((now, now), now, None, &terms);
+/// assert_eq!(holder.answered((now, now), now, None, &terms), None);
 /// assert_eq!(holder.give_back_to(window, (now, now), 25), 0);
 /// assert_eq!(holder.left(now), 25);
 /// # Ok::<(), tollgate_prefilter::NoLease>(())
@@ -240,20 +240,22 @@ impl Holder {
 
     /// The store has answered a question that was sent at `sent` and that [said](Self::ask) something; it was heard at `heard`.
     /// `at` is the time by the store's clock at which it answered.
+    ///
+    /// Gives what is left of an earlier window, which a lot has taken the place of: where windows slide it still weighs, and has
+    /// to go back.
+    #[must_use = "what is left of an earlier window is lost if it does not go back"]
     pub fn answered(
         &mut self,
         (sent, heard): (Tick, Tick),
         at: Tick,
         lot: Option<Lot>,
         terms: &LeaseTerms,
-    ) {
+    ) -> Option<Closed> {
         self.asking = false;
         let took = heard.saturating_sub(sent);
         self.is_far = terms.segments().is_some_and(|it| took > it.line() / 4);
         self.thirst.answered(heard, lot.as_ref());
-        let Some(lot) = lot else {
-            return;
-        };
+        let lot = lot?;
         let units = lot.units();
         let (life, since, kind) = match (lot, terms.segments(), terms.window()) {
             (Lot::Segment { after, .. }, Some(segments), _) => {
@@ -263,7 +265,7 @@ impl Holder {
                 (segments.life(), since, Kind::Segment(span + span / 1_000))
             }
             // Not on these terms.
-            (Lot::Segment { .. }, None, _) => return,
+            (Lot::Segment { .. }, None, _) => return None,
             (Lot::Transit { .. }, ..) => (terms.transit_life(), heard, Kind::Transit),
             (Lot::Parking { generation, .. }, _, None) => {
                 (terms.parking_life(), heard, Kind::Parked(generation))
@@ -284,11 +286,13 @@ impl Holder {
             until: sent.saturating_add(life - life / 1_000),
             kind,
         };
-        // What came back meanwhile is counted in the same window.
-        if let Some(before) = self.lot
-            && matches!(kind, Kind::Window(_))
-            && before.kind == kind
+        let mut left = None;
+        if let (Some(before), Kind::Window(_)) = (self.lot, kind)
+            && before.kind != kind
         {
+            left = self.hand_back(heard);
+        } else if let (Some(before), Kind::Window(_)) = (self.lot, kind) {
+            // What came back meanwhile is counted in the same window.
             held.units = held.units.saturating_add(before.units);
             held.size = held.size.saturating_add(before.size);
             (held.since, held.until) = (before.since, held.until.max(before.until));
@@ -298,6 +302,7 @@ impl Holder {
             since: sent,
         };
         self.lot = Some(held);
+        left
     }
 
     /// No answer came to a question that [said](Self::ask) something: nothing was lent, and what was handed back is lost.

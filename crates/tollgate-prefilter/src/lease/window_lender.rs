@@ -15,6 +15,9 @@ use crate::lease::{
 /// A lot is counted in the window in which it is lent, and ends with it. So its units count where they are spent, and nothing
 /// has to be held back. The reserve bounds what may lie idle elsewhere while a request is refused.
 ///
+/// A lot may come back with more units than it was lent with: those of earlier lots of the window, which had been spent on
+/// requests that were then not let through. One of the window before comes back as long as it weighs.
+///
 /// ```
 /// use tollgate_core::{
 ///     MINUTE, Quota,

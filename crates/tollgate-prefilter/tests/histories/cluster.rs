@@ -231,7 +231,7 @@ impl<S: Shared> Cluster<S> {
                     self.sums.burnt += units;
                 } else if !question.ask.is_nothing() {
                     let times = (question.sent, heard);
-                    process.holder.answered(times, at, lot, &self.terms);
+                    let left = process.holder.answered(times, at, lot, &self.terms);
                     if let Some(Lot::Segment { units, .. }) = lot {
                         self.sums.ahead += units;
                     }
@@ -249,6 +249,10 @@ impl<S: Shared> Cluster<S> {
                         }
                         process.hand += units;
                         process.window = window;
+                    }
+                    if let Some(left) = left {
+                        let clock = self.now.saturating_add_signed(self.ahead);
+                        self.shared.refund(clock, left.generation, left.left);
                     }
                 }
             }

@@ -98,15 +98,17 @@ impl<L: Ledger> World<L> {
                 bytes[5] = 1 + since(asked.sent);
                 bytes[6..15].copy_from_slice(&question(asked));
             }
-            if let Some(window) = process.holder.window() {
+            if let Some(window) = process.holder.window()
+                && age(window) < 2
+            {
                 let mut holder = process.holder;
                 bytes[..3].copy_from_slice(&closed(holder.hand_back(system.now)));
                 // Until when a unit may come back, though nothing is held.
                 let later = (system.now, Tick::MAX);
-                if holder.give_back_to(window, later, 1) == 0 {
+                if self.giving_back && holder.give_back_to(window, later, 1) == 0 {
                     bytes[23] = holder.until().map_or(0, |it| (it - system.now) as u8);
+                    bytes[24] = 1 + age(window);
                 }
-                bytes[24] = 1 + age(window);
             }
             if let Some(pending) = process.pending {
                 bytes[15] = match pending.window {
@@ -129,7 +131,9 @@ impl<L: Ledger> World<L> {
         let mut alive = processes.concat();
         alive.extend(strays.concat());
         alive.push(system.steps_back);
-        alive.extend(system.lost.map(|units| units as u8));
+        if self.follows_units() {
+            alive.extend(system.lost.map(|units| units as u8));
+        }
         system
             .ledger
             .alive(system.clock, system.steps_back > 0, &mut alive);

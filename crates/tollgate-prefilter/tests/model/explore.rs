@@ -16,6 +16,17 @@ pub(crate) fn holds<L: Ledger>(world: World<L>) {
         checker.max_depth()
     );
     if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        for (state, action) in path.clone().into_vec() {
+            eprintln!(
+                "now {} lost {:?} {:?} | {:?} | ok {} -> {:?}",
+                state.now,
+                state.lost,
+                state.ledger,
+                state.processes,
+                state.loses_nothing(),
+                action
+            );
+        }
         let path = path.into_actions();
         panic!("not so: {name}: {path:?}");
     }

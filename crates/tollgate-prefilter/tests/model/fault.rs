@@ -58,6 +58,8 @@ pub(crate) enum Fault {
     DroppedUnheard,
     /// What is left of the window before does not go back.
     BeforeStays,
+    /// It does not where a lot of another window takes its place.
+    BeforeIsReplaced,
 }
 
 impl Fault {

@@ -24,7 +24,7 @@ impl<L: Ledger> World<L> {
             let tracked = process.holder.clone().hand_back(now).is_some();
             untracked = if tracked { 0 } else { process.holder.left(now) };
         }
-        let mut closed = process.holder.hand_back(now);
+        let mut closed = self.hand_back(process, now);
         if self.fault == Some(Fault::BeforeStays)
             && let Some(window) = self.terms.window()
         {
@@ -46,10 +46,17 @@ impl<L: Ledger> World<L> {
         });
     }
 
+    /// What weighs nowhere any more is not spoken of.
+    fn hand_back(&self, process: &mut Process, now: Tick) -> Option<Closed> {
+        let closed = process.holder.hand_back(now)?;
+        let weighs = |window: Tick| closed.generation + 2 > now / window;
+        self.terms.window().is_none_or(weighs).then_some(closed)
+    }
+
     /// Units of a window are lost in a way that is allowed to cost.
     fn lose(&self, system: &mut System<L>, lot: Option<Closed>) {
         let now = system.ledger.generation(system.clock);
-        if let Some(lot) = lot
+        if let Some(lot) = lot.filter(|_| self.follows_units())
             && let Some(ago) = now.checked_sub(lot.generation)
             && let Some(lost) = system.lost.get_mut(ago as usize)
         {
@@ -197,6 +204,11 @@ impl<L: Ledger> World<L> {
                 let Some(question) = process.question.take_if(|one| one.answer.is_none()) else {
                     return false;
                 };
+                // What an earlier binding holds nobody will hand back again: it has ended.
+                if process.holder == Holder::default() {
+                    self.lose(system, question.ask.closed);
+                    return true;
+                }
                 match self.fault {
                     Some(Fault::RefusedIsLost) => process.holder.lost(),
                     _ => process.holder.unasked(question.ask.closed),
@@ -204,7 +216,7 @@ impl<L: Ledger> World<L> {
             }
             Action::Rebind(of) => {
                 let process = &mut system.processes[of];
-                let closed = process.holder.hand_back(now);
+                let closed = self.hand_back(process, now);
                 if closed.is_none() || process.pending.is_some_and(|one| one.window.is_none()) {
                     return false;
                 }
@@ -227,7 +239,7 @@ impl<L: Ledger> World<L> {
             }
             Action::Send(of, cost, wants) => {
                 let process = &mut system.processes[of];
-                if wants == (0, 0, 0) && process.holder.clone().hand_back(now).is_none() {
+                if wants == (0, 0, 0) && self.hand_back(&mut process.clone(), now).is_none() {
                     // It says nothing: a plain request.
                     return false;
                 }
@@ -267,7 +279,11 @@ impl<L: Ledger> World<L> {
                 if self.fault == Some(Fault::LotReplacesUnits) && lot.is_some() {
                     holder.hand_back(now);
                 }
-                holder.answered((sent, heard), at, lot, &self.terms);
+                let left = holder.answered((sent, heard), at, lot, &self.terms);
+                if let Some(left) = left.filter(|_| self.fault != Some(Fault::BeforeIsReplaced)) {
+                    let clock = system.clock;
+                    system.ledger.refund(clock, left.generation, left.left);
+                }
                 if question.is_dropped && answer.fits {
                     for _ in 0..question.cost {
                         let pending = Pending {

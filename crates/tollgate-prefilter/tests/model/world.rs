@@ -50,6 +50,13 @@ pub(crate) struct World<L> {
     pub(crate) fault: Option<Fault>,
 }
 
+impl<L: Ledger> World<L> {
+    /// Whether it is followed where each unit of a window is.
+    pub(crate) fn follows_units(&self) -> bool {
+        self.terms.window().is_some() && (self.giving_back || self.leaving)
+    }
+}
+
 impl<L: Ledger> Model for World<L> {
     type State = System<L>;
     type Action = Action;
@@ -150,8 +157,8 @@ impl<L: Ledger> Model for World<L> {
                 system.ledger.holds()
             }),
             Property::always(NOTHING_IS_LOST, |world: &Self, system: &System<L>| {
-                // A reset forgets who has what.
-                world.resets || system.loses_nothing()
+                // What is lost is followed only there; and a reset forgets who has what.
+                !world.follows_units() || world.resets || system.loses_nothing()
             }),
             Property::always(
                 "what is lent is in the exact limit",
@@ -163,7 +170,7 @@ impl<L: Ledger> Model for World<L> {
                             && let Some(answer) = asked.answer
                         {
                             let times = (asked.sent, system.now);
-                            holder.answered(times, answer.at, answer.lot, &world.terms);
+                            let _ = holder.answered(times, answer.at, answer.lot, &world.terms);
                         }
                         holder.held(system.now)
                     };

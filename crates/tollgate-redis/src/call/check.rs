@@ -21,11 +21,12 @@ pub(super) enum What {
     Lend = 7,
 }
 
-/// Flags of a check beside what the script does with it: there may be another key, states move to the first one, and the
-/// answer tells of new keys.
+/// Flags of a check beside what the script does with it: there may be another key, states move to the first one, the
+/// answer tells of new keys, and there may be keys of the format before.
 const OTHER: u8 = 8;
 const MOVES: u8 = 16;
 const TELLS: u8 = 32;
+const OLDER: u8 = 64;
 
 impl Call {
     pub(super) fn check(
@@ -49,7 +50,8 @@ impl Call {
 
     /// Ends a check, with its other keys if it has any.
     pub(super) fn end(&mut self, rules: &Encoder, places: Places, tells: bool) {
-        if tells || places.other > 0 || places.overflow > 0 {
+        let older = places.older != [0; 4];
+        if tells || older || places.other > 0 || places.overflow > 0 {
             let begins = self.args.ends.last().copied().unwrap_or(0);
             let flags = [
                 OTHER,
@@ -59,10 +61,15 @@ impl Call {
                     0
                 },
                 if tells { TELLS } else { 0 },
+                if older { OLDER } else { 0 },
             ];
             self.args.bytes[begins] += flags.iter().sum::<u8>();
             for place in [places.other, places.overflow, places.overflow_other] {
                 self.args.bytes.extend_from_slice(&place.to_le_bytes());
+            }
+            if older {
+                let places = places.older.map(u16::to_le_bytes);
+                self.args.bytes.extend_from_slice(places.as_flattened());
             }
         }
         self.args.end();

@@ -11,6 +11,8 @@ pub(super) struct Places {
     pub(super) other: u16,
     pub(super) overflow: u16,
     pub(super) overflow_other: u16,
+    /// The same four, of the format before.
+    pub(super) older: [u16; 4],
 }
 
 impl Call {
@@ -25,24 +27,29 @@ impl Call {
         from: usize,
     ) -> Places {
         let with = with.filter(|_| !rules.is_with(check.rule()));
-        let (key, other) = self.both(rules, line, check.key(), with, from);
-        let (overflow, overflow_other) = match overflow {
-            Some(overflow) => self.both(rules, line, overflow, with, from),
-            None => (0, 0),
+        let of = |format: u8, keys: &mut Self| {
+            let (key, other) = keys.both(rules, (line, format), check.key(), with, from);
+            let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| {
+                keys.both(rules, (line, format), overflow, with, from)
+            });
+            [key, other, overflow, overflow_other]
         };
+        let formats = rules.keyspace.formats;
+        let [key, other, overflow, overflow_other] = of(formats.written, self);
         Places {
             key,
             other,
             overflow,
             overflow_other,
+            older: formats.older.map_or([0; 4], |older| of(older, self)),
         }
     }
 
-    /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
+    /// The numbers of a state's names of a format: of two secrets that by the newer, then that by the older.
     fn both(
         &mut self,
         rules: &Encoder,
-        line: &RuleLine,
+        of: (&RuleLine, u8),
         key: Fingerprint,
         with: Option<Fingerprint>,
         from: usize,
@@ -50,9 +57,9 @@ impl Call {
         let keys = &rules.keyspace.keys;
         let (newer, older) = keys.names(key);
         let (with_newer, with_older) = with.map(|with| keys.names(with)).unzip();
-        let newer = self.key(rules, line, &newer, with_newer.as_ref(), from);
+        let newer = self.key(rules, of, &newer, with_newer.as_ref(), from);
         let older = older.map_or(0, |older| {
-            self.key(rules, line, &older, with_older.flatten().as_ref(), from)
+            self.key(rules, of, &older, with_older.flatten().as_ref(), from)
         });
         (newer, older)
     }
@@ -61,15 +68,18 @@ impl Call {
     fn key(
         &mut self,
         rules: &Encoder,
-        line: &RuleLine,
+        (line, format): (&RuleLine, u8),
         name: &Name,
         with: Option<&Name>,
         from: usize,
     ) -> u16 {
         let start = self.keys.bytes.len();
-        rules
-            .keyspace
-            .write_name(&mut self.keys.bytes, &line.name, line.family, name, with);
+        rules.keyspace.write_name(
+            &mut self.keys.bytes,
+            (&line.name, line.family, format),
+            name,
+            with,
+        );
         let (there, new) = self.keys.bytes.split_at(start);
         for place in from..self.keys.ends.len() {
             let begins = place

@@ -24,23 +24,24 @@
 //! # }
 //! ```
 //!
-//! In Redis, the key of a state is `shop:{client}:rule:algorithm` or, under [`Partition::One`](crate::Partition::One),
-//! `{shop}:client:rule:algorithm`: the namespace, the client as 22 letters of a hash, the rule's name, and the algorithm as `a`
-//! (token bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets). Deleting one is
+//! In Redis, the key of a state is `shop:{client}:rule:a1` or, under [`Partition::One`](crate::Partition::One),
+//! `{shop}:client:rule:a1`: the namespace, the client as 22 letters of a hash, the rule's name, the algorithm as `a` (token
+//! bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets), and the version of the
+//! state's [format](super::upgrading). Deleting one is
 //! always allowed, and lets the client start anew; lots that processes hold are spent on top, which a reset counts. Of the second
 //! form:
 //!
 //! ```text
-//! $ redis-cli --scan --pattern '{shop}:*:exports:l' | head   # never KEYS, which blocks the server
-//! $ redis-cli PTTL '{shop}:AAAAAAAAAAAAAAAAAAAAAH:exports:l'  # ms until it equals a fresh one
-//! $ redis-cli --scan --pattern '{shop}:*:exports:?' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
+//! $ redis-cli --scan --pattern '{shop}:*:exports:l1' | head   # never KEYS, which blocks the server
+//! $ redis-cli PTTL '{shop}:AAAAAAAAAAAAAAAAAAAAAH:exports:l1'  # ms until it equals a fresh one
+//! $ redis-cli --scan --pattern '{shop}:*:exports:??' | xargs -n 100 redis-cli UNLINK    # everybody, under one rule
 //! ```
 //!
 //! # The script
 //!
 //! There is one script for everything. Print it with `cargo run -p tollgate-redis --example script > script.lua`, in the version
 //! that the services run. Its head says what it takes and returns; states and arguments may change with any release until
-//! 1.0, and the first byte of each state is its version.
+//! 1.0. The version of a state's format is in its key, and in the upper half of its first byte.
 //!
 //! `KEYS` are the states that a request touches. `ARGV[1]` is the time, or empty for that of the server. Each further argument
 //! is a check, packed with little-endian numbers, 38 bytes:

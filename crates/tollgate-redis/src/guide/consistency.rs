@@ -16,18 +16,38 @@
 //! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
-//! | `remaining` in header fields | exact | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
+//! | `r` in header fields | exact; not told by a denial without a call, unless it is 0 | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
 //! | memory in a process | 2 MiB a store for what denials teach | and of up to 262 144 keys what is held, 50 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
 //!
 //! A request under an eventual rule that has to ask takes along, in the same call and before itself, what its process has not
 //! reported of its key. So Redis never decides without knowing what the process that asks has let through alone, under the same plan: of a rule with
 //! plans, `U` is for each plan that a client can come under.
 //!
+//! After a request that passed and left less than it cost, `t` says when the same cost passes again. Exact rules know it to the
+//! tick. A process that answers from a lease or its own count does not know all of the state, and for one client alone it
+//! is never too early: a bucket counts what is missing, a window ends when all that is used could have been taken just now.
+//!
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
 //!
-//! A request with several rules asks Redis once for those that cannot be answered here; units of a lot go back when another
-//! rule denies. A shadow or a mark is always asked about, and costs its call with every request.
+//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a mark is always asked about,
+//! and costs its call with every request.
+//!
+//! # Units that come back
+//!
+//! A unit that was spent of a lot comes back when another rule denies the request, when its caller goes away before it is decided, or
+//! when its ticket is cancelled or refunded. Often the lot has been replaced by then.
+//!
+//! **Of a window no unit is lost so**, whatever became of its lot: it is counted in its window, and is spent there by the process
+//! that has it, or goes back to Redis with its next question, or at once by a refund if nothing is held of that window any more. In a
+//! window that is over it counts for nothing, but for a sliding window, in which it weighs no more from then on. What a window does
+//! lose until it is over is bounded: what a process held when it [crashed](#what-happens-when), and what was on its way
+//! with a question whose answer was lost.
+//!
+//! **A bucket loses it if the lot is gone**: the bucket has refilled since, and the unit would be there twice. So of each lot at
+//! most as many units are lost as were spent on requests that were undecided when it was replaced, or are refunded after that; and never
+//! more than came back. They are missing until the bucket has refilled by as many: 100 units of 6 000 a minute for a second, of
+//! 5 000 a day for 29 minutes. Where a rule with a slow bucket stands beside rules that deny in bursts, leave it exact.
 //!
 //! # Take
 //!
@@ -98,18 +118,20 @@
 //!
 //! | event | exact | leased | eventual |
 //! | --- | --- | --- | --- |
-//! | a process crashes | nothing | units in its lots are lost until time gives them back: at most the reserve, and its turn in the line | what it had not reported is never counted: `U` above, once for each crash |
+//! | a process crashes | nothing | what it held is lost until time gives it back, of a window until that is over: units in its lots, at most the reserve; those that had [come back](#units-that-come-back) to it since its last question, or would have; and its turn in the line | what it had not reported is never counted: `U` above, once for each crash |
 //! | a process ends in order | nothing | its lots go back | it reports. Both need a [flush](#ending-in-order): without it, what is still on its way when the runtime ends is lost as in a crash |
 //! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
 //! | its machine sleeps, and wakes | nothing | the same on Linux and Android, whose clock goes on meanwhile. Elsewhere it stands still: what was held is spent after it wakes, at most that above the limit, once | the same |
-//! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
+//! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer. What was on its way with a question whose answer is lost, is lost as in a crash: a lot that went back and one that was to come, together at most half of the reserve, what had come back since the question before, and what the request cost. A question that was certainly not carried out costs nothing: what went with it is kept | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
 //! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
 //! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve and the line: the server forgets what is lent | as exact |
 //! | it steps back | nobody gains | nobody gains; what is parked is held back for longer | as exact |
 //! | the clock of a process steps | nothing | nothing: it counts time since it asked | nothing. With [`caller_clock`](crate::RedisStoreBuilder::caller_clock), one that steps back asks for each unit until it has come to where it was |
 //! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve and the line above | the old version reports at its end |
-//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it. Turns in [the line](#at-the-limit) are taken beside it: at most the line above | so it is, less what others report afterwards |
-//! | units are refunded | they are back; other processes may refuse for a second more | units of a lot go back to it; those of a lot that has run out are lost | those that are not reported are taken off; the others are refunded in Redis |
+//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it. Turns in [the line](#at-the-limit) are taken beside it: at most the line above. Of a window, units that were spent before it and come back to another process after it, or had just come back to one, are taken beside it too | so it is, less what others report afterwards |
+//! | another rule denies | nothing is taken | units of a lot [come back](#units-that-come-back): of a window all of them, of a bucket those whose lot is still there | what was counted is taken off |
+//! | the caller of a request goes away before it is decided | what Redis takes stays taken | units of a lot come back in the same way, and of a window also what Redis takes; of a bucket that stays taken | what was counted is taken off; what Redis takes stays taken |
+//! | units are refunded | they are back; other processes may refuse for a second more | units of a lot come back in the same way, however late: of a window all, of a bucket those whose lot is still there | those that are not reported are taken off; the others are refunded in Redis |
 //!
 //! # Ending in order
 //!

@@ -7,6 +7,7 @@
 //! | [`servers`] | settings of Redis, Sentinel and Cluster; which servers are tested; timeouts |
 //! | [`consistency`] | which rules ask Redis each time, which hold units in advance, which count alone: promises, prices, bounds |
 //! | [`failures`] | what each failure costs, as a bound; clocks that step |
+//! | [`upgrading`] | what happens while processes of two releases run side by side |
 //! | [`by_hand`] | looking a client up, resetting it, and the script from `redis-cli` and other languages |
 //! | [`watching`] | metrics to alarm on |
 //!
@@ -22,4 +23,5 @@ pub mod consistency;
 pub mod failures;
 pub mod servers;
 pub mod sizing;
+pub mod upgrading;
 pub mod watching;

@@ -9,7 +9,7 @@ use crate::prefilter::{
     filter::{Prefilter, has_twins},
     part::Places,
     reports::Sent,
-    slot::slot_of,
+    slot::{Slot, slot_of},
 };
 
 impl Prefilter {
@@ -135,22 +135,32 @@ impl Prefilter {
         }
     }
 
-    /// The store has answered what was asked beside checks; `None`: nobody knows what became of it.
-    pub(crate) fn answered(&self, check: &Check, times: (Tick, Tick), lot: Option<Option<Lot>>) {
+    /// The store has answered what was asked beside checks; `None`: nobody knows what became of it. Gives what is left of the
+    /// window before, where it still weighs.
+    pub(crate) fn answered(
+        &self,
+        check: &Check,
+        times: (Tick, Tick),
+        lot: Option<Option<Lot>>,
+    ) -> Option<(Slot, Closed)> {
         let slot = slot_of(check);
-        let (Some(leases), Some(terms)) = (&self.leases, self.lease_terms(check)) else {
-            return;
-        };
+        let (leases, terms) = (self.leases.as_ref()?, self.lease_terms(check)?);
         match lot {
             Some(lot) => {
                 let (sent, at) = times;
                 let now = self.now();
-                leases.answered(slot, (sent, now), at, lot, terms);
+                let left = leases.answered(slot, (sent, now), at, lot, terms);
                 if let Some(Lot::Segment { units, after }) = lot {
                     self.learn_segment(check, (sent, now), units, after);
                 }
+                let windows = self.plan(check)?.windows?;
+                let left = left.filter(|_| windows.slide())?;
+                Some((slot, left))
             }
-            None => leases.lost(slot),
+            None => {
+                leases.lost(slot);
+                None
+            }
         }
     }
 }

@@ -72,7 +72,8 @@ impl Leases {
             .unwrap_or_default()
     }
 
-    /// The store has answered what was asked at `sent`, at `at` by its own clock, and it was heard at `now`.
+    /// The store has answered what was asked at `sent`, at `at` by its own clock, and it was heard at `now`. Gives what is left of
+    /// an earlier window.
     pub(crate) fn answered(
         &self,
         slot: Slot,
@@ -80,13 +81,13 @@ impl Leases {
         at: Tick,
         lot: Option<Lot>,
         terms: &LeaseTerms,
-    ) {
+    ) -> Option<Closed> {
         self.fill(slot, |lease| {
-            lease.holder.answered((sent, now), at, lot, terms);
             // What is left was told before the lot was lent.
             let lent = lot.map_or(0, |lot| lot.units());
             lease.left = lease.left.saturating_sub(lent);
-        });
+            lease.holder.answered((sent, now), at, lot, terms)
+        })?
     }
 
     /// Does something that may leave units in the hands of a key. `None`: nothing is kept of it.

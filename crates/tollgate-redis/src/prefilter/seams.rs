@@ -100,7 +100,7 @@ fn a_lot_is_not_spent_after_the_machine_has_slept_for_longer_than_it_lives() {
     let lot = Lot::Parking { units, generation };
     let check = Check::new(0, KEY, 1);
     let times = (subject.filter.now(), subject.filter.store_now());
-    subject.filter.answered(&check, times, Some(Some(lot)));
+    let _ = subject.filter.answered(&check, times, Some(Some(lot)));
     assert!(matches!(subject.answer(), Answer::Here(_)));
     // It sleeps, and wakes.
     since_boot.fetch_add(20_000_000, Ordering::Relaxed);
@@ -304,7 +304,7 @@ fn while_there_is_a_line_nobody_asks_and_who_has_a_turn_in_it_is_told_when() {
     };
     let times = (sent, sent + AHEAD + 150);
     let check = Check::new(0, KEY, 1);
-    subject.filter.answered(&check, times, Some(Some(segment)));
+    let _ = subject.filter.answered(&check, times, Some(Some(segment)));
     let Answer::Here(decision) = subject.answer() else {
         panic!("half a second is taken");
     };
@@ -373,7 +373,7 @@ fn a_lot_that_comes_after_all_were_handed_back_is_handed_back_as_well() {
             generation,
         };
         let times = (subject.filter.now(), subject.filter.store_now());
-        subject.filter.answered(&check, times, Some(Some(lot)));
+        let _ = subject.filter.answered(&check, times, Some(Some(lot)));
         assert_eq!(subject.filter.hand_back().len(), 1, "{generation}");
     }
 }

@@ -31,6 +31,11 @@ impl Windows {
         after.saturating_mul(self.length)
     }
 
+    /// Whether units of a window weigh in the next one too.
+    pub(super) fn slide(self) -> bool {
+        self.weighs > 1
+    }
+
     /// The number of the window whose units weigh until this time, which is known to half a window.
     pub(super) fn that_weighs_until(self, until: Tick) -> Option<u64> {
         let after = until.saturating_add(self.length / 2) / self.length;

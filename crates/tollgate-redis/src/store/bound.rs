@@ -163,15 +163,25 @@ impl Bound {
         }))
     }
 
+    /// Before anything is answered here or asked of Redis, which have no sum of two plans.
+    #[inline]
+    fn deny_mistake(&self, checks: &[Check]) -> Option<Step<Decision>> {
+        if checks.len() < 2 {
+            return None;
+        }
+        Check::deny_two_plans(&self.inner.rules, checks).map(Step::Ready)
+    }
+
     fn reset_in_one_slot(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
         let inner = &self.inner;
         let mut call = inner.shared.begin();
         let mut was_counted = false;
-        let mut all_lots: SmallVec<[_; 1]> = SmallVec::new();
+        let mut all_lots = Vec::new();
+        let mut closing = Vec::new();
         for check in checks.iter().filter(|check| check.cost() > 0) {
             let (lots, counted) = inner.prefilter.forget(check.rule(), check.key());
             inner.follow_reset(check.with_cost(0));
-            inner.close(&mut call, &lots);
+            closing.extend(inner.close(&mut call, &lots));
             all_lots.extend(lots);
             was_counted |= counted;
         }
@@ -202,6 +212,7 @@ impl Bound {
                 inner.prefilter.unlearn(check.key());
             }
             let reply = reply?;
+            inner.keep_refused(&all_lots, &closing, &reply);
             if let Some(refusal) = reply.first_refusal() {
                 return Err(refusal.into());
             }
@@ -278,6 +289,9 @@ impl BoundStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if let Some(denied) = self.deny_mistake(checks) {
+            return denied;
+        }
         let prefilter = &self.inner.prefilter;
         let step = match prefilter.answer(&self.inner.rules, checks) {
             Answer::Here(decision) => {
@@ -302,6 +316,9 @@ impl BoundStore for Bound {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        if let Some(denied) = self.deny_mistake(checks) {
+            return denied;
+        }
         self.ask(checks, &Asking::default(), false)
     }
 

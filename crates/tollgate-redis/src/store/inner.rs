@@ -201,8 +201,10 @@ impl Waiting {
     }
 
     fn told(&self, place: u16, times: (Tick, Tick), lot: Option<Option<Lot>>) {
-        if let Some(check) = self.checks.get(usize::from(place)) {
-            self.inner.prefilter.answered(check, times, lot);
+        if let Some(check) = self.checks.get(usize::from(place))
+            && let Some(left) = self.inner.prefilter.answered(check, times, lot)
+        {
+            self.inner.hand_back(vec![left]);
         }
     }
 }

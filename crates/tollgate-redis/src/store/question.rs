@@ -9,15 +9,17 @@ use std::{
 
 use tokio::time::Instant;
 use tollgate_core::{Check, Checks, Clock, Decision, Outcome, Pending, Source, Step};
+use tollgate_prefilter::Closed;
 
 use crate::{
     call::Asked,
     connection::{error::CallError, value::Value},
-    observe::{CallFor, LotDid, Timer},
+    observe::{CallFor, Timer},
     prefilter::{
         part::{Asking, Places},
         reports::Sent,
         settling::holding,
+        slot::{Slot, slot_of},
     },
     reply::NewKey,
     store::{
@@ -41,6 +43,9 @@ struct Hearing {
     timer: Timer,
     size: usize,
     lots: Option<Waiting>,
+    /// Lots that go back with it, and the places of their answers.
+    closed: Vec<(Slot, Closed)>,
+    closed_at: Vec<Option<u16>>,
     debits: Option<Debits>,
 }
 
@@ -56,14 +61,12 @@ impl Inner {
     ) -> Step<Decision> {
         let sent = self.prefilter.sent();
         let mut call = self.shared.begin();
-        for (place, ask) in &asking.lots {
-            if let (Some(check), Some(closed)) = (checks.get(usize::from(*place)), ask.closed) {
-                // One that does not go back runs out.
-                if call.close(&self.encoder, check, closed).is_some() {
-                    self.shared.observer.lots(LotDid::HandedBack, 1);
-                }
-            }
-        }
+        let closed = asking.lots.iter().filter_map(|(place, ask)| {
+            let check = checks.get(usize::from(*place))?;
+            Some((slot_of(check), ask.closed?))
+        });
+        let closed: Vec<_> = closed.collect();
+        let closed_at = self.close(&mut call, &closed);
         let sending = self.sending();
         let debits = sending
             .as_ref()
@@ -113,6 +116,8 @@ impl Inner {
             timer,
             size: call.checks(),
             lots,
+            closed,
+            closed_at,
             debits,
         };
         Step::Wait(Pending::new(Question(Some((answer, hearing)))))
@@ -136,6 +141,7 @@ impl Hearing {
                 return inner.without_answer(&self.checks, Outcome::Failed);
             }
         };
+        inner.keep_refused(&self.closed, &self.closed_at, &reply);
         inner.note_new_keys(&reply, &self.asked);
         let decision = reply.decision(&self.asked, &self.checks, &inner.rules);
         if !self.takes {

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleSet, Store};
+use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
 use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
@@ -22,6 +22,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     heartbeat: Option<Arc<Heartbeat>>,
     in_use: Arc<InUse>,
+    registry: RuleRegistry,
 }
 
 impl RedisStore {
@@ -32,6 +33,7 @@ impl RedisStore {
         Self {
             heartbeat: heartbeat.map(Arc::new),
             in_use,
+            registry: RuleRegistry::new(),
             shared,
         }
     }
@@ -159,6 +161,10 @@ impl Store for RedisStore {
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
         Ok(Arc::new(bound))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        &self.registry
     }
 }
 

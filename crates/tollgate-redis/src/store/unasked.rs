@@ -8,12 +8,14 @@ use tollgate_prefilter::Closed;
 
 use crate::{
     call::Call,
+    connection::value::Value,
     observe::{CallFor, LotDid, Timer},
     prefilter::{
         filter::Prefilter,
         reports::Report,
         slot::{Slot, check_of},
     },
+    reply::Reply,
     store::{
         debits::{Debits, did_not_run},
         inner::Inner,
@@ -85,14 +87,19 @@ impl Inner {
     pub(super) fn hand_back(self: &Arc<Self>, lots: Vec<(Slot, Closed)>) {
         for lots in self.in_calls(lots, |(slot, _)| *slot) {
             let mut call = self.shared.begin();
-            self.close(&mut call, &lots);
+            let places = self.close(&mut call, &lots);
             let on_its_way = self.shared.under_way.begin();
             let inner = Arc::clone(self);
-            let answer = self.shared.send(&call, CallFor::Lots);
+            let (answer, size) = (self.shared.send(&call, CallFor::Lots), call.checks());
             self.spawn(async move {
-                let answer = answer.await.map_err(StoreError::from);
-                if answer.as_ref().is_err_and(did_not_run) {
-                    inner.are_not_handed_back(&lots);
+                match answer.await.map_err(StoreError::from) {
+                    Ok(Value::Integers(integers)) => {
+                        if let Some(reply) = Reply::new(size, integers) {
+                            inner.keep_refused(&lots, &places, &reply);
+                        }
+                    }
+                    Err(error) if did_not_run(&error) => inner.are_not_handed_back(&lots),
+                    Ok(_) | Err(_) => {}
                 }
                 for (slot, _) in lots {
                     inner.prefilter.handed_back(slot);
@@ -109,14 +116,30 @@ impl Inner {
         }
     }
 
-    /// Adds that lots go back. One that does not runs out.
-    pub(super) fn close(&self, call: &mut Call, lots: &[(Slot, Closed)]) {
-        for (slot, closed) in lots {
+    /// Lots that the server has refused to take back are here again.
+    pub(super) fn keep_refused(
+        &self,
+        lots: &[(Slot, Closed)],
+        places: &[Option<u16>],
+        reply: &Reply,
+    ) {
+        for ((slot, closed), place) in lots.iter().zip(places) {
+            if place.is_some_and(|place| reply.refusal(place).is_some()) {
+                self.prefilter.not_handed_back(*slot, *closed);
+            }
+        }
+    }
+
+    /// Adds that lots go back, and gives the places of their answers. One that does not go runs out.
+    pub(super) fn close(&self, call: &mut Call, lots: &[(Slot, Closed)]) -> Vec<Option<u16>> {
+        let close = |(slot, closed): &(Slot, Closed)| {
             let back = call.close(&self.encoder, &check_of(*slot), *closed);
             if back.is_some() {
                 self.shared.observer.lots(LotDid::HandedBack, 1);
             }
-        }
+            back
+        };
+        lots.iter().map(close).collect()
     }
 
     /// What goes in one call each: what is of one rule, so that no other is refused with one that the user may not touch; in

@@ -43,7 +43,7 @@ async fn limiter_without(cluster: &RedisCluster, command: &str) -> Limiter {
     Limiter::new(store, [rule]).expect("a valid rule")
 }
 
-async fn reset(limiter: &Limiter, client: &str) -> Result<(), StoreError> {
+async fn reset(limiter: &Limiter, client: &str) -> Result<bool, StoreError> {
     let reset = limiter.reset("api", &Key::of([client]));
     reset.expect("the rule is there").await
 }

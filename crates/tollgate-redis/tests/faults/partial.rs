@@ -64,7 +64,7 @@ impl Service {
             let limiter = Limiter::with_instances(store.clone(), [rule], instances)
                 .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule");
-            let check = limiter.check("rule", &Key::of(["client"]));
+            let check = limiter.check("rule", &Key::of("client"));
             limiters.push((limiter, check.expect("it is there")));
             stores.push(store);
         }

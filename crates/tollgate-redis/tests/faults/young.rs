@@ -58,7 +58,7 @@ impl Service {
         self.server.kill();
         let mut admitted = 0;
         for limiter in &self.limiters {
-            let check = limiter.check("rule", &Key::of(["client"]));
+            let check = limiter.check("rule", &Key::of("client"));
             let check = check.expect("it is there");
             loop {
                 let decision = limiter.acquire(&[check]).await;

@@ -121,7 +121,7 @@ fn what_a_state_looks_like_is_as_the_page_says() {
     let call = call();
     let now = run(&mut connection, &call).integers()[0];
     let key = call.keys().next().expect("one");
-    assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a"));
+    assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a1"));
     let Value::Bytes(state) = connection.ask([&b"GET"[..], key]) else {
         panic!("it was written");
     };

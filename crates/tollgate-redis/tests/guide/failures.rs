@@ -33,15 +33,15 @@ fn a_server_without_memory_refuses_takes_and_still_answers_denials_and_looks() {
     let mut connection = Resp::connect(server.address());
     load_script(&mut connection);
     // It fits, and for an hour no other does.
-    let fits = |value: &Value| value.integers()[1] == -4 - 3_600_000_000;
-    assert!(fits(&run(&mut connection, &take)));
+    let fits = |value: Value| value.integers()[1] == -4 - 3_600_000_000;
+    assert!(fits(run(&mut connection, &take)));
     connection.say("CONFIG SET maxmemory 1");
 
     assert!(run(&mut connection, &take).integers()[1] > 0);
-    assert!(fits(&run(&mut connection, &look)));
+    assert!(fits(run(&mut connection, &look)));
     // There is no memory for it.
     assert_eq!(run(&mut connection, &other).integers()[1..4], [-3, 1, 0]);
     // Nothing was taken.
     connection.say("CONFIG SET maxmemory 0");
-    assert!(fits(&run(&mut connection, &other)));
+    assert!(fits(run(&mut connection, &other)));
 }

@@ -42,10 +42,10 @@ fn a_name_shows_nothing_of_a_client() {
     take(&mut server, &shop, &address());
     let name = server.names().remove(0);
     assert!(
-        name.starts_with("{shop}:") && name.ends_with(":api:f"),
+        name.starts_with("{shop}:") && name.ends_with(":api:f1"),
         "{name}"
     );
-    let client = &name["{shop}:".len()..name.len() - ":api:f".len()];
+    let client = &name["{shop}:".len()..name.len() - ":api:f1".len()];
     assert_eq!(client.len(), 22);
     // And it is another by another secret, so that nobody without it can try addresses.
     let other = encoder("shop", Keys::hashed(secret(2)));
@@ -58,7 +58,7 @@ fn a_plain_name_shows_the_client() {
     let mut server = Server::start();
     let shop = encoder("shop", Keys::plain());
     take(&mut server, &shop, &address());
-    assert_eq!(server.names(), ["{shop}:address=192.0.2.1/32:api:f"]);
+    assert_eq!(server.names(), ["{shop}:address=192.0.2.1/32:api:f1"]);
     assert_eq!(take(&mut server, &shop, &address()), 1);
     // Two processes write it alike.
     let other = encoder("shop", Keys::plain());

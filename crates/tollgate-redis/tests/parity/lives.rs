@@ -140,7 +140,8 @@ impl Lives {
                     0
                 };
                 // Memory tells of a state that lies in the future as a denial would repair it, and a refund does not.
-                let most = right + ms(self.latest) - ms(at);
+                let ahead = (fresh + self.latest - at).div_ceil(1_000) as i64;
+                let most = ahead + margin.as_millis() as i64;
                 assert!((least..=most).contains(lives), "{}", text());
             }
             Some(_) => {}

@@ -90,7 +90,7 @@ impl MovedServer {
     /// How many ms the state of the one client of this rule lives, by the server; `None` if there is none.
     pub(crate) fn time_to_live(&self, rule: &str) -> Option<i64> {
         let mut connection = Resp::connect(self.server.address());
-        let Value::List(keys) = connection.say(&format!("KEYS *:{rule}:?")) else {
+        let Value::List(keys) = connection.say(&format!("KEYS *:{rule}:??")) else {
             panic!("KEYS answers a list");
         };
         let [Value::Bytes(key)] = &keys[..] else {

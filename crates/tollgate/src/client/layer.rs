@@ -3,14 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use http::request::Parts;
-use tollgate_core::{Clock, RuleError, RuleErrorKind, Store};
+use tollgate_core::{Clock, Limiter, RuleError, RuleErrorKind, Store};
 use tower::retry::budget::Budget;
 use tower_layer::Layer;
 
 use crate::{
     client::{config::Config, service::Pace},
+    live::Live,
     request_rules::{RequestRules, refuse_much_jitter},
-    rule::KeyedRule,
+    rule::{KeyedRule, RequestRule},
 };
 
 /// Sends outgoing requests as fast as their servers want them, and no faster.
@@ -22,6 +23,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct PaceLayer {
     config: Arc<Config>,
+    /// Keeps the names of its own rules in use.
+    limiter: Option<Limiter>,
 }
 
 impl PaceLayer {
@@ -29,6 +32,7 @@ impl PaceLayer {
     pub fn new() -> Self {
         Self {
             config: Arc::new(Config::new()),
+            limiter: None,
         }
     }
 
@@ -53,15 +57,41 @@ impl PaceLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let own = RequestRules::new(&store, rules.into_iter().map(Into::into).collect())?;
-        if let Some(name) = own.names_in_handler().next() {
+        self.limit_replacing(&[], store, rules)
+    }
+
+    /// The same in the place of the rules of other layers and limiters on the same store: for a reload. See
+    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
+    ///
+    /// # Errors
+    ///
+    /// As [`limit`](Self::limit); and a limiter of another store among the replaced.
+    #[expect(clippy::needless_pass_by_value, reason = "as in `limit`")]
+    pub fn limit_replacing(
+        self,
+        replaced: &[&Limiter],
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
             return Err(RuleError::new(
                 RuleErrorKind::Key,
-                name,
+                left.rule.name(),
                 "by_handler() leaves it to a handler to ask, and a client has none; count with by(..)",
             ));
         }
-        Ok(self.with(|config| config.own = Some(own)))
+        let mut own = RequestRules::new(replaced, &store, rules)?;
+        let limiter = own.take_registered();
+        let mut layer = self.with(|config| config.own = Some(own));
+        layer.limiter = Some(limiter);
+        Ok(layer)
+    }
+
+    /// The client's own rules on their store, if it has any.
+    #[must_use]
+    pub fn limiter(&self) -> Option<&Limiter> {
+        self.limiter.as_ref()
     }
 
     /// Which requests have common limits: those for which this is the same. By host and port unless told otherwise; where
@@ -144,6 +174,6 @@ impl<S> Layer<S> for PaceLayer {
     type Service = Pace<S>;
 
     fn layer(&self, inner: S) -> Pace<S> {
-        Pace::new(inner, Arc::clone(&self.config))
+        Pace::new(inner, Live::new(&self.config, self.limiter.as_ref()))
     }
 }

@@ -11,7 +11,10 @@ use http_body::Body;
 use tower::BoxError;
 use tower_service::Service;
 
-use crate::client::{config::Config, future::ResponseFuture, replay_body::ReplayBody};
+use crate::{
+    client::{config::Config, future::ResponseFuture, replay_body::ReplayBody},
+    live::Live,
+};
 
 /// Sends requests to `S` as its servers want them. Made by [`PaceLayer`](crate::client::PaceLayer).
 ///
@@ -19,11 +22,11 @@ use crate::client::{config::Config, future::ResponseFuture, replay_body::ReplayB
 #[derive(Clone)]
 pub struct Pace<S> {
     inner: S,
-    config: Arc<Config>,
+    config: Arc<Live<Config>>,
 }
 
 impl<S> Pace<S> {
-    pub(super) fn new(inner: S, config: Arc<Config>) -> Self {
+    pub(super) fn new(inner: S, config: Arc<Live<Config>>) -> Self {
         Self { inner, config }
     }
 
@@ -38,7 +41,7 @@ impl<S: fmt::Debug> fmt::Debug for Pace<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pace")
             .field("inner", &self.inner)
-            .field("config", &self.config)
+            .field("config", &**self.config)
             .finish()
     }
 }
@@ -63,6 +66,6 @@ where
         // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be ready.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::new(ready, request, Arc::clone(&self.config))
+        ResponseFuture::new(ready, request, Arc::clone(&**self.config))
     }
 }

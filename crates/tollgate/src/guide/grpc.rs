@@ -61,7 +61,7 @@
 //! ```text
 //! async fn current(&self, call: Request<City>) -> Result<Response<Report>, Status> {
 //!     let admission = call.extensions().get::<Admission>().cloned().ok_or_else(|| Status::internal("no layer"))?;
-//!     admission.acquire("per-city", &Key::of([&*call.get_ref().name])).await?;
+//!     admission.acquire("per-city", &Key::of(&call.get_ref().name)).await?;
 //! ```
 //!
 //! # Long streams

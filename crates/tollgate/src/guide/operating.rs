@@ -203,32 +203,49 @@
 //!
 //! # Changing a quota
 //!
-//! State belongs to the rule's name. A layer or limiter with another quota under the same name on the same store finds what
-//! was used, and **used units stay used**:
+//! State belongs to the rule's name: one name on one store is one budget. So a name has one quota at a time. Two layers or
+//! limiters may share it, with the same quota and the same plans; a second quota under a name that is in use is refused
+//! when it is set up, because the looser one would let through what the stricter one has refused.
+//!
+//! To change a quota while the service runs, say which limiters the new rules replace. They find what was used, and
+//! **used units stay used**:
 //!
 //! ```
 //! use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
 //!
 //! let store = MemoryStore::new();
-//! let limiter = |limit| {
-//!     Limiter::new(store.clone(), [Rule::new("api", Quota::fixed_window(limit, 60 * MINUTE))])
-//! };
-//! let key = Key::of("account-7");
-//! let before = limiter(10)?;
-//! let check = before.check("api", &key)?;
-//! assert!(before.acquire(&[check.with_cost(6)]).ready().unwrap().is_allowed());
+//! let rule = |limit| [Rule::new("api", Quota::fixed_window(limit, 60 * MINUTE))];
+//! let key = Key::of(["account-7"]);
+//! let first = Limiter::new(store.clone(), rule(10))?;
+//! let check = first.check("api", &key)?;
+//! assert!(first.acquire(&[check.with_cost(6)]).ready().unwrap().is_allowed());
+//!
+//! // By mistake, somewhere else in the service:
+//! let conflict = Limiter::new(store.clone(), rule(20)).unwrap_err();
+//! assert!(conflict.to_string().contains("another name, or the same quota"));
 //!
 //! // Raised: 6 of 20 are used, and nobody is locked out until an old time.
-//! let raised = limiter(20)?.try_acquire("api", &key)?;
-//! assert_eq!(raised.verdicts()[0].remaining(), 20 - 7);
+//! let raised = Limiter::replacing(&[&first], store.clone(), rule(20))?;
+//! assert_eq!(raised.try_acquire("api", &key)?.verdicts()[0].remaining(), 20 - 7);
 //!
 //! // Lowered: 7 of 5 are used, and the next one waits for the next window.
-//! assert!(!limiter(5)?.try_acquire("api", &key)?.is_allowed());
+//! let lowered = Limiter::replacing(&[&raised], store, rule(5))?;
+//! assert!(!lowered.try_acquire("api", &key)?.is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`RateLimitLayer::replacing`](crate::RateLimitLayer::replacing) does the same for a layer, and
+//! [`MessageLimitLayer`](crate::MessageLimitLayer::replacing) and the layer for outgoing requests have it too. Name all
+//! layers that use the name; make those that stay anew, with the new quota. Without `replacing`, a name is free for another
+//! quota when the last limiter, layer and service with it is dropped; tickets and requests on their way do not hold it.
+//!
+//! Make the new layer before you drop the old one. A store in memory keeps the states of a name that nothing uses until
+//! they equal fresh ones, so that the other order loses nothing either, but all such names together have the bound of one
+//! rule: see [`memory`](crate::memory).
+//!
 //! Each state knows the quota that wrote it. The first request that takes units under another one converts it; nothing is
-//! walked through at the change. Old and new may run side by side, as two layers do while a service is reloaded.
+//! walked through at the change. Old and new may run side by side while a service is reloaded: requests that still reach the
+//! replaced layer are decided by its rules on the same state.
 //!
 //! | change | what happens |
 //! | --- | --- |

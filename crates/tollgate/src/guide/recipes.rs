@@ -85,7 +85,7 @@
 //!     let field = |name| form.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
 //!     // One budget, however the account is spelled.
 //!     let account = field("account").to_lowercase();
-//!     admission.acquire("login-per-account", &Key::of([account])).await?;
+//!     admission.acquire("login-per-account", &Key::of(account)).await?;
 //!     Ok(match field("password") {
 //!         "open sesame" => StatusCode::OK,
 //!         _ => StatusCode::UNAUTHORIZED,
@@ -156,7 +156,7 @@
 //!     Form(form): Form<Vec<(String, String)>>,
 //! ) -> Result<StatusCode, Denied> {
 //!     let field = |name| form.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
-//!     let account = Key::of([field("account").to_lowercase()]);
+//!     let account = Key::of(field("account").to_lowercase());
 //!     let attempt = admission.acquire_ticket("failures-per-account", &account).await?;
 //!     if field("password") != "open sesame" {
 //!         // What was taken stays taken.
@@ -525,12 +525,19 @@
 //!
 //! The simplest exemption is a route without the layer. Where one layer covers them all, `exempt` lets requests pass
 //! uncounted, and counts them as `skipped` in the metrics. Exempt by what the client cannot forge: the path of a route that
-//! does nothing, or what a middleware has verified. Never by a header.
+//! does nothing, the network that it comes from, or what a middleware has verified. Never by a header.
+//!
+//! [`client_in`](crate::condition::client_in) looks at the socket's peer. Behind a proxy that is the proxy: there take
+//! [`ClientIp::is_in`](crate::key::ClientIp::is_in), with the proxies that you trust.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::constant};
+//! use tollgate::{
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+//!     condition::client_in,
+//!     key::{PeerAddr, constant},
+//! };
 //! use tower::ServiceExt;
 //!
 //! /// Put into the extensions by what has checked the client's certificate, say.
@@ -542,6 +549,7 @@
 //!     let rule = Rule::new("all", Quota::gcra(1, MINUTE))
 //!         .by(constant("all"))
 //!         .exempt(|head| head.uri.path() == "/healthz")
+//!         .exempt(client_in(["10.0.0.0/8", "2001:db8:7::/48"])?)
 //!         .exempt(|head| head.extensions.get::<Internal>().is_some());
 //!     let app = Router::new()
 //!         .route("/", get(|| async { "hello" }))
@@ -555,6 +563,8 @@
 //!     assert_eq!(send(Request::get("/")).await, StatusCode::TOO_MANY_REQUESTS);
 //!     assert_eq!(send(Request::get("/healthz")).await, StatusCode::OK);
 //!     assert_eq!(send(Request::get("/").extension(Internal)).await, StatusCode::OK);
+//!     let peer = PeerAddr("10.1.2.3:40000".parse()?);
+//!     assert_eq!(send(Request::get("/").extension(peer)).await, StatusCode::OK);
 //!     Ok(())
 //! }
 //! ```

@@ -28,11 +28,18 @@
 //!   A window of less than a second has no `w` (in draft-6 and draft-7, which require it, `w=1`).
 //! - `r`, or remaining: the units left. After a denial this is what is really left: a request for 30 units that was refused
 //!   with 20 left says 20.
-//! - `t`, or the reset: seconds, rounded up, at least 1. After a denial, until the same request would pass, and
-//!   `Retry-After` is never less. Otherwise until the quota is whole again.
+//! - `t`, or the reset: seconds, rounded up, at least 1. After a denial, and after a request that passed and left less than
+//!   it cost, until the same request would pass: a client that has nothing left waits for `t` and no longer. `Retry-After` of a
+//!   denial is never less. Otherwise until the quota is whole again. A request of cost 0 that finds nothing left is told when one
+//!   unit fits.
+//!
+//! Each rule has its own `r` and `t`. Both are exact for a client alone on its key, as long as the store has answered. Where a
+//! process answers for a shared store from a [lease](crate::Consistency::Leased) or its
+//! [own count](crate::Consistency::Eventual), `t` is never too early for such a client, and may be too late.
 //!
 //! Only rules that deny are told of; shadow rules, marks and unlimited plans are not. Nor is a rule that nobody counted,
-//! because the store failed or another rule had denied already. Where no rule is left there is no field.
+//! because the store failed or another rule had denied already. Nor is a denial without a call to a shared store if others may
+//! have taken units since: what is left is not known, and only `Retry-After` is told. Where no rule is left there is no field.
 //!
 //! Draft-6, draft-7 and the `X-` fields have room for one rule. It is the one that denied; among several, and among those
 //! that did not deny, the one with the fewest units left, then with the longest reset. Draft-6 and draft-7 tell policies
@@ -44,10 +51,36 @@
 //! back what its request took ([`Refund`](crate::Refund)). Nor does a denial in gRPC by so many rules that its client would not
 //! take them all: 8 KiB is what clients take.
 //!
+//! # Which clients read what
+//!
+//! Most clients wait for as long as `Retry-After` says, and read nothing else. Few look at what is left before they are
+//! denied, and few of those know the newest syntax.
+//!
+//! | client | version | `Retry-After` | `DRAFT_11` | `DRAFT_7` | `DRAFT_6` | `X_RATELIMIT_EPOCH` | `X_RATELIMIT_DELTA` |
+//! | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | `client::PaceLayer` of this crate | 0.1 | yes | yes | yes | yes | yes | yes |
+//! | Python: urllib3 (with `Retry`) | 2.8.0 | yes | | | | | |
+//! | Python: httpx with httpx-retries | 0.6.0 | yes | | | | | |
+//! | npm: got | 16.1.0 | yes | | | | | |
+//! | npm: axios with axios-retry | 4.5.0 | yes | | | | | |
+//! | npm: ky | 2.1.0 | yes | | | its reset | its reset | its reset |
+//! | npm: @octokit/plugin-throttling | 11.0.5 | | | | | yes | wrongly: does not wait |
+//! | npm: ratelimit-header-parser | 0.1.0 | | wrongly: NaN | yes | yes | yes | yes |
+//!
+//! Where a place is empty the client does not look. Each row comes from the client itself: the first three are tests of this
+//! repository, those of npm were run by hand against a server that sends these fields, in November 2026. ky reads a reset
+//! only where a 429 has no `Retry-After`; a 429 of this crate has one.
+//!
+//! - **You write the clients, or do not know them:** [`DRAFT_11`](HeaderStyle::DRAFT_11), the default. Clients that do not
+//!   read it wait for `Retry-After` all the same.
+//! - **Some do as GitHub's do:** `DRAFT_11 | X_RATELIMIT_EPOCH`.
+//! - **Some use ratelimit-header-parser:** `DRAFT_6 | X_RATELIMIT_EPOCH`, and no `DRAFT_11`. The parser looks at `RateLimit`
+//!   first, reads it as in draft-7, and gives NaN for draft-11 whatever other fields there are.
+//!
 //! # Several limiters
 //!
-//! Where a limiter is around another one, each adds its rules to the lists of draft-11. Of the fields with room for one
-//! rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
+//! Where a limiter is around another one, each adds its rules to the lists of draft-11; a rule that is in both is listed once,
+//! as it leaves less. Of the fields with room for one rule the ones that leave less stay. The larger `Retry-After` stays. Give both the same style.
 //!
 //! # Examples
 //!
@@ -80,6 +113,7 @@ mod named;
 mod numbered;
 mod per_quota;
 pub(crate) mod retry_after;
+mod same_name;
 mod seconds;
 mod standing;
 mod structured;

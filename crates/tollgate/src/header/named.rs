@@ -11,6 +11,7 @@ use tollgate_core::{Quota, Rule, RuleSet};
 use crate::header::{
     name::{RATELIMIT, RATELIMIT_POLICY},
     per_quota::PerQuota,
+    same_name,
     seconds::whole_seconds,
     standing::Standing,
     structured::{self, Line, push_integer, separate, string},
@@ -76,9 +77,9 @@ impl Named {
             push_integer(&mut line, whole_seconds(standing.lasts));
         }
         // Added to what an inner limiter wrote, as further members of the same list.
-        if let Some(limits) = structured::value(&line) {
-            let _ = map.try_append(RATELIMIT, limits);
-        }
+        let limits = structured::value(&line);
+        let was_there =
+            limits.is_some_and(|limits| matches!(map.try_append(RATELIMIT, limits), Ok(true)));
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
@@ -86,6 +87,9 @@ impl Named {
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
+        }
+        if was_there {
+            same_name::keep_one_each(map);
         }
     }
 

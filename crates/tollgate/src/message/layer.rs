@@ -8,6 +8,7 @@ use tower_layer::Layer;
 use crate::{
     config::Config,
     header::HeaderStyle,
+    live::Live,
     message::{call::Patience, service::MessageLimit},
     protocol::Protocol,
     request_rules::refuse_much_jitter,
@@ -23,6 +24,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MessageLimitLayer {
     config: Arc<Config>,
+    /// Keeps the rule names in use.
+    limiter: Limiter,
     patience: Patience,
 }
 
@@ -43,7 +46,35 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        Self::bind(&[], &store, rules.into_iter().map(Into::into).collect())
+    }
+
+    /// Limits messages by these rules in the place of those of other layers and limiters on the same store: for a reload. See
+    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
+    ///
+    /// A call that has begun goes on by the rules it has begun with.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); and a limiter of another store among the replaced.
+    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    pub fn replacing(
+        replaced: &[&Limiter],
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
+        Self::bind(
+            replaced,
+            &store,
+            rules.into_iter().map(Into::into).collect(),
+        )
+    }
+
+    fn bind(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
         if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
             return Err(RuleError::new(
                 RuleErrorKind::Key,
@@ -51,9 +82,10 @@ impl MessageLimitLayer {
                 "messages are counted by the layer, and by_handler() leaves it to a handler to ask; count with by(..)",
             ));
         }
-        let mut config = Config::new(&store, rules)?;
+        let mut config = Config::new(replaced, store, rules)?;
         config.protocol = Protocol::Grpc;
         Ok(Self {
+            limiter: config.rules.take_registered(),
             config: Arc::new(config),
             patience: Patience::default(),
         })
@@ -141,14 +173,16 @@ impl MessageLimitLayer {
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.config.rules.limiter.shared_by(instances)?;
-        Ok(self.with(|config| config.rules.limiter = limiter))
+        let limiter = self.limiter.shared_by(instances)?;
+        let mut layer = self.with(|config| config.rules.limiter = limiter.unregistered());
+        layer.limiter = limiter;
+        Ok(layer)
     }
 
     /// The rules on their store, for code outside of calls: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.config.rules.limiter
+        &self.limiter
     }
 }
 
@@ -156,6 +190,10 @@ impl<S> Layer<S> for MessageLimitLayer {
     type Service = MessageLimit<S>;
 
     fn layer(&self, inner: S) -> MessageLimit<S> {
-        MessageLimit::new(inner, Arc::clone(&self.config), self.patience)
+        MessageLimit::new(
+            inner,
+            Live::new(&self.config, Some(&self.limiter)),
+            self.patience,
+        )
     }
 }

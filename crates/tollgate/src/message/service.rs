@@ -14,6 +14,7 @@ use tower_service::Service;
 use crate::{
     config::Config,
     judge::is_preflight,
+    live::Live,
     message::{
         body::MessageBody,
         call::Patience,
@@ -33,12 +34,12 @@ use crate::{
 #[derive(Clone)]
 pub struct MessageLimit<S> {
     inner: S,
-    config: Arc<Config>,
+    config: Arc<Live<Config>>,
     patience: Patience,
 }
 
 impl<S> MessageLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<Config>, patience: Patience) -> Self {
+    pub(super) fn new(inner: S, config: Arc<Live<Config>>, patience: Patience) -> Self {
         Self {
             inner,
             config,
@@ -57,7 +58,7 @@ impl<S: fmt::Debug> fmt::Debug for MessageLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageLimit")
             .field("inner", &self.inner)
-            .field("config", &self.config)
+            .field("config", &**self.config)
             .finish()
     }
 }
@@ -98,7 +99,7 @@ where
         }
         let request = Request::from_parts(head, body);
         if !asked.waits() {
-            let (config, patience) = (&self.config, self.patience);
+            let (config, patience) = (&**self.config, self.patience);
             let (future, call) = call(&mut self.inner, request, config, patience, asked.checks);
             return MessageLimitFuture::inner(future, call);
         }
@@ -107,7 +108,7 @@ where
         let waiting = Waiting {
             ready: std::mem::replace(&mut self.inner, clone),
             request,
-            config: Arc::clone(&self.config),
+            config: Arc::clone(&**self.config),
             patience: self.patience,
         };
         let look_up = Pending::new(self.config.rules.clone().look_up(asked));

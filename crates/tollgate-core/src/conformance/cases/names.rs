@@ -1,7 +1,11 @@
 //! Names, and the quotas that are bound to them.
 
+use std::sync::{Arc, Barrier};
+
 use super::every_algorithm;
-use crate::{conformance::Subject, decision::Outcome, quota::Quota, rule::Rule};
+use crate::{
+    conformance::Subject, decision::Outcome, error::RuleErrorKind, quota::Quota, rule::Rule,
+};
 
 pub async fn a_name_is_one_budget_for_all_who_bind_it(subject: &Subject) {
     for quota in every_algorithm(4) {
@@ -27,7 +31,8 @@ pub async fn a_raised_limit_keeps_what_was_used(subject: &Subject) {
         let before = subject.limiter([Rule::new(name, small)]);
         assert!(before.took(name, "a", 10).await);
         assert!(!before.took(name, "a", 1).await);
-        let after = subject.limiter([Rule::new(name, large)]);
+        let after = subject.replacing(&[&before], [Rule::new(name, large)]);
+        let after = after.expect("it replaces the other");
         assert_eq!(after.left(name, "a").await, 90, "{small:?}");
         assert!(after.took(name, "a", 90).await, "{small:?}");
         assert!(!after.took(name, "a", 1).await, "{small:?}");
@@ -40,11 +45,181 @@ pub async fn a_lowered_limit_keeps_what_was_used(subject: &Subject) {
         let before = subject.limiter([Rule::new(name, large)]);
         assert!(before.took(name, "a", 4).await);
         assert!(before.took(name, "b", 50).await);
-        let after = subject.limiter([Rule::new(name, small)]);
+        let after = subject.replacing(&[&before], [Rule::new(name, small)]);
+        let after = after.expect("it replaces the other");
         assert_eq!(after.left(name, "a").await, 6, "{small:?}");
         assert!(!after.took(name, "a", 7).await, "{small:?}");
         assert!(after.took(name, "a", 6).await, "{small:?}");
         assert!(!after.took(name, "b", 1).await, "{small:?}");
+    }
+}
+
+pub async fn a_second_quota_under_a_name_in_use_is_refused(subject: &Subject) {
+    for (strict, loose) in every_algorithm(5).into_iter().zip(every_algorithm(600)) {
+        let name = strict.algorithm().name();
+        let login = subject.limiter([Rule::new(name, strict)]);
+        assert!(login.took(name, "a", 4).await);
+        let [fixed, sliding, ..] = every_algorithm(5);
+        let other = if strict == fixed { sliding } else { fixed };
+        for quota in [loose, other, Quota::unlimited()] {
+            // In a set with others, and behind one that is fine.
+            let rules = [Rule::new("fine", quota), Rule::new(name, quota)];
+            let error = subject.replacing(&[], rules).expect_err("a second quota");
+            assert_eq!(error.kind(), RuleErrorKind::Conflict);
+            assert_eq!(error.rule(), Some(name));
+            let text = error.to_string();
+            for words in [
+                &*format!("{strict:?}"),
+                &format!("{quota:?}"),
+                "another name",
+                "same quota",
+                "replacing",
+            ] {
+                assert!(text.contains(words), "{text:?} lacks {words:?}");
+            }
+        }
+        assert!(login.took(name, "a", 1).await, "{strict:?}");
+        assert!(!login.took(name, "a", 1).await, "{strict:?}");
+    }
+}
+
+pub async fn other_plans_under_a_name_in_use_are_refused(subject: &Subject) {
+    let [quota, ..] = every_algorithm(5);
+    let [gold, ..] = every_algorithm(50);
+    let [more, ..] = every_algorithm(60);
+    let rule = || Rule::new("rule", quota);
+    let _live = subject.limiter([rule().plan("gold", gold).plan("staff", Quota::unlimited())]);
+    for plans in [
+        rule(),
+        rule().plan("gold", gold),
+        rule().plan("gold", more).plan("staff", Quota::unlimited()),
+        rule().plan("gold", gold).plan("staff", more),
+        rule()
+            .plan("gold", gold)
+            .plan("staff", Quota::unlimited())
+            .plan("silver", gold),
+    ] {
+        let error = subject.replacing(&[], [plans]).expect_err("other plans");
+        assert_eq!(error.kind(), RuleErrorKind::Conflict);
+        assert!(error.to_string().contains("plan"), "{error}");
+    }
+    // In whatever order.
+    subject.limiter([rule().plan("staff", Quota::unlimited()).plan("gold", gold)]);
+}
+
+pub async fn a_refused_limiter_leaves_its_other_names_free(subject: &Subject) {
+    let [one, other, ..] = every_algorithm(5);
+    let _live = subject.limiter([Rule::new("in-use", one)]);
+    for rules in [["free", "in-use"], ["in-use", "free"]] {
+        let refused = subject.replacing(&[], rules.map(|name| Rule::new(name, other)));
+        assert!(refused.is_err());
+        drop(subject.limiter([Rule::new("free", one)]));
+    }
+}
+
+pub async fn a_name_is_free_when_the_last_limiter_is_dropped_though_a_ticket_is_held(
+    subject: &Subject,
+) {
+    for (one, other) in every_algorithm(5).into_iter().zip(every_algorithm(50)) {
+        let name = one.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, one)]);
+        let clone = limiter.clone();
+        let check = [limiter.check(name, "a", 2)];
+        let decision = limiter.ask(&check).await;
+        let ticket = limiter.0.ticket(&check, &decision);
+        drop(limiter);
+        let refused = subject.replacing(&[], [Rule::new(name, other)]);
+        assert!(refused.is_err(), "a clone is there: {one:?}");
+        drop(clone);
+        subject.limiter([Rule::new(name, other)]);
+        drop(ticket);
+    }
+}
+
+pub async fn a_limiter_that_was_replaced_no_longer_holds_its_names(subject: &Subject) {
+    let [one, other, third, ..] = every_algorithm(5);
+    let old = [
+        subject.limiter([Rule::new("rule", one), Rule::new("more", one)]),
+        subject.limiter([Rule::new("rule", one)]),
+    ];
+    let rules = || [Rule::new("rule", other)];
+    // Of two that share the name, both have to go.
+    assert!(subject.replacing(&[&old[0]], rules()).is_err());
+    let refused = subject.replacing(&[], [Rule::new("rule", third)]);
+    assert!(refused.is_err(), "what failed has replaced nothing");
+    let new = subject.replacing(&[&old[0], &old[1]], rules());
+    let new = new.expect("it replaces both");
+    assert!(subject.replacing(&[], [Rule::new("rule", one)]).is_err());
+    // That name went with the limiter.
+    drop(subject.limiter([Rule::new("more", other)]));
+    // They settle and decide all the same, and their end takes nothing from the new one.
+    assert!(old[0].took("rule", "a", 1).await);
+    drop(old);
+    assert!(subject.replacing(&[], [Rule::new("rule", one)]).is_err());
+    drop(new);
+    subject.limiter([Rule::new("rule", third)]);
+}
+
+pub async fn only_what_counts_in_this_store_can_be_replaced(subject: &Subject) {
+    let [one, other, ..] = every_algorithm(5);
+    let elsewhere = Subject::new(crate::memory::MemoryStore::new(), Subject::new_clock());
+    let stranger = elsewhere.limiter([Rule::new("rule", one)]);
+    let error = subject.replacing(&[&stranger], [Rule::new("rule", other)]);
+    let error = error.expect_err("it is of another store");
+    assert!(error.to_string().contains("same store"), "{error}");
+    subject.limiter([Rule::new("rule", other)]);
+}
+
+pub async fn a_rule_that_is_off_and_a_mark_hold_no_name(subject: &Subject) {
+    let [one, other, ..] = every_algorithm(5);
+    let [warn, ..] = every_algorithm(4);
+    let _live = subject.limiter([Rule::new("rule", one).mark("warn", warn)]);
+    let _off = subject.limiter([Rule::new("rule", other).off()]);
+    let _warn = subject.limiter([Rule::new("warn", other)]);
+}
+
+pub async fn of_threads_that_bind_a_name_to_different_quotas_one_wins(subject: &Subject) {
+    const THREADS: u64 = 8;
+    for round in 0..20 {
+        let name: Arc<str> = format!("rule-{round}").into();
+        let begin = Barrier::new(THREADS as usize);
+        let live: Vec<_> = std::thread::scope(|scope| {
+            let (begin, name) = (&begin, &name);
+            let bind = |thread: u64| {
+                let [quota, ..] = every_algorithm(1 + thread / 2);
+                let rule = Rule::new(Arc::clone(name), quota);
+                let inner = tokio::runtime::Handle::current();
+                move || {
+                    let _within = inner.enter();
+                    begin.wait();
+                    subject.replacing(&[], [rule]).ok()
+                }
+            };
+            let threads: Vec<_> = (0..THREADS).map(|n| scope.spawn(bind(n))).collect();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            ended.map(|live| live.expect("no panic")).collect()
+        });
+        let quota = |live: &super::super::subject::Asked| *live.0.rules().rules()[0].quota();
+        let quotas: Vec<_> = live.iter().flatten().map(quota).collect();
+        assert_eq!(quotas.len(), 2, "those that agree are two: {quotas:?}");
+        assert_eq!(quotas[0], quotas[1]);
+    }
+}
+
+pub async fn what_was_used_stays_used_though_nobody_held_the_name_in_between(subject: &Subject) {
+    for (small, large) in every_algorithm(10).into_iter().zip(every_algorithm(12)) {
+        let name = small.algorithm().name();
+        for _ in 0..10 {
+            // One for each request, as nobody should.
+            let limiter = subject.limiter([Rule::new(name, small)]);
+            assert!(limiter.took(name, "a", 1).await, "{small:?}");
+        }
+        let limiter = subject.limiter([Rule::new(name, small)]);
+        assert!(!limiter.took(name, "a", 1).await, "{small:?}");
+        drop(limiter);
+        let limiter = subject.limiter([Rule::new(name, large)]);
+        assert_eq!(limiter.left(name, "a").await, 2, "{small:?}");
+        assert_eq!(limiter.left(name, "b").await, 12, "{small:?}");
     }
 }
 

@@ -7,9 +7,10 @@ use crate::{
     algorithm::Retry,
     conformance::{Subject, subject::Asked},
     decision::Decision,
-    quota::Quota,
+    quota::{AlgorithmKind, Quota},
     rule::Rule,
     store::Check,
+    ticket::Ticket,
     time::{DAY, HOUR, MINUTE, SECOND},
 };
 
@@ -198,6 +199,65 @@ pub async fn after_reset_after_the_whole_limit_is_there(subject: &Subject) {
                 .advance(decision.verdicts()[0].reset_after());
             assert_eq!(limiter.left(&name, "a").await, quota.limit(), "{quota:?}");
         }
+    }
+}
+
+pub async fn tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit(subject: &Subject) {
+    const LIMIT: u64 = 10;
+    for quota in [
+        Quota::fixed_window(LIMIT, MINUTE),
+        Quota::sliding_window(LIMIT, MINUTE),
+        Quota::sliding_buckets(LIMIT, MINUTE),
+        Quota::sliding_log(LIMIT, MINUTE),
+        Quota::gcra(LIMIT, MINUTE),
+        // A unit takes a part of a microsecond.
+        Quota::token_bucket(LIMIT).refill(7, SECOND),
+    ] {
+        let name = format!("{}-{}", quota.algorithm(), quota.rate());
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let check = [limiter.check(&name, "a", 1)];
+        // To the start of a window of any of them.
+        let start = subject.clock().now().div_ceil(60_000_000) * 60_000_000;
+        subject.clock().set(start);
+        let mut held = Vec::new();
+        for _ in 1..LIMIT {
+            let mut taken = Vec::new();
+            loop {
+                let decision = limiter.ask(&check).await;
+                if !decision.is_allowed() {
+                    break;
+                }
+                taken.push(limiter.0.ticket(&check, &decision));
+            }
+            // The last one is held: it was told that its units weigh until all are back.
+            let before = limiter.left(&name, "a").await;
+            held.extend(taken.pop());
+            let given_back = taken.len() as u64;
+            taken.into_iter().for_each(Ticket::cancel);
+            limiter
+                .settled(&name, "a", before + given_back, &quota)
+                .await;
+            subject
+                .clock()
+                .advance(quota.window() / LIMIT as u32 + TICK);
+        }
+        let mut kept = 0;
+        while limiter.took(&name, "a", 1).await {
+            kept += 1;
+        }
+        let held_back = held.len() as u64;
+        held.into_iter().for_each(Ticket::cancel);
+        let is_bucket = matches!(
+            quota.algorithm(),
+            AlgorithmKind::Gcra | AlgorithmKind::TokenBucket
+        );
+        if !is_bucket {
+            limiter.settled(&name, "a", held_back, &quota).await;
+        }
+        while limiter.took(&name, "a", 1).await {
+            kept += 1;
+        }
+        assert_eq!(kept, LIMIT, "{quota:?}");
     }
 }
 

@@ -16,7 +16,7 @@ fn parked(units: u64) -> Option<Lot> {
 #[test]
 fn a_lot_is_spent_until_a_thousandth_before_its_life_is_over() {
     let mut holder = Holder::default();
-    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    let _ = holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
     assert_eq!(holder.until(), Some(1_000 + 9_990_000));
     assert!(holder.spend(1_000 + 9_989_999, 3));
     assert!(!holder.spend(1_000 + 9_990_000, 3));
@@ -25,7 +25,7 @@ fn a_lot_is_spent_until_a_thousandth_before_its_life_is_over() {
 #[test]
 fn what_is_handed_back_is_gone() {
     let mut holder = Holder::default();
-    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    let _ = holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
     assert!(holder.spend(2_000, 4));
     let back = Closed {
         size: 10,
@@ -39,16 +39,16 @@ fn what_is_handed_back_is_gone() {
 #[test]
 fn what_is_left_of_a_lot_in_transit_or_of_one_that_has_run_out_does_not_go_back() {
     let mut holder = Holder::default();
-    holder.answered((1_000, 1_500), 0, Some(Lot::Transit { units: 10 }), &TERMS);
+    let _ = holder.answered((1_000, 1_500), 0, Some(Lot::Transit { units: 10 }), &TERMS);
     assert_eq!(holder.hand_back(2_000), None);
-    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    let _ = holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
     assert_eq!(holder.hand_back(1_000 + 9_990_000), None);
 }
 
 #[test]
 fn units_go_back_into_the_lot_they_were_spent_of() {
     let mut holder = Holder::default();
-    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    let _ = holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
     assert!(holder.spend(2_000, 4));
     holder.give_back(3_000, 2_000, 4);
     assert_eq!(holder.left(3_000), 10);
@@ -57,10 +57,10 @@ fn units_go_back_into_the_lot_they_were_spent_of() {
 #[test]
 fn units_of_another_lot_are_lost() {
     let mut holder = Holder::default();
-    holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
+    let _ = holder.answered((1_000, 1_500), 0, parked(10), &TERMS);
     assert!(holder.spend(2_000, 4));
     holder.hand_back(3_000);
-    holder.answered((3_000, 3_500), 0, parked(10), &TERMS);
+    let _ = holder.answered((3_000, 3_500), 0, parked(10), &TERMS);
     assert!(holder.spend(4_000, 5));
     holder.give_back(5_000, 2_000, 4);
     assert_eq!(holder.left(5_000), 5);
@@ -83,7 +83,7 @@ fn holding(units: u64) -> (Holder, LeaseTerms) {
         units,
         generation: 7,
     };
-    holder.answered((START, START), START, Some(lot), &terms);
+    let _ = holder.answered((START, START), START, Some(lot), &terms);
     (holder, terms)
 }
 
@@ -148,7 +148,7 @@ fn a_lot_of_a_long_window_that_was_never_taken_from_goes_back() {
     let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
     let terms = LeaseTerms::new(&day, 100).expect("it is lent");
     let (mut holder, _) = holding(40);
-    holder.answered((START, START), START, parked(40), &terms);
+    let _ = holder.answered((START, START), START, parked(40), &terms);
     assert_eq!(holder.sweep(START + SECOND), None);
     assert!(holder.sweep(START + 3 * SECOND).is_some());
 }
@@ -186,7 +186,7 @@ fn segment(units: u64, after: Tick) -> (Holder, LeaseTerms) {
     let terms = LeaseTerms::new(&Quota::gcra(6_000, MINUTE), 100).expect("it is lent");
     let mut holder = Holder::default();
     let lot = Lot::Segment { units, after };
-    holder.answered((START, START + 1_000), START, Some(lot), &terms);
+    let _ = holder.answered((START, START + 1_000), START, Some(lot), &terms);
     (holder, terms)
 }
 
@@ -232,7 +232,7 @@ fn a_segment_stays_when_the_store_is_asked_and_no_other_is_wanted_beside_it() {
     let (mut holder, terms) = segment(2, 0);
     let ask = holder.ask(START + 5_000, 1, &terms);
     assert_eq!((ask.closed, ask.segment), (None, 0));
-    holder.answered((START + 5_000, START + 6_000), START, None, &terms);
+    let _ = holder.answered((START + 5_000, START + 6_000), START, None, &terms);
     assert_eq!(holder.held(START + 6_000), 2);
     assert_eq!(holder.sweep(START + 7_000), None);
     assert_eq!(holder.held(START + 7_000), 2);
@@ -248,7 +248,7 @@ fn a_segment_is_asked_for_where_nothing_was_lent_for_half_of_its_time() {
             let ask = holder.ask(now, 1, &terms);
             asks.push((request, ask.segment));
             if !ask.is_nothing() {
-                holder.answered((now, now), now, None, &terms);
+                let _ = holder.answered((now, now), now, None, &terms);
             }
         }
     }
@@ -269,7 +269,7 @@ fn who_is_far_from_the_store_asks_for_no_segment() {
             let ask = holder.ask(now, 1, &terms);
             segment = segment.max(ask.segment);
             if !ask.is_nothing() {
-                holder.answered((now, now + took), now, None, &terms);
+                let _ = holder.answered((now, now + took), now, None, &terms);
             }
         }
         assert_eq!(segment > 0, wants, "{took}");
@@ -297,7 +297,7 @@ fn of_a_day(units: u64) -> (Holder, LeaseTerms) {
     let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
     let terms = LeaseTerms::new(&day, 100).expect("it is lent");
     let mut holder = Holder::default();
-    holder.answered((START, START), START, parked(units), &terms);
+    let _ = holder.answered((START, START), START, parked(units), &terms);
     (holder, terms)
 }
 
@@ -313,7 +313,7 @@ fn units_of_a_window_come_back_whatever_became_of_their_lot() {
     assert_eq!(holder.give_back_to(7, (now, now), 3), 0);
     assert!(holder.spend(now, 1));
     // Another lot comes, and then the rest.
-    holder.answered((now, now), now, parked(5), &terms);
+    let _ = holder.answered((now, now), now, parked(5), &terms);
     assert_eq!(holder.left(now), 2 + 5);
     assert_eq!(holder.give_back_to(7, (now + 1, now), 7), 0);
     assert_eq!(holder.left(now + 1), 14);
@@ -381,7 +381,7 @@ fn units_that_were_spent_before_a_reset_do_not_come_back() {
     assert_eq!(holder.give_back_to(7, (now + 1, now), 4), 0);
     assert_eq!(holder.held(now + 1), 0);
     // Those of a lot that came afterwards do.
-    holder.answered((now + 1, now + 2), now, parked(5), &terms);
+    let _ = holder.answered((now + 1, now + 2), now, parked(5), &terms);
     assert!(holder.spend(now + 3, 5));
     assert_eq!(holder.give_back_to(7, (now + 4, now + 3), 5), 0);
     assert_eq!(holder.left(now + 4), 5);
@@ -398,13 +398,13 @@ fn of_a_lot_of_a_bucket_that_was_replaced_those_units_are_lost_that_were_not_adm
         ..Ask::default()
     };
     let lent = lender.acquire(&mut state, START, 0, &wants).1;
-    holder.answered((START, START), START, lent, &terms);
+    let _ = holder.answered((START, START), START, lent, &terms);
     let now = START + 1_000;
     assert!(holder.spend(now, 40));
     let closed = holder.hand_back(now);
     let ask = Ask { closed, ..wants };
     let lent = lender.acquire(&mut state, now, 0, &ask).1;
-    holder.answered((now, now), now, lent, &terms);
+    let _ = holder.answered((now, now), now, lent, &terms);
     // None of them was let through.
     holder.give_back(now + 1, now, 40);
     let closed = holder.hand_back(now + 1);
@@ -417,4 +417,25 @@ fn of_a_lot_of_a_bucket_that_was_replaced_those_units_are_lost_that_were_not_adm
     // A hundred come back in a second.
     let whole = now + 2 + 400_000;
     assert_eq!(left(&mut state, whole, &Ask::default()), 6_000);
+}
+
+#[test]
+fn what_came_back_of_the_window_before_makes_room_for_a_lot_and_goes_back() {
+    let (mut holder, terms) = of_a_day(10);
+    let now = START + SECOND;
+    assert!(holder.spend(now, 10));
+    assert!(holder.hand_back(now).is_some());
+    assert_eq!(holder.give_back_to(7, (now, now), 3), 0);
+    let generation = 8;
+    let next = Lot::Parking {
+        units: 5,
+        generation,
+    };
+    let left = holder.answered((now, now), now, Some(next), &terms);
+    let before = Closed {
+        size: 0,
+        left: 3,
+        generation: 7,
+    };
+    assert_eq!((left, holder.left(now)), (Some(before), 5));
 }

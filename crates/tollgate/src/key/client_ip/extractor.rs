@@ -203,8 +203,8 @@ impl ClientIp {
     /// [`exempt`](crate::RequestRule::exempt); where the peer is the client,
     /// [`condition::client_in`](crate::condition::client_in) is shorter.
     ///
-    /// It does not hold for a request without a peer address. Where a rule depends on that, as with `when`, check that the
-    /// server says who the peer is.
+    /// It does not hold for a request without a peer address; the first one is told in an event at error level, because a
+    /// rule with `when` would limit nobody.
     ///
     /// ```
     /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
@@ -237,9 +237,18 @@ impl ClientIp {
                 "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
             ));
         }
-        Ok(move |head: &Parts| {
-            self.resolve(head)
-                .is_ok_and(|client| networks.iter().any(|network| network.contains(&client)))
+        let told = AtomicBool::new(false);
+        Ok(move |head: &Parts| match self.resolve(head) {
+            Ok(client) => networks.iter().any(|network| network.contains(&client)),
+            Err(why) => {
+                // Once: every request would say the same.
+                if !told.swap(true, Ordering::Relaxed) {
+                    notice::error(&format!(
+                        "a condition on the client's network does not hold: {why}"
+                    ));
+                }
+                false
+            }
         })
     }
 

@@ -1,0 +1,85 @@
+//! The states of names that no limiter or layer uses at present.
+
+use std::{
+    any::Any,
+    collections::{BTreeSet, HashMap},
+};
+
+use crate::{memory::family::TableName, store::Usage, time::Tick};
+
+/// What a name costs beside its states, roughly.
+const BYTES_PER_NAME: usize = 512;
+
+/// The states of names that no limiter or layer uses at present: packed, without room for more, until they equal fresh ones.
+///
+/// A name that is bound again finds what was used under it. Over the bound, the name goes whose states are the nearest to
+/// fresh.
+#[derive(Debug)]
+pub(super) struct UnboundTables {
+    budget: usize,
+    tables: HashMap<TableName, Packed>,
+    order: BTreeSet<(Tick, TableName)>,
+    usage: Usage,
+}
+
+/// The states of a table, without it.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// A `PackedTable` of the family's algorithm.
+    pub(super) table: Box<dyn Any + Send>,
+    /// From when on all of its states equal fresh ones.
+    pub(super) fresh_at: Tick,
+    pub(super) keys: u64,
+    pub(super) bytes: usize,
+}
+
+impl UnboundTables {
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            budget,
+            tables: HashMap::new(),
+            order: BTreeSet::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Keeps the states of a name.
+    pub(super) fn insert(&mut self, name: TableName, mut packed: Packed) {
+        self.remove(&name);
+        packed.bytes += BYTES_PER_NAME;
+        self.usage.keys += packed.keys;
+        self.usage.bytes += packed.bytes as u64;
+        self.order.insert((packed.fresh_at, name.clone()));
+        self.tables.insert(name, packed);
+        while self.usage.bytes > self.budget as u64 && self.tables.len() > 1 {
+            let Some((_, nearest)) = self.order.first().cloned() else {
+                return;
+            };
+            let gone = self.remove(&nearest);
+            self.usage.evicted_live += gone.map_or(0, |packed| packed.keys);
+        }
+    }
+
+    /// Hands out what is kept of a name.
+    pub(super) fn remove(&mut self, name: &TableName) -> Option<Packed> {
+        let packed = self.tables.remove(name)?;
+        self.order.remove(&(packed.fresh_at, name.clone()));
+        self.usage.keys -= packed.keys;
+        self.usage.bytes -= packed.bytes as u64;
+        Some(packed)
+    }
+
+    /// Forgets the names whose states all equal fresh ones.
+    pub(super) fn forget_fresh(&mut self, now: Tick) {
+        while let Some((fresh_at, name)) = self.order.first().cloned() {
+            if fresh_at > now {
+                return;
+            }
+            self.remove(&name);
+        }
+    }
+}

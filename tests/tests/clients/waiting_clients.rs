@@ -1,0 +1,92 @@
+//! Clients of other ecosystems that wait for as long as `Retry-After` says: Python's urllib3 (and requests, which stands on
+//! it) and httpx with httpx-retries.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, extract::Path, middleware, routing::get};
+use http::Response;
+use serde_json::{Value, json};
+use tollgate::{HeaderStyle, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
+use tollgate_tests::server::Server;
+
+use crate::{program::python, still};
+
+/// Four requests in a minute, by each algorithm.
+fn quotas() -> [Quota; 7] {
+    [
+        Quota::gcra(4, MINUTE),
+        Quota::token_bucket(4).refill(1, Duration::from_millis(7_300)),
+        Quota::leaky_bucket(4).leak(3, MINUTE),
+        Quota::fixed_window(4, MINUTE),
+        Quota::sliding_window(4, MINUTE),
+        Quota::sliding_buckets(4, MINUTE),
+        Quota::sliding_log(4, MINUTE),
+    ]
+}
+
+/// What a client of Python meets, and how often it was refused.
+async fn asks(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
+    let (store, clock) = still();
+    let rule = Rule::new("calls", quota).by(constant("all"));
+    let limits = RateLimitLayer::new(store, [rule]).expect("a valid rule");
+    let limits = limits.headers(style).expect("styles that go together");
+    let refused = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&refused);
+    let count = move |response: Response<Body>| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
+            response
+        }
+    };
+    let wait = move |Path(micros): Path<u64>| {
+        clock.advance(Duration::from_micros(micros));
+        async { "it is later" }
+    };
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .layer(limits)
+        .layer(middleware::map_response(count))
+        .route("/wait/{micros}", get(wait));
+    let server = Server::start(app).await;
+    let url = format!("http://{}", server.address());
+    let asked = json!({ "client": client, "url": url, "requests": 9 });
+    let met = python("waiting_clients.py", &asked).await;
+    (met, refused.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn whoever_waits_as_retry_after_says_is_refused_once_and_then_passes() {
+    for client in ["urllib3", "httpx-retries"] {
+        for quota in quotas() {
+            let (met, refused) = asks(client, quota, HeaderStyle::DRAFT_11).await;
+            assert_eq!(
+                met["statuses"],
+                json!([200; 9]),
+                "{client}, {quota:?}: {met}"
+            );
+            let waits = met["waits"].as_array().expect("a list");
+            // Each refusal is one wait, and is not followed by another.
+            assert!(refused >= 1 && refused <= 5, "{client}, {quota:?}: {met}");
+            assert_eq!(waits.len() as u64, refused, "{client}, {quota:?}: {met}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn they_need_no_other_field() {
+    for client in ["urllib3", "httpx-retries"] {
+        let waits = |style| asks(client, Quota::gcra(4, MINUTE), style);
+        let (with, _) = waits(HeaderStyle::DRAFT_6 | HeaderStyle::X_RATELIMIT_EPOCH).await;
+        let (without, refused) = waits(HeaderStyle::NONE).await;
+        assert_eq!(with, without, "{client}");
+        assert_eq!(without["waits"], json!([15.0; 5]), "{client}");
+        assert_eq!(refused, 5, "{client}");
+    }
+}
