@@ -136,7 +136,9 @@ impl Local {
                     waiting.push(done);
                 }
             }
-            self.all(waiting).into_iter().collect::<Result<(), _>>()?;
+            for reset in self.all(waiting) {
+                reset?;
+            }
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ if refunding then
   end
 end
 
-local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
+local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgotten)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
@@ -124,6 +124,14 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
     if number ~= n or burst0 ~= burst or third ~= d then
       n0, d0 = number, third
       if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
+      if doing == 6 then
+        -- A lot comes back to the quota that the state was converted to, which has kept what is parked. That may have been
+        -- full since it was lent, and have forgotten what was beyond a smaller burst.
+        local _, lent_in = unpack('<dd', check, 39)
+        local beyond = 0
+        if burst > burst0 and tat - lent_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
+        return arrive(raw, n0, burst0, d0, now, cost, doing, check, granted, beyond)
+      end
       -- Used units stay used: units + part/n0 of them, at most the burst of the quota that wrote them.
       part = burst0 * (n0 % d0)
       local most0_rest = part % d0
@@ -200,8 +208,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted)
       local left, lent_in = unpack('<dd', check, 39)
       local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
       -- One that is not known any more has been spent, as far as the bucket can tell.
-      if n0 or out < wanted or wanted < left then return -1, 0, 0 end
+      if out < wanted or wanted < left then return -1, 0, 0 end
       if generation == lent_in then current = current - wanted else previous = previous - wanted end
+      if forgotten then left = left > forgotten and left - forgotten or 0 end
       back = -left
     elseif doing == 5 then
       back = wanted

@@ -28,11 +28,14 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
     return -1, left, reset, state, ttl
   end
 
-  local window = (now - now % first) / first
-  -- No lease, nothing to lend from, another quota, or a window of the future.
-  if alg > 19 or not raw or sub(raw, 1, 21) ~= sub(check, 18, 38) or unpack('<d', raw, 22) > window then
-    return what == 6 and -1 or 0, 0, 0
-  end
+  -- No lease, or nothing to lend from.
+  if alg > 19 or not raw or unpack('<B', raw) ~= alg then return what == 6 and -1 or 0, 0, 0 end
+  -- By the quota that wrote the state, which another may have taken the place of since.
+  local _, first0, limit0, third0, last = unpack('<BddI4d', raw)
+  if not (first0 >= 1 and first0 <= 2^53) then return what == 6 and -1 or 0, 0, 0 end
+  local window = (now - now % first0) / first0
+  -- A window of the future.
+  if last > window then return what == 6 and -1 or 0, 0, 0 end
   local number, out = window, 0
   if lent then number, out = unpack('<dd', lent) end
   if number ~= window then out = 0 end
@@ -41,27 +44,32 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
     -- More may be left than was lent: units of lots before it that came back later. Those of the window before weigh in one
     -- that slides until this one is over.
     local left, generation = unpack('<dd', check, 39)
-    if generation == window then
+    local current, at = (now - now % first) / first, now
+    if generation == current then
       -- One that is not known was counted in a state that is gone.
       if out < cost then return -1, 0, 0 end
       out = out - cost
-    elseif alg ~= 19 or generation + 1 ~= window then
+    elseif alg == 19 and generation + 1 == current then
+      at = generation * first
+    else
       return -1, 0, 0
     end
     local state, ttl = raw, nil
     if left > 0 then
       local fresh_at = (generation + (alg == 19 and 2 or 1)) * first
       local _
-      _, state, ttl = step_of(alg, true)(raw, first, limit, third, now, left, now, fresh_at)
+      _, state, ttl = step_of(alg, true)(raw, first, limit, third, now, left, at, fresh_at)
       if not state then return -1, 0, 0 end
     else
-      local _, _, reset = step(raw, first, limit, third, now, 0)
+      local _, _, reset = step(raw, first0, limit0, third0, now, 0)
       ttl = reset
     end
     if state ~= '' and out > 0 then state = state .. pack('<dd', window, out) end
     return -1, 0, 0, state, ttl
   end
 
+  -- Nothing is lent of the state of another quota.
+  if sub(raw, 1, 21) ~= sub(check, 18, 38) then return 0, 0, 0 end
   local _, reserve = unpack('<dd', check, 39)
   local _, level = step(raw, first, limit, third, now, 0)
   local units = lot(cost, level, reserve - out)

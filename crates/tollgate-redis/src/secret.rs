@@ -106,7 +106,7 @@ impl fmt::Debug for Secret {
 }
 
 /// A secret that cannot be used. It says what would be right and repeats nothing of the secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SecretError {
     message: String,
 }
@@ -122,6 +122,13 @@ impl SecretError {
 impl fmt::Display for SecretError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -63,7 +63,8 @@ async fn store(server: &RedisServer, keys: Keys) -> RedisStore {
     let address = format!("redis://127.0.0.1:{}", server.port());
     let store = RedisStore::builder(&address, "together", keys)
         .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-        .and_then(|builder| builder.connect())
+        // Nobody but the test is to call.
+        .and_then(|builder| builder.without_heartbeats().connect())
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     store

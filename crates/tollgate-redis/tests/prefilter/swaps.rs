@@ -63,7 +63,7 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_lent
                 service.take(&before, old_check, 1).await;
             }
             let after = Rule::new(name, quotas(limit)[place]).consistency(consistency);
-            let after = service.limiter([after]);
+            let after = service.replacing(&before, after);
             let check = check(&after, name);
             for _ in 0..50 {
                 // Requests of before that are still on their way.

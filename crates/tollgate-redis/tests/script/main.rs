@@ -9,6 +9,7 @@ mod heartbeat;
 mod lots;
 mod owed;
 mod refused;
+mod replaced;
 mod reports;
 #[path = "../keys/server.rs"]
 #[allow(dead_code, reason = "it is a part of another program too")]
