@@ -261,4 +261,5 @@
 //! Two limits of this:
 //!
 //! - What is used beyond a smaller burst comes back at the old rate, until units are taken under the new one.
-//! - Units that were taken under the old quota cannot be refunded once a new one has converted the state.
+//! - Units that were taken under the old quota are refunded as they count under the new one, and of a bucket, or a window of
+//!   another length, only those that certainly still do.
