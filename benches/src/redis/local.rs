@@ -136,9 +136,7 @@ impl Local {
                     waiting.push(done);
                 }
             }
-            for reset in self.all(waiting) {
-                reset?;
-            }
+            self.all(waiting).into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(())
     }

@@ -166,6 +166,8 @@ impl Limiter {
         for old in old {
             store.registry().retire(old);
         }
+        let bound = Arc::clone(&limiter.shared.bound);
+        let registration = registration.on_retire(move || bound.retire());
         limiter.registration = Some(Arc::new(registration));
         Ok(limiter)
     }

@@ -83,7 +83,6 @@ async fn a_rule_that_cannot_have_what_it_asks_for_is_exact() {
         Rule::new("logged", Quota::sliding_log(60, MAX_PERIOD)).consistency(eventual(20)),
         Rule::new("buckets", Quota::sliding_buckets(60, MAX_PERIOD)).consistency(LEASED),
         Rule::new("small", Quota::gcra(10, MAX_PERIOD)).consistency(LEASED),
-        Rule::new("much", quota()).consistency(eventual(LIMIT + 1)),
         Rule::new("capped", quota()).consistency(LEASED),
     ];
     let limiter = service.limiter(rules.clone());
