@@ -59,7 +59,7 @@ impl RateLimitLayer {
     /// Where a name is used by several layers, replace them all at once, then make the others anew.
     ///
     /// ```
-    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
     ///
     /// let store = MemoryStore::new();
     /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
@@ -249,7 +249,7 @@ impl RateLimitLayer {
     /// `None` where there is no such rule, or no key, as where the look-up fails.
     ///
     /// ```
-    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
