@@ -78,6 +78,12 @@
 //! reach a process, fewer of them pass there than elsewhere. A limit that gives fewer than 32 units in the time of the line has
 //! none, and each unit is asked for.
 //!
+//! # When rules are replaced
+//!
+//! The limiter that is replaced, or dropped, hands its leases back at once and reports what it has counted alone, also while
+//! tickets of it live. The new one begins without leases. No unit is lost: what comes back under the old quota is
+//! [converted](tollgate_core::algorithm::Algorithm::refund_converted) as the state was.
+//!
 //! # Which quotas can have what
 //!
 //! | quota | leased | eventual |
