@@ -264,24 +264,60 @@ async fn what_comes_back_when_the_limiter_is_gone_goes_back_to_redis() {
         let waiting = burst(&service, &limiter);
         let decision = service.take(&limiter, lent, 1).await;
         let ticket = limiter.ticket(&[lent], &decision);
-        // Its answer brings a lot.
-        let Step::Wait(last) = limiter.acquire(&[lent.with_cost(BURST)]) else {
-            panic!("no lot is as large");
-        };
         drop(limiter);
         let exact = Rule::new("lent", quota);
         let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
         are_denied(waiting).await;
         ticket.cancel();
         service.net -= 1;
-        assert!(last.await.is_allowed());
-        service.net += BURST;
         let look = [of(&exact, "lent", "client").with_cost(0)];
         eventually("all is back that was not spent", || async {
             let looked = exact.peek(&look).await;
             (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
         })
         .await;
+    }
+}
+
+#[tokio::test]
+async fn a_lot_that_comes_when_the_limiter_is_gone_goes_back_to_redis() {
+    for quota in windows() {
+        let server = RedisServer::start(&[]).await;
+        let (mut service, limiter) = service(&server.url(), quota).await;
+        let lent = check(&limiter, "lent");
+        service.take_until(&limiter, lent, Source::Lease).await;
+        let Step::Wait(last) = limiter.acquire(&[lent.with_cost(BURST)]) else {
+            panic!("no lot is as large");
+        };
+        drop(limiter);
+        assert!(last.await.is_allowed());
+        service.net += BURST;
+        let exact = Rule::new("lent", quota);
+        let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
+        let look = [of(&exact, "lent", "client").with_cost(0)];
+        eventually("all is back that was not spent", || async {
+            let looked = exact.peek(&look).await;
+            (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_lot_of_a_bucket_is_not_lost_with_the_caller_of_its_question() {
+    let server = RedisServer::start(&[]).await;
+    let quota = Quota::gcra(LIMIT, MAX_PERIOD);
+    let (mut service, limiter) = service(&server.url(), quota).await;
+    let lent = check(&limiter, "lent");
+    for _ in 0..3 {
+        service.take_until(&limiter, lent, Source::Lease).await;
+        // Redis takes them, and they stay taken. What it lends is heard of.
+        drop(limiter.acquire(&[lent.with_cost(BURST)]));
+        service.net += BURST;
+        assert_eq!(service.store.flush(PATIENCE).await, 0);
+        let looked = limiter.peek(&[lent.with_cost(0)]).await;
+        let left = looked.verdicts()[0].remaining();
+        assert_eq!(left, LIMIT - service.net);
     }
 }
 
