@@ -5,7 +5,7 @@ use std::{error::Error, fmt};
 /// A rule that cannot be used.
 ///
 /// It is returned by the call that received the rule, names the rule, repeats the input, and says what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RuleError {
     rule: Option<String>,
     kind: RuleErrorKind,
@@ -78,10 +78,17 @@ impl fmt::Display for RuleError {
     }
 }
 
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error for RuleError {}
 
 /// A call to a limiter that names something its rule set does not have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UnknownName {
     message: String,
 }
@@ -106,10 +113,17 @@ impl fmt::Display for UnknownName {
     }
 }
 
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error for UnknownName {}
 
 /// Why a limiter was not asked without waiting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// There is no rule of this name.
@@ -135,13 +149,19 @@ impl fmt::Display for TryAcquireError {
     }
 }
 
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error for TryAcquireError {}
 
 /// A store that could not carry out a command outside of a decision, such as a reset.
 ///
 /// Decisions never end in an error: a check that could not be decided has the outcome
 /// [`Failed`](crate::Outcome::Failed), and the rule's own answer to a store failure applies.
-#[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
@@ -203,8 +223,56 @@ impl fmt::Display for StoreError {
     }
 }
 
+/// As it is displayed, with what caused it: it comes out of `main`.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        match self.source() {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_comes_out_of_main_is_printed_as_it_is_displayed() {
+        let unknown = UnknownName::new("rule", "a", ["b"]);
+        let rule = RuleError::new(RuleErrorKind::Cost, "api", "a cost of 0");
+        let quota = crate::quota::Quota::per_second(0).validate();
+        let store = StoreError::new(StoreErrorKind::Timeout, "no answer in 50 ms");
+        let errors: [(String, String); 6] = [
+            (format!("{unknown:?}"), unknown.to_string()),
+            (format!("{rule:?}"), rule.to_string()),
+            (
+                format!("{quota:?}"),
+                quota
+                    .map_err(|error| error.to_string())
+                    .map_or_else(|text| format!("Err({text})"), |()| String::new()),
+            ),
+            (format!("{store:?}"), store.to_string()),
+            (
+                format!("{:?}", TryAcquireError::WouldWait),
+                TryAcquireError::WouldWait.to_string(),
+            ),
+            (
+                format!("{:?}", crate::lines::WaitError::from(unknown.clone())),
+                unknown.to_string(),
+            ),
+        ];
+        for (printed, displayed) in errors {
+            assert_eq!(printed, displayed);
+        }
+        let store = store.with_source("connection reset");
+        assert_eq!(format!("{store:?}"), "no answer in 50 ms: connection reset");
     }
 }

@@ -122,7 +122,7 @@ impl Limiter {
     pub fn replacing(
         replaced: &[&Self],
         store: impl Store,
-        rules: impl IntoIterator<Item = Rule>,
+        rules: impl IntoIterator<Item: Into<Rule>>,
     ) -> Result<Self, RuleError> {
         Self::bind_replacing(replaced, &store, RuleSet::new(rules)?, NonZeroU32::MIN)
     }

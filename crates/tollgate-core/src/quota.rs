@@ -564,12 +564,19 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 /// Numbers that make no quota: which, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct QuotaError(String);
 
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

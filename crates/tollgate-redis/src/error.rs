@@ -3,7 +3,7 @@
 use std::{error::Error, fmt};
 
 /// A store that cannot be made: what was wrong, and what would be right. It never repeats a password or a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SetupError {
     kind: SetupErrorKind,
     message: String,
@@ -41,6 +41,13 @@ impl SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

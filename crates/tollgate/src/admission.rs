@@ -288,7 +288,6 @@ impl fmt::Debug for Admission {
 ///
 /// With the feature `axum` it is a response, and with the feature `tonic` it becomes a `tonic::Status`, so that `?` works in
 /// a handler.
-#[derive(Debug)]
 pub struct Denied(Box<Rejected>);
 
 #[derive(Debug)]
@@ -325,6 +324,13 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the rate limit is exceeded")
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -29,22 +29,22 @@ pub(crate) struct After {
 
 impl Config {
     /// Lets an allowed request through, with what its handler may want, or hands out the rejection.
-    #[inline]
+    // A decision and its checks are some 400 bytes: inlined, they are moved once on their way into the future.
+    #[inline(always)]
     pub(crate) fn admit(
         self: &Arc<Self>,
         head: &mut request::Parts,
         judgement: Judgement,
+        checks: Checks,
     ) -> Result<Option<After>, Box<Response<Bytes>>> {
         match judgement {
             Judgement::Pass if !self.attach => Ok(None),
-            Judgement::Pass => {
-                let (decision, checks) = (Decision::unlimited(0), Checks::new());
+            // Nothing was asked, or nobody wants to know.
+            Judgement::Pass => Ok(Some(self.attach_to(head, Decision::unlimited(0), checks))),
+            Judgement::Allow(decision) if self.attach => {
                 Ok(Some(self.attach_to(head, decision, checks)))
             }
-            Judgement::Allow { decision, checks } if self.attach => {
-                Ok(Some(self.attach_to(head, decision, checks)))
-            }
-            Judgement::Allow { decision, checks } => Ok(Some(After {
+            Judgement::Allow(decision) => Ok(Some(After {
                 marked: self.applied.mark(head, decision.at()),
                 config: Arc::clone(self),
                 decision,
@@ -52,11 +52,17 @@ impl Config {
                 admission: None,
             })),
             Judgement::Rejected(response) => Err(response),
-            Judgement::Deny(denied) => Err(Box::new(self.deny(head, &denied.0, denied.1))),
+            Judgement::Deny(denied) => Err(self.deny_later(head, &denied)),
             Judgement::Refuse(refusal) => Err(Box::new(self.refuse(head, &refusal))),
         }
     }
 
+    #[inline(never)]
+    fn deny_later(&self, head: &request::Parts, denied: &(Decision, u64)) -> Box<Response<Bytes>> {
+        Box::new(self.deny(head, &denied.0, denied.1))
+    }
+
+    #[inline(never)]
     fn attach_to(
         self: &Arc<Self>,
         head: &mut request::Parts,

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_core::Pending;
+use tollgate_core::{Checks, Pending};
 use tower_service::Service;
 
 use crate::{admit::After, body::ResponseBody, config::Config, judge::Judgement};
@@ -35,7 +35,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         /// The store, or a look-up of the key, has not answered yet. The inner service was not called.
-        Judging { #[pin] judgement: Pending<Judgement>, waiting: Option<Box<Waiting<S, B>>> },
+        Judging { #[pin] judgement: Pending<(Judgement, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
         /// The request was admitted; the inner service runs.
         Inner { #[pin] future: S::Future, after: Option<After> },
         /// The request was denied; the inner service was not called.
@@ -54,7 +54,7 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inner(future: S::Future, after: Option<After>) -> Self {
         Self {
             state: State::Inner { future, after },
@@ -70,7 +70,7 @@ where
     }
 
     pub(crate) fn judging(
-        judgement: Pending<Judgement>,
+        judgement: Pending<(Judgement, Checks)>,
         ready: S,
         request: Request<B>,
         config: Arc<Config>,
@@ -100,14 +100,14 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Judging { judgement, waiting } => {
-                    let judgement = ready!(judgement.poll(cx));
+                    let (judgement, checks) = ready!(judgement.poll(cx));
                     let Waiting {
                         mut ready,
                         request,
                         config,
                     } = *waiting.take().expect("polled after completion");
                     let (mut head, body) = request.into_parts();
-                    match config.admit(&mut head, judgement) {
+                    match config.admit(&mut head, judgement, checks) {
                         Ok(after) => {
                             let future = ready.call(Request::from_parts(head, body));
                             state.set(State::Inner { future, after });

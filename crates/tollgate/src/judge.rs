@@ -14,15 +14,11 @@ use crate::{
 
 /// What was decided about a request.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the usual one, and a box would be an allocation for each request"
-)]
 pub(crate) enum Judgement {
     /// It passes, and there is nothing to tell.
     Pass,
     /// It passes; what was asked is kept for a handler, and to be given back.
-    Allow { decision: Decision, checks: Checks },
+    Allow(Decision),
     /// It does not pass, and the answer was made.
     Rejected(Box<Response<Bytes>>),
     /// It does not pass, and the answer is still to be made from its head, which was not at hand.
@@ -31,80 +27,102 @@ pub(crate) enum Judgement {
     Refuse(Box<Refusal>),
 }
 
+/// A judgement, at once or later.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// About the checks that were asked.
+    Now(Judgement),
+    /// About these checks.
+    Later(Pending<(Judgement, Checks)>),
+}
+
 impl Config {
     /// Decides about a request by its head, and by whether it brings a body. Nothing was told to anybody yet.
-    #[inline]
+    ///
+    /// `asked` is empty before. It is the caller's because it is large, and so is moved no more than once.
+    #[inline(always)]
     pub(crate) fn judge(
         self: &Arc<Self>,
         head: &request::Parts,
         has_body: bool,
-    ) -> Step<Judgement> {
+        asked: &mut Asked,
+    ) -> Judged {
         let timer = Timer::start();
         if !self.count_preflight && is_preflight(head, has_body) {
             self.rules.observer.preflight();
-            return Step::Ready(Judgement::Pass);
+            return Judged::Now(Judgement::Pass);
         }
         if self.applied.before(head) {
             self.rules.observer.applied_twice();
         }
-        let mut asked = Asked::default();
-        if let Err(refusal) = self.rules.ask(head, &mut asked) {
-            return Step::Ready(Judgement::Rejected(Box::new(self.refuse(head, &refusal))));
+        if let Err(refusal) = self.rules.ask(head, asked) {
+            return Judged::Now(Judgement::Rejected(Box::new(self.refuse(head, &refusal))));
         }
         if asked.waits() {
-            return Step::Wait(Pending::new(Arc::clone(self).judge_later(asked, timer)));
+            let asked = std::mem::take(asked);
+            return Judged::Later(Pending::new(Arc::clone(self).judge_later(asked, timer)));
         }
         if asked.checks.is_empty() {
-            return Step::Ready(Judgement::Pass);
+            return Judged::Now(Judgement::Pass);
         }
         match self.rules.limiter.acquire(&asked.checks) {
             Step::Ready(decision) => {
                 self.observe(&asked.checks, &decision, timer);
-                Step::Ready(if decision.is_allowed() {
-                    self.allow(asked.checks, decision)
+                Judged::Now(if decision.is_allowed() {
+                    self.allow(decision)
                 } else {
-                    // At once, while everything lies at hand.
-                    let response = self.deny(head, &decision, seed_of(&asked.checks));
-                    Judgement::Rejected(Box::new(response))
+                    self.deny_at_once(head, &decision, &asked.checks)
                 })
             }
             Step::Wait(answer) => {
-                let config = Arc::clone(self);
-                Step::Wait(Pending::new(async move {
-                    config.judgement(asked.checks, answer.await, timer)
+                let (config, checks) = (Arc::clone(self), std::mem::take(&mut asked.checks));
+                Judged::Later(Pending::new(async move {
+                    (config.judgement(&checks, answer.await, timer), checks)
                 }))
             }
         }
     }
 
+    /// While everything lies at hand.
+    #[inline(never)]
+    fn deny_at_once(
+        &self,
+        head: &request::Parts,
+        decision: &Decision,
+        checks: &[Check],
+    ) -> Judgement {
+        let response = self.deny(head, decision, seed_of(checks));
+        Judgement::Rejected(Box::new(response))
+    }
+
     /// Judges a request whose keys are looked up.
-    async fn judge_later(self: Arc<Self>, asked: Asked, timer: Timer) -> Judgement {
+    async fn judge_later(self: Arc<Self>, asked: Asked, timer: Timer) -> (Judgement, Checks) {
         let checks = match self.rules.clone().look_up(asked).await {
-            Ok(checks) if checks.is_empty() => return Judgement::Pass,
+            Ok(checks) if checks.is_empty() => return (Judgement::Pass, checks),
             Ok(checks) => checks,
-            Err(refusal) => return Judgement::Refuse(refusal),
+            Err(refusal) => return (Judgement::Refuse(refusal), Checks::new()),
         };
         let decision = self.rules.limiter.acquire(&checks).await;
-        self.judgement(checks, decision, timer)
+        (self.judgement(&checks, decision, timer), checks)
     }
 
     /// The judgement of a request whose head is not at hand.
-    fn judgement(&self, checks: Checks, decision: Decision, timer: Timer) -> Judgement {
-        self.observe(&checks, &decision, timer);
+    fn judgement(&self, checks: &Checks, decision: Decision, timer: Timer) -> Judgement {
+        self.observe(checks, &decision, timer);
         if decision.is_allowed() {
-            self.allow(checks, decision)
+            self.allow(decision)
         } else {
-            Judgement::Deny(Box::new((decision, seed_of(&checks))))
+            Judgement::Deny(Box::new((decision, seed_of(checks))))
         }
     }
 
-    #[inline]
-    fn allow(&self, checks: Checks, decision: Decision) -> Judgement {
+    #[inline(always)]
+    fn allow(&self, decision: Decision) -> Judgement {
         let is_done_with = !self.tells_budget() && !self.rules.gives_back;
         if !self.attach && (is_done_with || decision.verdicts().is_empty()) {
             return Judgement::Pass;
         }
-        Judgement::Allow { decision, checks }
+        Judgement::Allow(decision)
     }
 
     #[inline]

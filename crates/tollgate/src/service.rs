@@ -8,10 +8,12 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::Step;
 use tower_service::Service;
 
-use crate::{body::ResponseBody, config::Config, future::ResponseFuture, live::Live};
+use crate::{
+    body::ResponseBody, config::Config, future::ResponseFuture, judge::Judged, live::Live,
+    request_rules::Asked,
+};
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -67,9 +69,10 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut head, body) = request.into_parts();
-        match self.config.judge(&head, !body.is_end_stream()) {
+        let mut asked = Asked::default();
+        match self.config.judge(&head, !body.is_end_stream(), &mut asked) {
             // Nothing to wait for: the inner service that was polled ready is called at once, with no clone of it.
-            Step::Ready(judgement) => match self.config.admit(&mut head, judgement) {
+            Judged::Now(judgement) => match self.config.admit(&mut head, judgement, asked.checks) {
                 Ok(after) => {
                     let request = Request::from_parts(head, body);
                     ResponseFuture::inner(self.inner.call(request), after)
@@ -81,7 +84,7 @@ where
                     ResponseFuture::rejected(rejection)
                 }
             },
-            Step::Wait(judgement) => {
+            Judged::Later(judgement) => {
                 // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be
                 // ready.
                 let clone = self.inner.clone();

@@ -9,6 +9,7 @@ use axum::{Router, body::Body, routing};
 use http::{Request, Response, StatusCode, request};
 use tollgate::{
     Decision, MINUTE, Missing, Quota, RateLimitLayer, Reason, RequestRule, Rule,
+    condition::client_in,
     key::{KeyExtractor, KeyExtractorExt, client_ip, constant, header, look_up},
 };
 use tollgate_tests::{events::Events, server::Server, slow::SlowStore};
@@ -141,6 +142,22 @@ async fn a_mistake_of_the_set_up_is_told_once_for_each_rule() {
     let errors = events.at(Level::ERROR);
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert!(errors[0].contains("first") && errors[1].contains("second"));
+}
+
+#[tokio::test]
+async fn a_condition_on_addresses_that_nobody_knows_is_told_once() {
+    let events = Events::listen();
+    let everybody = client_in(["0.0.0.0/0", "::/0"]).expect("networks");
+    let app = app([one_each(constant("all")).when(everybody)]);
+    for _ in 0..3 {
+        // It does not hold, so that the rule limits nobody.
+        assert_eq!(status(&app, Request::get("/")).await, 200);
+    }
+    let errors = events.at(Level::ERROR);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].contains("into_make_service_with_connect_info"));
+    assert_eq!(status(&app, get("/")).await, 200);
+    assert_eq!(status(&app, get("/")).await, 429);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod failing;
 mod handler;
 mod keys;
 mod messages;
+mod names;
 mod observed;
 mod proxies;
 mod rules;

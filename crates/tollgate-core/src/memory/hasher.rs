@@ -2,27 +2,62 @@
 
 use std::{
     fmt,
-    hash::{BuildHasher, Hasher as _},
+    hash::{BuildHasher, Hasher as _, RandomState},
 };
+
+use foldhash::{SharedSeed, fast::FoldHasher};
 
 use crate::key::{Fingerprint, KeyBuf};
 
 /// Makes fingerprints with seeds of this store: fast, and never the same in two processes.
-#[derive(Clone, Default)]
+///
+/// Its halves are two hashes that have no seed in common: what makes two keys meet in one half says nothing of the other.
+/// (foldhash's own random states share all seeds but one with each other.)
+#[derive(Clone)]
 pub(super) struct Hasher {
-    low: foldhash::fast::RandomState,
-    high: foldhash::fast::RandomState,
+    low: Half,
+    high: Half,
+}
+
+#[derive(Clone)]
+struct Half {
+    seed: u64,
+    shared: SharedSeed,
 }
 
 impl Hasher {
+    fn with_seeds([low, low_shared, high, high_shared]: [u64; 4]) -> Self {
+        let half = |seed, shared| Half {
+            seed,
+            shared: SharedSeed::from_u64(shared),
+        };
+        Self {
+            low: half(low, low_shared),
+            high: half(high, high_shared),
+        }
+    }
+
     #[inline]
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
-        let hash = |state: &foldhash::fast::RandomState| {
-            let mut hasher = state.build_hasher();
-            hasher.write(key.as_bytes());
-            hasher.finish()
-        };
-        Fingerprint::from_bits(u128::from(hash(&self.low)) | u128::from(hash(&self.high)) << 64)
+        let (low, high) = (self.low.hash(key), self.high.hash(key));
+        Fingerprint::from_bits(u128::from(low) | u128::from(high) << 64)
+    }
+}
+
+impl Half {
+    #[inline]
+    fn hash(&self, key: &KeyBuf) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
+        hasher.write(key.as_bytes());
+        hasher.finish()
+    }
+}
+
+/// Random seeds: the standard library's are keyed by the operating system.
+impl Default for Hasher {
+    fn default() -> Self {
+        let random = RandomState::new();
+        Self::with_seeds([1_u64, 2, 3, 4].map(|n| random.hash_one(n)))
     }
 }
 
@@ -30,5 +65,67 @@ impl Hasher {
 impl fmt::Debug for Hasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hasher(..)")
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::key::PartKind;
+
+    fn halves(hasher: &Hasher, key: &KeyBuf) -> (u64, u64) {
+        let bits = hasher.fingerprint(key).bits();
+        (bits as u64, (bits >> 64) as u64)
+    }
+
+    /// Keys of many lengths: foldhash has a way of its own for short ones.
+    fn keys() -> impl Iterator<Item = KeyBuf> {
+        (0..2_000_u64).map(|n| {
+            let mut key = KeyBuf::new();
+            let part = n.to_le_bytes().repeat(1 + n as usize % 12);
+            key.push(PartKind::VALUE, part);
+            key
+        })
+    }
+
+    #[test]
+    fn each_half_has_both_seeds_of_its_own() {
+        // Where any of the four is another, so is one half of every key, and the other half stays.
+        let base = Hasher::with_seeds([10, 20, 10, 20]);
+        for (place, in_low) in [(0, true), (1, true), (2, false), (3, false)] {
+            let mut seeds = [10, 20, 10, 20];
+            seeds[place] += 1;
+            let other = Hasher::with_seeds(seeds);
+            for key in keys() {
+                let (one, two) = (halves(&base, &key), halves(&other, &key));
+                assert_eq!(one.0 != two.0, in_low, "seed {place}");
+                assert_eq!(one.1 != two.1, !in_low, "seed {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_seeds_of_two_stores_and_of_two_halves_differ() {
+        let (one, other) = (Hasher::default(), Hasher::default());
+        for key in keys() {
+            let (a, b) = (halves(&one, &key), halves(&other, &key));
+            assert!(a.0 != b.0 && a.1 != b.1 && a.0 != a.1);
+        }
+    }
+
+    #[test]
+    fn each_bit_of_a_fingerprint_is_set_for_half_of_all_keys() {
+        let hasher = Hasher::default();
+        let mut set = [0_u32; 128];
+        for key in keys() {
+            let bits = hasher.fingerprint(&key).bits();
+            for (bit, count) in set.iter_mut().enumerate() {
+                *count += (bits >> bit & 1) as u32;
+            }
+        }
+        // Fourteen standard deviations of a fair coin.
+        for (bit, count) in set.iter().enumerate() {
+            assert!((687..=1_313).contains(count), "bit {bit}: {count} of 2000");
+        }
     }
 }

@@ -294,3 +294,32 @@ fn two_plans_on_one_state_never_pass_more_than_the_larger() {
         });
     }
 }
+
+#[test]
+fn limiters_that_come_and_go_on_one_name_lose_nothing() {
+    for quota in each(3) {
+        explore(move || {
+            let store = store(&ManualClock::new(1_000_000));
+            let bind = |store: &MemoryStore| {
+                Limiter::new(store.clone(), [Rule::new("rule", quota)]).expect("a valid rule")
+            };
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let store = store.clone();
+                    spawn(move || {
+                        (0..2)
+                            .filter(|_| {
+                                let limiter = bind(&store);
+                                acquire(&limiter, &[check(&limiter, "rule", 1)]).is_allowed()
+                            })
+                            .count()
+                    })
+                })
+                .collect();
+            let passed: usize = joined(threads).into_iter().sum();
+            assert_eq!(passed, 3, "{quota:?}");
+            let limiter = bind(&store);
+            assert!(!acquire(&limiter, &[check(&limiter, "rule", 1)]).is_allowed());
+        });
+    }
+}

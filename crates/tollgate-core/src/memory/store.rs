@@ -281,3 +281,196 @@ impl Store for MemoryStore {
         &self.shared.registry
     }
 }
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        key::Key,
+        limiter::Limiter,
+        quota::Quota,
+        time::{HOUR, MINUTE, ManualClock, SECOND},
+    };
+
+    fn store() -> (MemoryStore, ManualClock) {
+        let clock = ManualClock::new(1_700_000_123_456_789);
+        (MemoryStore::builder().clock(&clock).build(), clock)
+    }
+
+    fn every(limit: u64, period: Duration) -> [Quota; 5] {
+        [
+            Quota::gcra(limit, period),
+            Quota::fixed_window(limit, period),
+            Quota::sliding_window(limit, period),
+            Quota::sliding_buckets(limit, period),
+            Quota::sliding_log(limit, period),
+        ]
+    }
+
+    fn limiter(store: &MemoryStore, name: &str, quota: Quota) -> Limiter {
+        Limiter::new(store.clone(), [Rule::new(name, quota)]).expect("a valid rule")
+    }
+
+    /// A limiter that takes so many units of a client, and is gone.
+    fn take(store: &MemoryStore, name: &str, quota: Quota, who: &str, units: u64) -> bool {
+        let limiter = limiter(store, name, quota);
+        let check = limiter.check(name, &Key::of([who])).expect("a rule");
+        let decision = limiter.acquire(&[check.with_cost(units)]).ready();
+        decision.expect("memory answers at once").is_allowed()
+    }
+
+    fn bound(store: &MemoryStore) -> usize {
+        lock(&store.shared.tables).bound.len()
+    }
+
+    #[test]
+    fn names_that_are_gone_leave_their_states_and_no_table() {
+        let (store, clock) = store();
+        for n in 0..4_000 {
+            let quota = every(5, HOUR)[n % 5];
+            assert!(take(&store, &format!("rule-{n}"), quota, "ann", 5));
+        }
+        assert_eq!(bound(&store), 0);
+        let usage = store.unbound_usage();
+        assert_eq!((usage.keys, usage.evicted_live), (4_000, 0));
+        assert!(usage.bytes < 4 << 20, "{usage:?}");
+        for n in [0, 1, 2, 3, 4, 3_999] {
+            let quota = every(5, HOUR)[n % 5];
+            let refused = !take(&store, &format!("rule-{n}"), quota, "ann", 1);
+            assert!(refused, "what was used stays used: {quota:?}");
+        }
+        assert_eq!(store.unbound_usage().keys, 4_000);
+        // They are forgotten when they equal fresh ones, by whoever comes next.
+        clock.advance(2 * HOUR + 2 * MINUTE);
+        let _other = limiter(&store, "other", Quota::gcra(1, SECOND));
+        assert_eq!(store.unbound_usage(), Usage::default());
+        assert_eq!(bound(&store), 1);
+    }
+
+    #[test]
+    fn a_state_that_equals_a_fresh_one_is_not_kept() {
+        let (store, clock) = store();
+        for quota in every(5, SECOND) {
+            let limiter = limiter(&store, quota.algorithm().name(), quota);
+            for who in ["ann", "bob"] {
+                let answer = limiter.try_acquire(quota.algorithm().name(), &Key::of([who]));
+                assert!(answer.is_ok_and(|decision| decision.is_allowed()));
+                clock.advance(3 * SECOND);
+            }
+            let carol = limiter.try_acquire(quota.algorithm().name(), &Key::of(["carol"]));
+            assert!(carol.is_ok_and(|decision| decision.is_allowed()));
+            drop(limiter);
+            assert_eq!(store.unbound_usage().keys, 1, "{quota:?}");
+            clock.advance(3 * SECOND);
+        }
+        assert_eq!(bound(&store), 0);
+    }
+
+    #[test]
+    fn over_the_bound_of_all_unused_names_the_one_nearest_to_fresh_goes() {
+        let clock = ManualClock::new(1_700_000_123_456_789);
+        let store = MemoryStore::builder().clock(&clock).bytes_per_rule(0);
+        let store = store.build();
+        assert!(take(
+            &store,
+            "log-in",
+            Quota::sliding_log(5, HOUR),
+            "ann",
+            5
+        ));
+        for n in 0..2_000 {
+            let name = format!("rule-{n}");
+            assert!(take(&store, &name, Quota::gcra(5, MINUTE), "bob", 1));
+            let usage = store.unbound_usage();
+            assert!(usage.bytes <= LEAST_BYTES as u64, "{usage:?}");
+        }
+        let usage = store.unbound_usage();
+        assert!(usage.evicted_live > 1_500, "{usage:?}");
+        assert_eq!(usage.evicted_live + usage.keys, 2_001);
+        assert!(!take(
+            &store,
+            "log-in",
+            Quota::sliding_log(5, HOUR),
+            "ann",
+            1
+        ));
+    }
+
+    #[test]
+    fn a_table_lives_as_long_as_a_ticket_and_is_settled() {
+        for quota in every(10, HOUR) {
+            let (store, _) = store();
+            let first = limiter(&store, "rule", quota);
+            let check = [first.check("rule", &Key::shared()).expect("a rule")];
+            let check = [check[0].with_cost(6)];
+            let decision = first.acquire(&check).ready().expect("at once");
+            let ticket = first.ticket(&check, &decision);
+            drop(first);
+            assert_eq!(bound(&store), 1);
+            let second = limiter(&store, "rule", quota);
+            ticket.refund(2);
+            let left = second.try_acquire("rule", &Key::shared()).expect("at once");
+            assert_eq!(left.verdicts()[0].remaining(), 5, "{quota:?}");
+            drop(second);
+            assert_eq!(bound(&store), 0);
+        }
+    }
+
+    #[test]
+    fn states_of_several_quotas_find_the_one_that_wrote_them_again() {
+        for (small, large) in every(10, HOUR).into_iter().zip(every(100, HOUR)) {
+            let (store, _) = store();
+            let rule = Rule::new("rule", small)
+                .plan("unused", every(50, HOUR)[0])
+                .plan("gold", large);
+            let rule = if small.algorithm() == every(1, HOUR)[0].algorithm() {
+                rule
+            } else {
+                Rule::new("rule", small).plan("gold", large)
+            };
+            let bind = || Limiter::new(store.clone(), [rule.clone()]).expect("a valid rule");
+            let (ann, bob) = (Key::of(["ann"]), Key::of(["bob"]));
+            let first = bind();
+            for (key, plan, cost) in [(&ann, None, 4), (&bob, Some("gold"), 70)] {
+                let check = match plan {
+                    None => first.check("rule", key).expect("a rule"),
+                    Some(plan) => first
+                        .check_with_plan("rule", plan, key)
+                        .expect("the plan is there"),
+                };
+                let decision = first.acquire(&[check.with_cost(cost)]).ready();
+                assert!(decision.is_some_and(|decision| decision.is_allowed()));
+            }
+            drop(first);
+            assert_eq!(bound(&store), 0);
+            let second = bind();
+            let left = |key: &Key| {
+                let golden = second.check_with_plan("rule", "gold", key).expect("a plan");
+                let looked = second.peek(&[golden.with_cost(0)]).ready();
+                looked.expect("memory answers at once").verdicts()[0].remaining()
+            };
+            assert_eq!((left(&ann), left(&bob)), (96, 30), "{small:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_bound_leaves_no_table() {
+        let (store, _) = store();
+        let names = ["one", "two"].map(|name| Rule::new(name, Quota::gcra(5, HOUR)));
+        let rules = Arc::new(RuleSet::new(names).expect("valid rules"));
+        // As many quotas as a table can tell apart have been there, and one more is wanted.
+        let full = limiter(&store, "two", Quota::gcra(1, MINUTE));
+        for n in 2..=65_536 {
+            let set = RuleSet::new([Rule::new("two", Quota::gcra(n, MINUTE))]);
+            let set = Arc::new(set.expect("a valid rule"));
+            drop(store.bind(set).expect("there is room"));
+        }
+        let error = store.bind(rules).expect_err("there is none");
+        assert!(error.to_string().contains("65 536"), "{error}");
+        assert_eq!(bound(&store), 1);
+        drop(full);
+        assert_eq!(bound(&store), 0);
+    }
+}

@@ -20,7 +20,7 @@ pub struct LeaseTerms {
 }
 
 /// Why a quota cannot be lent. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoLease {
     /// Its algorithm has no lease: a log, whose every unit has its own time, or sub-buckets, which are over before a lot
@@ -194,6 +194,13 @@ impl fmt::Display for NoLease {
                 "a limit below 20, or a reserve below 2 units, is too small to be lent in lots"
             }
         })
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for NoLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

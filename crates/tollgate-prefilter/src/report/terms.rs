@@ -14,7 +14,7 @@ pub struct ReportTerms {
 }
 
 /// Why a quota cannot be counted alone. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoReports {
     /// Its algorithm does not take more than the limit: a log.
@@ -92,6 +92,13 @@ impl fmt::Display for NoReports {
             Self::Nothing => "with no unreported units, every unit is asked for",
             Self::TooMany => "more unreported units than the limit are no limit",
         })
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for NoReports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

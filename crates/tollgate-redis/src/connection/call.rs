@@ -135,13 +135,9 @@ impl Waiting {
         self.asking
     }
 
-    /// Marks that the server did not know the script; gives the call back if it is the second time.
-    pub(super) fn again(mut self) -> Result<Self, Self> {
-        if self.is_again() {
-            return Err(self);
-        }
-        self.attempt = Attempt::Again;
-        Ok(self)
+    /// Marks that the server did not know the script. False if it is the second time.
+    pub(super) fn again(&mut self) -> bool {
+        std::mem::replace(&mut self.attempt, Attempt::Again) == Attempt::First
     }
 
     /// Whether the server did not know the script.

@@ -105,8 +105,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())?
-//!     .cap_new_keys("per-address", 100)?
+//! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())
+//!     .cap_new_keys("per-address", 100)
 //!     .connect()?;
 //! let leased = Consistency::Leased { reserve_permille: 100 };
 //! let per_key = Rule::new("per-key", Quota::gcra(6_000, MINUTE)).consistency(leased);
@@ -152,7 +152,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+//! let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
 //! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
 //! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);
 //! let limiter = Limiter::new(store.clone(), [rule])?;
@@ -222,8 +222,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys)?
-//!     .meter(1_000)?
+//! let store = RedisStore::builder("redis://localhost", "shop", keys)
+//!     .meter(1_000)
 //!     .connect()?;
 //! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
 //! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);

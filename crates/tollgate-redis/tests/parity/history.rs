@@ -286,13 +286,27 @@ impl<'a> History<'a> {
         let rules = self.version.bound.rules().rules().len() as u64;
         let many = if rules == 1 { [1, 1, 2] } else { [1, 2, 4] };
         let many = self.numbers.of(&many);
-        let checks: Vec<Check> = match self.again.take() {
+        let mut checks: Vec<Check> = match self.again.take() {
             Some(check) => vec![check],
             None => (0..many).map(|_| self.check(rules)).collect(),
         };
         let takes = !self.numbers.one_in(6);
         let version = self.version.clone();
         let call = self.call();
+        if Check::deny_two_plans(version.bound.rules(), &checks).is_some() {
+            // Neither sums up what two plans cost. Of one plan they do.
+            assert!(call.acquire(version.encoders.any(), &checks).is_none());
+            let denied = version.bound.acquire(&checks).ready();
+            assert!(denied.is_some_and(|denied| !denied.is_allowed()));
+            for place in 1..checks.len() {
+                let (before, check) = (&checks[..place], checks[place]);
+                let same =
+                    |other: &&Check| other.rule() == check.rule() && other.key() == check.key();
+                if let Some(first) = before.iter().find(same) {
+                    checks[place] = check.with_plan(first.plan());
+                }
+            }
+        }
         let asked = if takes {
             call.acquire(version.encoders.any(), &checks)
         } else {

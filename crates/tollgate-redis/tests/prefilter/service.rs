@@ -32,10 +32,10 @@ impl Service {
     ) -> Self {
         let clock = ManualClock::new(NOW);
         let builder = RedisStore::builder(address, "prefilter", keys);
-        let store = builder
-            .map(set)
-            .and_then(|builder| builder.caller_clock(&clock, MARGIN).deadline(PATIENT))
-            .and_then(|builder| builder.connect())
+        let store = set(builder)
+            .caller_clock(&clock, MARGIN)
+            .deadline(PATIENT)
+            .connect()
             .expect("a valid address");
         store.connected().await;
         Self {
@@ -50,6 +50,12 @@ impl Service {
             .into_iter()
             .map(|rule| rule.on_store_error(OnStoreError::Deny));
         Limiter::new(self.store.clone(), rules).expect("valid rules")
+    }
+
+    /// A limiter in the place of another.
+    pub(crate) fn replacing(&self, old: &Limiter, rule: Rule) -> Limiter {
+        let rule = rule.on_store_error(OnStoreError::Deny);
+        Limiter::replacing(&[old], self.store.clone(), [rule]).expect("valid rules")
     }
 
     /// A millisecond later, asks for so many units.

@@ -1,7 +1,5 @@
 //! What instances tell each other through Redis.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use crate::support::{
     blocking_server::RedisServer,
     resp::{Resp, Value},
@@ -32,8 +30,9 @@ fn texts(value: Value) -> Vec<String> {
 
 /// A member that was heard so many seconds before now.
 fn heard(connection: &mut Resp, member: &str, seconds_ago: i64) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or(Duration::ZERO).as_millis() as i64;
+    let now = &texts(connection.say("TIME"))[0];
+    let now: i64 = now.parse().expect("seconds");
+    let now = now * 1_000;
     let at = (now - seconds_ago * 1_000).to_string();
     let answer = connection.ask(["ZADD", "shop:set", &at, member].map(str::as_bytes));
     assert_eq!(answer, Value::Integer(1));

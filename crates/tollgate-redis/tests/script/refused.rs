@@ -20,7 +20,7 @@ impl Subject {
     /// What becomes of a denial, two takes that are refused, and a look, in one call.
     fn is_isolated(&mut self, rule: u16, refusal: Refusal) {
         let requests = [
-            Subject::check(rule, 1),
+            Self::check(rule, 1),
             of_another(rule, 1),
             of_another(rule, 2),
             of_another(rule, 0),

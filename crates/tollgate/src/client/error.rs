@@ -6,7 +6,7 @@ use std::{error::Error, fmt, time::Duration};
 ///
 /// It is inside of the [`BoxError`](tower::BoxError) that [`Pace`](crate::client::Pace) returns: `error.downcast_ref::<PaceError>()`.
 /// Nothing was sent, so the request may be made again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PaceError {
     kind: PaceErrorKind,
     retry_after: Option<Duration>,
@@ -57,6 +57,13 @@ impl fmt::Display for PaceError {
             Some(wait) => write!(f, "; try again in {:.1} s", wait.as_secs_f64()),
             None => Ok(()),
         }
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for PaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

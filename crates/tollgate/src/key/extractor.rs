@@ -41,7 +41,7 @@ pub enum Extracted {
 }
 
 /// Why there is no key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoKey {
     /// The request does not carry it.
@@ -87,6 +87,13 @@ impl fmt::Display for NoKey {
             Self::LookUpFailed => f.write_str("the key of the request was not looked up in time"),
             Self::Misconfigured(what) => f.write_str(what),
         }
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for NoKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -6,7 +6,6 @@ use std::{error::Error, fmt, time::Duration};
 ///
 /// The client's answer does not depend on what a handler makes of it. With the feature `tonic` the error's source is the
 /// [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) that the client gets, and tonic hands that to handlers.
-#[derive(Debug)]
 pub struct MessageLimitError {
     kind: MessageLimitErrorKind,
     retry_after: Option<Duration>,
@@ -63,6 +62,17 @@ impl fmt::Display for MessageLimitError {
             MessageLimitErrorKind::StoreFailed => "the store of the limit on messages failed",
             MessageLimitErrorKind::NotBase64 => "a stream of gRPC-Web in text is not base64",
         })
+    }
+}
+
+/// As it is displayed, with what caused it: it comes out of `main`.
+impl fmt::Debug for MessageLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        match self.source() {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
     }
 }
 

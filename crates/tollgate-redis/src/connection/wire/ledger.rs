@@ -191,28 +191,31 @@ impl Ledger {
         let code = code_of(line);
         let travelled_together = self.entries.len() > 1;
         let mut heard = Heard::default();
-        for call in self.entries.drain(..).filter_map(|entry| entry.call) {
-            let call = match code {
+        for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
+            let goes_again = match code {
                 "NOSCRIPT" => call.again(),
                 // The key of another was missing while their slot moves.
                 "TRYAGAIN" if travelled_together => {
                     self.apart.add_slot_of(call.request());
-                    Ok(call.alone())
+                    call.keep_alone();
+                    true
                 }
                 // The user may not touch a key of another: servers look at all keys of a script before they run it.
-                "NOPERM" if travelled_together => Ok(call.alone()),
+                "NOPERM" if travelled_together => {
+                    call.keep_alone();
+                    true
+                }
                 "NOPERM" => {
                     self.apart.add_rules_of(call.request());
-                    Err(call)
+                    false
                 }
-                _ => Err(call),
+                _ => false,
             };
-            match call {
-                Ok(call) => self.again.push_back(call),
-                Err(call) => {
-                    heard.failed += u32::from(error.weighs());
-                    call.answer(Err(error.clone()));
-                }
+            if goes_again {
+                self.again.push_back(call);
+            } else {
+                heard.failed += u32::from(error.weighs());
+                call.answer(Err(error.clone()));
             }
         }
         match code {
