@@ -58,15 +58,15 @@ impl Process {
         assert!(script::TEXT.contains(access));
         let script = script::TEXT.replace(
             access,
-            "local call = function(name, key, state, ...)\n\
-               if name == 'SET' then return redis.call(name, key, 'x' .. state, ...) end\n\
-               if key then return redis.call(name, key) end\n\
-               return redis.call(name)\n\
+            "local with = function(run)\n\
+               return function(name, key, state, ...)\n\
+                 if name == 'SET' then return run(name, key, 'x' .. state, ...) end\n\
+                 if not key then return run(name) end\n\
+                 local found = run(name, key)\n\
+                 return type(found) == 'string' and string.sub(found, 2) or found\n\
+               end\n\
              end\n\
-             local try = function(name, key)\n\
-               local state = redis.pcall(name, key)\n\
-               return type(state) == 'string' and string.sub(state, 2) or state\n\
-             end\n",
+             local call, try = with(redis.call), with(redis.pcall)\n",
         );
         let formats = Formats {
             written: 1,
