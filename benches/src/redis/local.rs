@@ -136,7 +136,9 @@ impl Local {
                     waiting.push(done);
                 }
             }
-            self.all(waiting).into_iter().collect::<Result<Vec<_>, _>>()?;
+            self.all(waiting)
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()?;
         }
         Ok(())
     }
