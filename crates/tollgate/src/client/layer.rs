@@ -48,10 +48,6 @@ impl PaceLayer {
     /// # Errors
     ///
     /// A rule that cannot be used, or that the store cannot serve.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a store is a handle, and a call with a clone reads well"
-    )]
     pub fn limit(
         self,
         store: impl Store,
@@ -66,7 +62,10 @@ impl PaceLayer {
     /// # Errors
     ///
     /// As [`limit`](Self::limit); and a limiter of another store among the replaced.
-    #[expect(clippy::needless_pass_by_value, reason = "as in `limit`")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a store is a handle, and a call with a clone reads well"
+    )]
     pub fn limit_replacing(
         self,
         replaced: &[&Limiter],
