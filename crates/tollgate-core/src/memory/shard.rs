@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn over_the_bound_a_key_in_use_keeps_its_state() {
         let quota = Arrival::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
-        let by = By(quota.clone(), 100);
+        let by = By(quota, 100);
         let mut shard = Shard::<Arrival>::new(4_096);
         let add = |shard: &mut Shard<Arrival>, n: u64, cost: u64| {
             let mut state = Default::default();
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn expired_entries_are_removed_while_new_keys_come() {
         let quota = Arrival::new(&Quota::gcra(10, SECOND)).expect("valid");
-        let by = By(quota.clone(), 10);
+        let by = By(quota, 10);
         let mut shard = Shard::<Arrival>::new(1 << 20);
         for n in 0..100_000_u64 {
             let now = n * 1_000;
