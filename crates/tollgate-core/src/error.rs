@@ -239,3 +239,40 @@ impl Error for StoreError {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_comes_out_of_main_is_printed_as_it_is_displayed() {
+        let unknown = UnknownName::new("rule", "a", ["b"]);
+        let rule = RuleError::new(RuleErrorKind::Cost, "api", "a cost of 0");
+        let quota = crate::quota::Quota::per_second(0).validate();
+        let store = StoreError::new(StoreErrorKind::Timeout, "no answer in 50 ms");
+        let errors: [(String, String); 6] = [
+            (format!("{unknown:?}"), unknown.to_string()),
+            (format!("{rule:?}"), rule.to_string()),
+            (
+                format!("{quota:?}"),
+                quota
+                    .map_err(|error| error.to_string())
+                    .map_or_else(|text| format!("Err({text})"), |()| String::new()),
+            ),
+            (format!("{store:?}"), store.to_string()),
+            (
+                format!("{:?}", TryAcquireError::WouldWait),
+                TryAcquireError::WouldWait.to_string(),
+            ),
+            (
+                format!("{:?}", crate::lines::WaitError::from(unknown.clone())),
+                unknown.to_string(),
+            ),
+        ];
+        for (printed, displayed) in errors {
+            assert_eq!(printed, displayed);
+        }
+        let store = store.with_source("connection reset");
+        assert_eq!(format!("{store:?}"), "no answer in 50 ms: connection reset");
+    }
+}

@@ -42,6 +42,8 @@ pub(crate) struct Registration {
     registry: RuleRegistry,
     id: u64,
     rules: Arc<RuleSet>,
+    /// What else there is to do then.
+    on_retire: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl RuleRegistry {
@@ -92,6 +94,7 @@ impl RuleRegistry {
             registry: self.clone(),
             id,
             rules: Arc::clone(rules),
+            on_retire: None,
         })
     }
 
@@ -107,10 +110,20 @@ impl RuleRegistry {
                 }
             }
         }
+        drop(names);
+        if let Some(on_retire) = &registration.on_retire {
+            on_retire();
+        }
     }
 }
 
 impl Registration {
+    /// The same with something to do when it is [retired](RuleRegistry::retire) or dropped. It is done each time.
+    pub(crate) fn on_retire(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_retire = Some(Box::new(act));
+        self
+    }
+
     fn is_of(&self, registry: &RuleRegistry) -> bool {
         Arc::ptr_eq(&self.registry.names, &registry.names)
     }

@@ -337,6 +337,12 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
         let _ = (checks, decision);
     }
 
+    /// Told when the last limiter and layer with these rules is gone, or when other rules have
+    /// [taken their place](crate::Limiter::replacing): from then on nothing is to be held in advance. What is held goes back, and
+    /// what was counted alone is reported, without waiting for it. Requests and tickets that are still under way may ask and
+    /// settle afterwards.
+    fn retire(&self) {}
+
     /// How many instances are known to share this store now; 0 if that is not known.
     ///
     /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts. So

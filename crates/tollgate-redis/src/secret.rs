@@ -38,12 +38,19 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// Fewer than 32 bytes.
+    /// Fewer than 32 bytes, or nothing but zeroes: a buffer that was never filled, which everybody can guess.
     pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self, SecretError> {
         let bytes = bytes.as_ref();
         if bytes.len() < LEAST {
             return Err(SecretError::new(format!(
                 "a secret has {} bytes; it takes {LEAST} or more, such as `openssl rand -hex {LEAST}` prints them",
+                bytes.len()
+            )));
+        }
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(SecretError::new(format!(
+                "a secret of {} zero bytes is a buffer that was never filled; \
+                 fill it with random bytes, such as `openssl rand -hex {LEAST}` prints them",
                 bytes.len()
             )));
         }
@@ -56,17 +63,25 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// Another text, or one for fewer than 32 bytes. The error does not repeat it.
+    /// Another text, or one for fewer than 32 bytes, or for nothing but zeroes. The error does not repeat it.
     pub fn from_text(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
-        let bytes = from_hex(text).or_else(|| from_base64(text));
-        Self::from_bytes(bytes.ok_or_else(|| {
-            SecretError::new(format!(
-                "a secret of {} characters is neither hexadecimal nor base 64; \
-                 take what `openssl rand -hex {LEAST}` prints",
-                text.len()
-            ))
-        })?)
+        let hex = from_hex(text).map(|bytes| (bytes, "hexadecimal"));
+        let read = hex.or_else(|| Some((from_base64(text)?, "base 64")));
+        let characters = text.chars().count();
+        match read {
+            // A password is mostly base 64 as well, and nobody counts its bytes that way.
+            Some((bytes, spelling)) if bytes.len() < LEAST => Err(SecretError::new(format!(
+                "a text of {characters} characters is too short for a secret: as {spelling} it is {} bytes, and it takes \
+                 {LEAST} or more. A password is not enough; take what `openssl rand -hex {LEAST}` prints",
+                bytes.len()
+            ))),
+            Some((bytes, _)) => Self::from_bytes(bytes),
+            None => Err(SecretError::new(format!(
+                "a text of {characters} characters is neither hexadecimal nor base 64; \
+                 take what `openssl rand -hex {LEAST}` prints"
+            ))),
+        }
     }
 
     /// The secret in an environment variable, as [`from_text`](Self::from_text) reads it.
@@ -201,6 +216,47 @@ mod tests {
             assert!(error.contains("openssl rand -hex 32"), "{error}");
             assert!(text.is_empty() || !error.contains(text), "{error}");
         }
+    }
+
+    #[test]
+    fn a_word_is_told_in_characters_and_how_it_was_read() {
+        for (text, characters, spelling) in [
+            ("hunter2", "7 characters", "as base 64 it is 5 bytes"),
+            ("fbfbfbfb", "8 characters", "as hexadecimal it is 4 bytes"),
+            (" pässword ", "8 characters", "neither"),
+            ("", "0 characters", "as hexadecimal it is 0 bytes"),
+        ] {
+            let error = Secret::from_text(text).expect_err("too short").to_string();
+            for words in [characters, spelling, "openssl rand -hex 32"] {
+                assert!(error.contains(words), "{error:?} lacks {words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn zeroes_are_no_secret_in_any_spelling() {
+        let zeroes = [
+            Secret::from_bytes([0; 32]),
+            Secret::from_bytes([0; 64]),
+            Secret::from_text(&"00".repeat(32)),
+            Secret::from_text(&format!("{}=", "A".repeat(43))),
+        ];
+        for secret in zeroes {
+            let error = secret.expect_err("everybody can guess it").to_string();
+            assert!(
+                error.contains("zero bytes") && error.contains("openssl"),
+                "{error}"
+            );
+        }
+        let mut one = [0; 32];
+        one[31] = 1;
+        assert!(Secret::from_bytes(one).is_ok());
+    }
+
+    #[test]
+    fn an_error_is_printed_as_it_is_displayed() {
+        let error = Secret::from_bytes([7; 3]).expect_err("too short");
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 
     #[test]

@@ -24,7 +24,20 @@ impl Store for WithServer {
             return self.store.bind(rules);
         }
         let rules = rules.given().iter().cloned();
-        let rules = rules.map(|rule| rule.consistency(self.consistency));
+        let rules = rules.map(|rule| {
+            let consistency = match self.consistency {
+                // No more than there are.
+                Consistency::Eventual {
+                    interval,
+                    max_unreported,
+                } => Consistency::Eventual {
+                    interval,
+                    max_unreported: max_unreported.min(rule.quota().limit()),
+                },
+                other => other,
+            };
+            rule.consistency(consistency)
+        });
         self.store.bind(Arc::new(RuleSet::new(rules)?))
     }
 
@@ -43,10 +56,8 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
     // The suite's clock goes back by years; what Redis has forgotten by then cannot come back.
     let margin = Duration::from_secs(1_000_000);
     let store = RedisStore::builder(&address, "suite", keys)
-        .expect("a valid address")
         .caller_clock(clock, margin)
         .deadline(Duration::from_secs(20))
-        .expect("a deadline")
         .connect()
         .expect("a runtime");
     store.connected().await;
@@ -127,7 +138,7 @@ mod eventual {
     async fn store(clock: Clock) -> WithServer {
         WithServer {
             consistency: Consistency::Eventual {
-                interval: Duration::ZERO,
+                interval: Duration::from_micros(1),
                 max_unreported: 4,
             },
             ..crate::store(clock, Keys::hashed(secret(7))).await

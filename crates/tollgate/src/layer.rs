@@ -13,6 +13,7 @@ use crate::{
     live::Live,
     protocol::Protocol,
     rejection::Rejection,
+    request_rules::{refuse_much_jitter, refuse_success},
     rule::{KeyedRule, RequestRule},
     service::RateLimit,
 };
@@ -58,7 +59,7 @@ impl RateLimitLayer {
     /// Where a name is used by several layers, replace them all at once, then make the others anew.
     ///
     /// ```
-    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
     ///
     /// let store = MemoryStore::new();
     /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
@@ -133,7 +134,7 @@ impl RateLimitLayer {
     ///
     /// A status below 400, which would tell clients that all is well.
     pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
-        crate::request_rules::refuse_success(status)?;
+        refuse_success(status)?;
         Ok(self.with(|config| config.set_denied_status(status)))
     }
 
@@ -148,8 +149,13 @@ impl RateLimitLayer {
 
     /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not come back
     /// together. The same client is told the same moment each time.
-    pub fn retry_after_jitter(self, percent: u8) -> Self {
-        self.with(|config| config.jitter_percent = percent)
+    ///
+    /// # Errors
+    ///
+    /// More than 100, which would more than double the wait.
+    pub fn retry_after_jitter(self, percent: u8) -> Result<Self, RuleError> {
+        refuse_much_jitter(percent)?;
+        Ok(self.with(|config| config.jitter_percent = percent))
     }
 
     /// Puts an [`Admission`](crate::Admission) into the request's extensions, for handlers that read the decision or
@@ -243,7 +249,7 @@ impl RateLimitLayer {
     /// `None` where there is no such rule, or no key, as where the look-up fails.
     ///
     /// ```
-    /// use tollgate::{By, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -84,7 +84,7 @@
 //! )?
 //! .headers(HeaderStyle::DRAFT_11 | HeaderStyle::X_RATELIMIT_EPOCH)?
 //! .rejection(Rejection::text())
-//! .retry_after_jitter(20)
+//! .retry_after_jitter(20)?
 //! .attach();
 //! let service = ServiceBuilder::new().layer(limits).service_fn(handle);
 //!

@@ -368,11 +368,31 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             ),
         ));
     }
+    if request_rule.plan.is_some() && rule.quotas() == 1 {
+        return Err(RuleError::new(
+            RuleErrorKind::Plan,
+            rule.name(),
+            "plan_by chooses among plans, and the rule has none; add each with plan(name, quota), or take plan_by away",
+        ));
+    }
     if let Missing::Reject(status) = request_rule.missing {
         refuse_success(status)
             .map_err(|wrong| RuleError::new(RuleErrorKind::Key, rule.name(), wrong.to_string()))?;
     }
     Ok(())
+}
+
+/// Jitter above the wait itself is a number of another unit.
+pub(crate) fn refuse_much_jitter(percent: u8) -> Result<(), RuleError> {
+    if percent <= 100 {
+        return Ok(());
+    }
+    Err(RuleError::general(
+        RuleErrorKind::RuleSet,
+        format!(
+            "a jitter of {percent} % would more than double the wait; take 0 to 100, 20 is usual"
+        ),
+    ))
 }
 
 /// A denial with a status below 400 would tell clients that all is well.

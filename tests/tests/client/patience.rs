@@ -26,7 +26,10 @@ async fn an_answer_that_asks_for_too_long_a_wait_is_the_callers_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     let provider = Provider::new([answer(503, &[("retry-after", "31")])]);
-    let client = client(PaceLayer::new().retry_jitter(0), &provider);
+    let client = client(
+        PaceLayer::new().retry_jitter(0).expect("a share"),
+        &provider,
+    );
     send(&client, get()).await.unwrap();
     let before = Instant::now();
     let error = send(&client, get()).await.unwrap_err();

@@ -139,7 +139,10 @@ async fn after_a_hold_one_request_goes_first_and_the_others_hear_of_its_answer()
     let again = answer(503, &[("retry-after", "3")]);
     let provider = Provider::new([answer(503, &[("retry-after", "7")]), again]);
     let provider = provider.taking(Duration::from_millis(100));
-    let layer = PaceLayer::new().without_retries().retry_jitter(0);
+    let layer = PaceLayer::new()
+        .without_retries()
+        .retry_jitter(0)
+        .expect("a share");
     let client = client(layer, &provider);
     send(&client, get()).await.unwrap();
     let mut tasks = JoinSet::new();

@@ -17,23 +17,35 @@ fn quota(kind: u8) -> impl Strategy<Value = Quota> {
         1..3_000_000_000_000_u64
     ];
     (limit.clone(), limit, micros).prop_filter_map("invalid", move |(a, b, micros)| {
-        let period = Duration::from_micros(micros);
-        let quota = match kind {
-            0 => Quota::gcra(a, period).burst(b),
-            1 => Quota::token_bucket(a).refill(b, period),
-            2 => Quota::leaky_bucket(a).leak(b, period),
-            3 => Quota::fixed_window(a, period),
-            4 => Quota::sliding_window(a, period),
-            5 => Quota::sliding_buckets(a, period),
-            _ => Quota::sliding_log(a, period),
-        };
-        quota.validate().is_ok().then_some(quota)
+        of(kind, (a, b), Duration::from_micros(micros))
     })
 }
 
-/// A quota and a plan's, of one algorithm.
+/// A quota of an algorithm, if it is valid.
+fn of(kind: u8, (a, b): (u64, u64), period: Duration) -> Option<Quota> {
+    let quota = match kind {
+        0 => Quota::gcra(a, period).burst(b),
+        1 => Quota::token_bucket(a).refill(b, period),
+        2 => Quota::leaky_bucket(a).leak(b, period),
+        3 => Quota::fixed_window(a, period),
+        4 => Quota::sliding_window(a, period),
+        5 => Quota::sliding_buckets(a, period),
+        _ => Quota::sliding_log(a, period),
+    };
+    quota.validate().is_ok().then_some(quota)
+}
+
+/// A quota and a plan's, of one algorithm. Plans that count in windows have the window of their rule.
 fn quotas() -> impl Strategy<Value = (Quota, Option<Quota>)> {
-    (0..7_u8).prop_flat_map(|kind| (quota(kind), option::of(quota(kind))))
+    (0..7_u8)
+        .prop_flat_map(|kind| (Just(kind), quota(kind), option::of(quota(kind))))
+        .prop_map(|(kind, quota, plan)| {
+            let plan = plan.and_then(|plan| match kind {
+                0..3 => Some(plan),
+                _ => of(kind, (plan.limit(), 1), quota.period()),
+            });
+            (quota, plan)
+        })
 }
 
 pub(crate) fn rules() -> impl Strategy<Value = Vec<Drawn>> {

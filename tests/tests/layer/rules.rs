@@ -331,3 +331,48 @@ async fn a_layer_that_is_cloned_and_changed_keeps_its_budget() {
     assert_eq!(denied.status(), 429);
     assert!(field(&denied, "ratelimit").starts_with(r#""one";r=0;"#));
 }
+
+#[test]
+fn plans_that_are_chosen_and_not_there_are_refused() {
+    let chosen = |rule: Rule| all(rule).plan_by(|_| Some("gold"));
+    let error = RateLimitLayer::new(MemoryStore::new(), [chosen(per_minute("api", 1))]);
+    let error = error.expect_err("there is no plan").to_string();
+    for words in ["\"api\"", "plan_by", "plan(name, quota)"] {
+        assert!(error.contains(words), "{error}");
+    }
+    let planned = per_minute("api", 1).plan("gold", Quota::fixed_window(9, MINUTE));
+    assert!(RateLimitLayer::new(MemoryStore::new(), [chosen(planned)]).is_ok());
+}
+
+#[test]
+fn a_jitter_above_the_wait_is_refused() {
+    let layer = || {
+        let rule = all(per_minute("api", 1));
+        RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule")
+    };
+    let error = layer().retry_after_jitter(255).expect_err("not a share");
+    let error = error.to_string();
+    assert!(
+        error.contains("255 %") && error.contains("0 to 100"),
+        "{error}"
+    );
+    assert!(layer().retry_after_jitter(100).is_ok());
+    let error = tollgate::client::PaceLayer::new().retry_jitter(101);
+    assert!(
+        error
+            .expect_err("not a share")
+            .to_string()
+            .contains("101 %")
+    );
+}
+
+#[test]
+fn a_cost_of_nothing_is_refused() {
+    let rule = all(per_minute("api", 1).cost(0));
+    let error = RateLimitLayer::new(MemoryStore::new(), [rule]);
+    let error = error.expect_err("it limits nothing").to_string();
+    assert!(
+        error.contains("\"api\"") && error.contains("peek"),
+        "{error}"
+    );
+}

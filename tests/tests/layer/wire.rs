@@ -448,7 +448,12 @@ async fn waiting_exactly_as_long_as_told_is_enough() {
 
 #[tokio::test]
 async fn jitter_only_makes_the_wait_longer_and_stays_the_same_for_a_client() {
-    let server = served(layer([per_minute("one", 1)]).retry_after_jitter(50)).await;
+    let server = served(
+        layer([per_minute("one", 1)])
+            .retry_after_jitter(50)
+            .expect("a share"),
+    )
+    .await;
     server.get("/").await;
     let told = server
         .get("/")
@@ -468,7 +473,7 @@ async fn jitter_parts_clients_that_one_rule_for_everybody_has_denied() {
     let everybody = Rule::new("everybody", Quota::fixed_window(1, 60 * MINUTE));
     let each = Rule::new("each", Quota::fixed_window(99, MINUTE));
     let layer = layer([everybody.by(constant("all")), each.by(header("x-api-key"))]);
-    let server = served(layer.retry_after_jitter(50)).await;
+    let server = served(layer.retry_after_jitter(50).expect("a share")).await;
     server.get("/").await;
     let mut waits = BTreeSet::new();
     for key in 0..20 {

@@ -457,3 +457,145 @@ fn a_denial_is_believed_from_when_it_was_asked_for_and_not_once_the_clock_went_b
     subject.clock.set(sent - 1_000);
     assert!(matches!(subject.answer(), Answer::Ask(_)));
 }
+
+/// Rules of which the first is lent, in windows of 50 ms, and a lot of it that came just now.
+fn lent_in_short_windows(quota: Quota) -> (Subject, u64) {
+    let leased = Consistency::Leased {
+        reserve_permille: 500,
+    };
+    let mut subject = Subject::new(quota, leased);
+    let rules = [
+        Rule::new("rule", quota).consistency(leased),
+        Rule::new("other", Quota::gcra(1, MINUTE)),
+    ];
+    subject.rules = RuleSet::new(rules).expect("valid rules");
+    subject.filter = Prefilter::new(&subject.rules, (&subject.clock).into(), None, |_| None);
+    // So that it is known what the store's clock says.
+    subject.told(Assessment {
+        fits: true,
+        remaining: 999,
+        reset_after: 40_000,
+        retry: Retry::Now,
+    });
+    for _ in 0..2 {
+        assert!(matches!(subject.answer(), Answer::Ask(_)));
+    }
+    // To the start of a window.
+    let at = subject.filter.store_now();
+    let rest = 50_000 - at % 50_000;
+    subject.clock.advance(Duration::from_micros(rest));
+    let at = subject.filter.store_now();
+    let generation = at / 50_000;
+    let (units, times) = (10, (subject.filter.now(), at));
+    let lot = Lot::Parking { units, generation };
+    let check = Check::new(0, KEY, 1);
+    let _ = subject.filter.answered(&check, times, Some(Some(lot)));
+    (subject, generation)
+}
+
+fn of_50_ms() -> [(Quota, u64); 2] {
+    let window = Duration::from_millis(50);
+    [
+        (Quota::fixed_window(1_000, window), 1),
+        (Quota::sliding_window(1_000, window), 2),
+    ]
+}
+
+#[test]
+fn units_of_a_short_window_are_known_by_it_however_long_the_other_rules_took() {
+    for (quota, weighs) in of_50_ms() {
+        // Also where the store did not answer at all.
+        for (passed, is_answered) in [(1_000, true), (45_000, true), (45_000, false)] {
+            let (subject, window) = lent_in_short_windows(quota);
+            let checks = [Check::new(0, KEY, 1), Check::new(1, KEY, 1)];
+            let Answer::Part(part) = subject.filter.answer(&subject.rules, &checks) else {
+                panic!("one of two is held here");
+            };
+            subject.clock.advance(Duration::from_micros(passed));
+            let fits = Assessment {
+                fits: true,
+                remaining: 0,
+                reset_after: 60_000_000,
+                retry: Retry::Now,
+            };
+            let (verdict, at) = match is_answered {
+                true => {
+                    let verdict = Verdict::new(1, 0, fits, Source::Store);
+                    (verdict, subject.filter.store_now())
+                }
+                false => (Verdict::unanswered(1, 0, Outcome::Failed), 0),
+            };
+            let decision = Decision::new(at, [verdict], |_| true);
+            let (decision, back) = subject.filter.conclude(&subject.rules, &part, &decision);
+            assert!(back.is_empty());
+            let lent = decision.verdicts()[0];
+            let until = (window + weighs) * 50_000;
+            let at = decision.at();
+            assert_eq!(
+                at + lent.reset_after().as_micros() as u64,
+                until,
+                "{quota:?}"
+            );
+            let holding = super::settling::holding(&checks[0], &lent, at);
+            // Into the lot, which has not run out.
+            assert_eq!(subject.filter.units_on_lease(), 9);
+            assert_eq!(subject.filter.settle(&holding, Settlement::Cancel), None);
+            assert_eq!(subject.filter.units_on_lease(), 10);
+        }
+    }
+}
+
+#[test]
+fn units_of_a_window_of_which_nothing_is_held_are_refunded_as_the_store_has_counted_them() {
+    for (quota, weighs) in of_50_ms() {
+        let (subject, window) = lent_in_short_windows(quota);
+        let check = Check::new(0, KEY, 3);
+        let decision = match subject.filter.answer(&subject.rules, &[check]) {
+            Answer::Here(decision) => decision,
+            answer => panic!("it is held here: {answer:?}"),
+        };
+        let held = super::settling::holding(&check, &decision.verdicts()[0], decision.at());
+        // The lot runs out, or another key's place was needed.
+        let mut of_another = held;
+        of_another.check = Check::new(0, Fingerprint::from_bits(8), 3);
+        for (passed, holding) in [(0, of_another), (49_999, held), (60_000_000, held)] {
+            subject.clock.advance(Duration::from_micros(passed));
+            let settled = subject.filter.settle(&holding, Settlement::Refund(2));
+            let (holding, how) = settled.expect("nothing is held of it");
+            assert_eq!(how, Settlement::Refund(2));
+            assert_eq!(holding.taken.fresh_at, (window + weighs) * 50_000);
+        }
+    }
+}
+
+#[test]
+fn what_went_with_a_question_that_was_not_sent_is_held_again() {
+    for quota in [
+        Quota::fixed_window(1_000, MINUTE),
+        Quota::gcra(1_000, MINUTE),
+    ] {
+        let leased = Consistency::Leased {
+            reserve_permille: 500,
+        };
+        let subject = Subject::new(quota, leased);
+        for _ in 0..2 {
+            assert!(matches!(subject.answer(), Answer::Ask(_)));
+        }
+        let check = Check::new(0, KEY, 1);
+        let times = (subject.filter.now(), subject.filter.store_now());
+        let generation = times.1 / 60_000_000;
+        let units = 10;
+        let lot = Lot::Parking { units, generation };
+        let _ = subject.filter.answered(&check, times, Some(Some(lot)));
+        let large = [check.with_cost(20)];
+        let Answer::Ask(asking) = subject.filter.answer(&subject.rules, &large) else {
+            panic!("the lot is too small");
+        };
+        assert_eq!(subject.filter.units_on_lease(), 0);
+        let (_, ask) = asking.lots[0];
+        subject.filter.unasked(&check, ask.closed);
+        assert_eq!(subject.filter.units_on_lease(), 10);
+        // And it is looked after as before.
+        assert_eq!(subject.filter.hand_back().len(), 1);
+    }
+}

@@ -343,6 +343,12 @@ impl BoundStore for Bound {
         if !rest.is_empty() {
             self.settle_in_store(&rest, how);
         }
+        // Some of it may have gone back to a lot.
+        self.inner.hand_back_if_ended();
+    }
+
+    fn retire(&self) {
+        self.inner.retire();
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {

@@ -159,8 +159,16 @@ impl Inner {
         self.hand_back_if_ended();
     }
 
+    /// The last limiter and layer are gone, or others have taken their place: what is held goes back, and what was counted alone
+    /// is reported.
+    pub(super) fn retire(self: &Arc<Self>) {
+        // Before what is held is taken out: what comes after that sees it.
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.send_first();
+    }
+
     /// Hands back what came since the last limiter and layer were gone.
-    fn hand_back_if_ended(self: &Arc<Self>) {
+    pub(super) fn hand_back_if_ended(self: &Arc<Self>) {
         if self.has_ended.load(Ordering::SeqCst) {
             self.hand_back(self.prefilter.hand_back());
         }

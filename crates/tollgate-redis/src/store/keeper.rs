@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -51,9 +51,7 @@ impl Drop for Keeper {
     /// the window is over.
     fn drop(&mut self) {
         self.task.abort();
-        // Before what is held is taken out: what comes after that sees it.
-        self.inner.has_ended.store(true, Ordering::SeqCst);
-        self.inner.send_first();
+        self.inner.retire();
         if self.inner.prefilter.units_unreported() > 0 {
             let inner = Arc::clone(&self.inner);
             self.inner.spawn(async move {

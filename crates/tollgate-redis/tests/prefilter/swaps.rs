@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate_core::{MAX_PERIOD, Quota, Rule, SECOND, Source};
+use tollgate_core::{Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source};
 
 use crate::{
     job::{Ask, EXACT, Job, LEASED, bucket, eventual},
     service::{Service, check},
     site::{PATIENT, Site},
-    support::redis_server::RedisServer,
+    support::{eventually::eventually, redis_server::RedisServer},
 };
 
 const LIMIT: u64 = 1_000;
@@ -73,9 +73,11 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_lent
             drop(before);
             service.drain(&after, check).await;
             let net = service.net;
-            // A lot is lost with its holder, and when the other limiter has written the state under another quota.
-            assert!(net <= limit.max(LIMIT), "{name}: {net}");
-            assert!(net >= limit - limit / 4, "{name}: {net}");
+            // Lots go back to whatever quota the state has by then. A bucket rounds each time it changes hands.
+            let most = limit.max(LIMIT);
+            let slack = if place == 0 { limit / 20 } else { 0 };
+            assert!(net <= most, "{name}: {net}");
+            assert!(net >= limit - slack, "{name}: {net}");
         }
     }
 }
@@ -100,4 +102,59 @@ async fn eight_processes_change_from_one_consistency_to_another() {
         site.run(&job(consistency));
     }
     site.keeps_its_bounds(&job(eventual(10)), 0);
+}
+
+#[tokio::test]
+async fn what_a_replaced_rule_set_holds_goes_back_while_its_limiter_and_tickets_live() {
+    let server = RedisServer::start(&[]).await;
+    let quotas: [fn(u64) -> Quota; 3] = [
+        |limit| Quota::fixed_window(limit, MAX_PERIOD),
+        |limit| Quota::sliding_window(limit, MAX_PERIOD),
+        |limit| Quota::gcra(limit, MAX_PERIOD),
+    ];
+    for quota in quotas {
+        for limit in [2 * LIMIT, LIMIT / 2] {
+            let mut service = Service::start(&server.url()).await;
+            let name = format!("{}-to-{limit}", quota(limit).algorithm().name());
+            let rule = |limit| {
+                Rule::new(&*name, quota(limit))
+                    .consistency(LEASED)
+                    .on_store_error(OnStoreError::Deny)
+            };
+            let before = service.limiter([rule(LIMIT)]);
+            let old_check = check(&before, &name);
+            service.take_until(&before, old_check, Source::Lease).await;
+            // Of the lease, and of the store.
+            let mut tickets = Vec::new();
+            for units in [1, 40] {
+                let asked = [old_check.with_cost(units)];
+                let decision = service.take(&before, old_check, units).await;
+                tickets.push((units, before.ticket(&asked, &decision)));
+            }
+            let store = service.store.clone();
+            let after = Limiter::replacing(&[&before], store, [rule(limit)]).expect("it replaces");
+            let check = check(&after, &name);
+            service.drain(&after, check).await;
+            // A bucket rounds, and a unit of a lot of its own that has gone back is lost.
+            let slack = if name.starts_with("gcra") { 2 } else { 0 };
+            let net = service.net;
+            assert!((limit - slack..=limit).contains(&net), "{name}: {net}");
+            for (units, ticket) in tickets {
+                ticket.cancel();
+                service.net -= units;
+            }
+            let check = check.with_cost(0);
+            let most = limit - service.net;
+            eventually(
+                &format!("{name}: what tickets held is there again"),
+                async || {
+                    let looked = after.peek(&[check]).await;
+                    let left = looked.verdicts()[0].remaining();
+                    (left + slack >= most).then_some(())
+                },
+            )
+            .await;
+            drop(before);
+        }
+    }
 }

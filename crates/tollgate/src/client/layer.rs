@@ -10,7 +10,7 @@ use tower_layer::Layer;
 use crate::{
     client::{config::Config, service::Pace},
     live::Live,
-    request_rules::RequestRules,
+    request_rules::{RequestRules, refuse_much_jitter},
     rule::{KeyedRule, RequestRule},
 };
 
@@ -136,8 +136,13 @@ impl PaceLayer {
     /// (`Retry-After`, gRPC's `RetryInfo` and pushback) is left alone, so that clients that were refused together do not
     /// come back together. 10 unless told otherwise. It is never taken off, and makes no hold longer than the
     /// [longest](Self::longest_hold).
-    pub fn retry_jitter(self, percent: u8) -> Self {
-        self.with(|config| config.jitter_percent = percent)
+    ///
+    /// # Errors
+    ///
+    /// More than 100, which would more than double the wait.
+    pub fn retry_jitter(self, percent: u8) -> Result<Self, RuleError> {
+        refuse_much_jitter(percent)?;
+        Ok(self.with(|config| config.jitter_percent = percent))
     }
 
     /// How many bytes of a body are kept to send it again, for each request. 64 KiB unless told otherwise. A request whose

@@ -11,6 +11,7 @@ use crate::{
     live::Live,
     message::{call::Patience, service::MessageLimit},
     protocol::Protocol,
+    request_rules::refuse_much_jitter,
     rule::{KeyedRule, RequestRule},
 };
 
@@ -146,8 +147,13 @@ impl MessageLimitLayer {
 
     /// Adds up to this many percent to each wait that a client is told, so that clients that were denied together do not
     /// come back together. The same client is told the same moment each time.
-    pub fn retry_after_jitter(self, percent: u8) -> Self {
-        self.with(|config| config.jitter_percent = percent)
+    ///
+    /// # Errors
+    ///
+    /// More than 100, which would more than double the wait.
+    pub fn retry_after_jitter(self, percent: u8) -> Result<Self, RuleError> {
+        refuse_much_jitter(percent)?;
+        Ok(self.with(|config| config.jitter_percent = percent))
     }
 
     /// How long the look-ups of a call's keys may take, all together: see

@@ -145,8 +145,10 @@ pub async fn a_limiter_that_was_replaced_no_longer_holds_its_names(subject: &Sub
     let rules = || [Rule::new("rule", other)];
     // Of two that share the name, both have to go.
     assert!(subject.replacing(&[&old[0]], rules()).is_err());
-    let refused = subject.replacing(&[], [Rule::new("rule", third)]);
-    assert!(refused.is_err(), "what failed has replaced nothing");
+    for name in ["rule", "more"] {
+        let refused = subject.replacing(&[], [Rule::new(name, third)]);
+        assert!(refused.is_err(), "what failed has replaced nothing: {name}");
+    }
     let new = subject.replacing(&[&old[0], &old[1]], rules());
     let new = new.expect("it replaces both");
     assert!(subject.replacing(&[], [Rule::new("rule", one)]).is_err());

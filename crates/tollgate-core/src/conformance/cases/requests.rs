@@ -108,11 +108,11 @@ pub async fn two_plans_of_one_rule_and_key_are_denied(subject: &Subject) {
                 vec![gold(cost), more(1)],
                 vec![own(1), beside, own(1), gold(cost)],
             ] {
-                let denied = limiter.ask(&checks).await;
+                let denied = limiter.0.acquire(&checks).await;
                 assert_eq!(denied.outcome(), Outcome::Deny, "{small:?} {checks:?}");
                 assert_eq!(denied.reason(), Some(Reason::StoreFailed), "{small:?}");
                 assert_eq!(denied.verdicts().len(), checks.len());
-                let peeked = limiter.peek(&checks).await;
+                let peeked = limiter.0.peek(&checks).await;
                 assert_eq!(peeked.outcome(), Outcome::Deny, "{small:?} {checks:?}");
             }
         }
