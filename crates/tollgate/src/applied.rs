@@ -107,7 +107,10 @@ mod tests {
         assert!(one.mark(&mut first, 5));
         assert!(!one.mark(&mut second, 6));
         assert!(one.before(&first) && !one.before(&second) && !other.before(&first));
-        assert!(other.mark(&mut first, 5));
+        // The other rules are on the watch as well, and have not seen it.
+        assert!(other.mark(&mut head(), 5));
+        assert!(!other.before(&first));
+        assert!(other.mark(&mut first, 5 << 20));
         assert!(one.before(&first) && other.before(&first));
         one.answered();
         assert!(!one.before(&first), "nobody looks while nothing is marked");

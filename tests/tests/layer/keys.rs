@@ -405,9 +405,11 @@ async fn look_ups_of_a_request_run_at_the_same_time() {
     let nine = |name| Rule::new(name, Quota::fixed_window(9, MINUTE));
     let one = || together(&barrier);
     let app = app([
-        nine("a").by(one()),
-        nine("b").by((constant("b"), one(), header("x-api-key"), one())),
-        nine("c").by(one()),
+        nine("a").by(one()).when_missing(UNAUTHORIZED),
+        nine("b")
+            .by((constant("b"), one(), header("x-api-key"), one()))
+            .when_missing(UNAUTHORIZED),
+        nine("c").by(one()).when_missing(UNAUTHORIZED),
     ]);
     let answer = send(&app, with_key("k")).await;
     assert_eq!(
