@@ -30,8 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     // 50 ms is right for a service. A busy laptop takes longer at times, and would show what happens then, each process
     // counting for itself.
-    let store = RedisStore::builder(&address, NAMESPACE, Keys::hashed(secret()?))?
-        .deadline(Duration::from_secs(2))?
+    let store = RedisStore::builder(&address, NAMESPACE, Keys::hashed(secret()?))
+        .deadline(Duration::from_secs(2))
         .connect()?;
     // A service need not wait: until there is a connection each rule answers as it does when Redis is down. But whoever
     // tries an example wants to be told of a wrong address.

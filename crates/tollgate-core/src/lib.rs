@@ -108,7 +108,11 @@
 //!   [`on_store_error`](Rule::on_store_error). An answer that did not come is never asked for again: it may have been
 //!   counted.
 //! - **`instances` says what it last knew**, also while the store cannot be reached: local shares are cut by it.
-//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Holding`] took.
+//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Holding`] took, to the
+//!   state as it is: where another quota has converted that, the units are
+//!   [converted](algorithm::Algorithm::refund_converted) too, and never dropped.
+//! - **`retire` hands back what is held in advance.** It is called when the last limiter is gone or has been replaced; a store
+//!   that holds nothing need not know.
 //! - **Futures borrow nothing.** Copy the checks into the future. Dropping it undoes nothing.
 //! - **The algorithms are given.** [`algorithm::Algorithm`] is the state machine: `assess`, then `take` or `repair`. A store
 //!   that cannot call Rust has to give the same answers.

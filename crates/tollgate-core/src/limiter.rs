@@ -95,8 +95,9 @@ impl Limiter {
     /// a reload. Used units stay used.
     ///
     /// Either all goes well, or nothing changes. Afterwards the replaced limiters and their clones no longer hold their
-    /// names. Where they are still asked, they decide by their own rules on the same state, and their tickets settle:
-    /// drop them soon. Make the new one before the old one is dropped; the state is then carried over whatever happens.
+    /// names, and hold nothing in advance: leases go back. Where they are still asked, they decide by their own rules on the
+    /// same state, and what their tickets give back is [converted](crate::algorithm::Algorithm::refund_converted): drop them
+    /// soon. Make the new one before the old one is dropped; the state is then carried over whatever happens.
     ///
     /// ```
     /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

@@ -30,6 +30,9 @@ use crate::{
 /// - A bucket refills meanwhile, and does not know which units. Those of the ticket come first: of `c` units that were held
 ///   for a time `t`, at most `c − rate · t` come back. What is given back at once comes back whole.
 ///
+/// Where another quota has [taken the place](crate::Limiter::replacing) of the ticket's, units are
+/// [converted](crate::algorithm::Algorithm::refund_converted).
+///
 /// Where much is reserved, held for long, and mostly given back, take a window, or reserve what it will nearly cost.
 ///
 /// ```

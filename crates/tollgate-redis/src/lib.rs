@@ -12,7 +12,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // It connects in the background: a service starts while Redis is down.
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
+//! let store = RedisStore::builder("redis://localhost", "shop", keys).connect()?;
 //! let limiter = Limiter::new(store, [Rule::new("per-key", Quota::gcra(60, MINUTE))])?;
 //!
 //! let check = limiter.check("per-key", &Key::of("key-7"))?;
@@ -33,8 +33,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
-//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", keys)?
-//!     .deadline(Duration::from_millis(20))?
+//! let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", keys)
+//!     .deadline(Duration::from_millis(20))
 //!     .partition(Partition::One)
 //!     .connect()?;
 //! let rules = [

@@ -56,10 +56,8 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
     // The suite's clock goes back by years; what Redis has forgotten by then cannot come back.
     let margin = Duration::from_secs(1_000_000);
     let store = RedisStore::builder(&address, "suite", keys)
-        .expect("a valid address")
         .caller_clock(clock, margin)
         .deadline(Duration::from_secs(20))
-        .expect("a deadline")
         .connect()
         .expect("a runtime");
     store.connected().await;

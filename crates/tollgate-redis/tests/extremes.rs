@@ -35,12 +35,9 @@ impl Counted {
         let margin = HOUR;
         let store =
             RedisStore::builder(&format!("redis://{}", server.address()), "x", Keys::plain())
-                .and_then(|store| {
-                    store
-                        .caller_clock(clock.clone(), margin)
-                        .deadline(20 * SECOND)
-                })
-                .and_then(|store| store.connect())
+                .caller_clock(clock.clone(), margin)
+                .deadline(20 * SECOND)
+                .connect()
                 .expect("a valid address");
         store.connected().await;
         let rule = Rule::new("rate", quota).on_store_error(OnStoreError::Deny);

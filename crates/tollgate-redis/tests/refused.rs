@@ -75,14 +75,11 @@ impl Subject {
 
 async fn store(address: &str, deadline: Duration) -> RedisStore {
     let store = RedisStore::builder(address, "refused", Keys::plain())
-        .and_then(|store| store.deadline(deadline))
+        .deadline(deadline)
         // Nobody but the test is to ask.
-        .and_then(|store| {
-            store
-                .without_heartbeats()
-                .without_learned_bounds()
-                .connect()
-        })
+        .without_heartbeats()
+        .without_learned_bounds()
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     store

@@ -62,9 +62,10 @@ impl Subject {
 async fn store(server: &RedisServer, keys: Keys) -> RedisStore {
     let address = format!("redis://127.0.0.1:{}", server.port());
     let store = RedisStore::builder(&address, "together", keys)
-        .and_then(|builder| builder.deadline(Duration::from_secs(20)))
+        .deadline(Duration::from_secs(20))
         // Nobody but the test is to call.
-        .and_then(|builder| builder.without_heartbeats().connect())
+        .without_heartbeats()
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     store

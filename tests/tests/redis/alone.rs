@@ -170,8 +170,9 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
     let redis = RedisServer::start(&[]).await;
     let metered = || {
         RedisStore::builder(&redis.url(), "shop", keys())
-            .and_then(|builder| builder.deadline(Duration::from_secs(2))?.meter(1))
-            .and_then(tollgate_redis::RedisStoreBuilder::connect)
+            .deadline(Duration::from_secs(2))
+            .meter(1)
+            .connect()
             .expect("valid settings")
     };
     // Each of two processes lets 40 pass before it tells.

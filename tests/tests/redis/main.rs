@@ -25,8 +25,8 @@ fn keys() -> Keys {
 /// A store that is connected.
 async fn store(server: &RedisServer, namespace: &str) -> RedisStore {
     let store = RedisStore::builder(&server.url(), namespace, keys())
-        .and_then(|builder| builder.deadline(Duration::from_secs(2)))
-        .and_then(tollgate_redis::RedisStoreBuilder::connect)
+        .deadline(Duration::from_secs(2))
+        .connect()
         .expect("a valid address");
     store.connected().await;
     store

@@ -65,7 +65,7 @@ async fn a_service_starts_without_redis_and_answers_as_its_rules_say() {
     };
     let unconnected = || {
         RedisStore::builder(&redis.url(), "shop", keys())
-            .and_then(tollgate_redis::RedisStoreBuilder::connect)
+            .connect()
             .expect("a valid address")
     };
     let strict = serve(unconnected(), [rule("strict", OnStoreError::Deny)]).await;

@@ -12,7 +12,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
+//! let store = RedisStore::builder("redis://localhost", "shop", keys).connect()?;
 //! let limiter = Limiter::new(store, [Rule::new("exports", Quota::sliding_log(5, HOUR))])?;
 //! let account = Key::of("account-7");
 //! let look = limiter.check("exports", &account)?.with_cost(0);

@@ -78,6 +78,12 @@
 //! reach a process, fewer of them pass there than elsewhere. A limit that gives fewer than 32 units in the time of the line has
 //! none, and each unit is asked for.
 //!
+//! # When rules are replaced
+//!
+//! The limiter that is replaced, or dropped, hands its leases back at once and reports what it has counted alone, also while
+//! tickets of it live. The new one begins without leases. No unit is lost: what comes back under the old quota is
+//! [converted](tollgate_core::algorithm::Algorithm::refund_converted) as the state was.
+//!
 //! # Which quotas can have what
 //!
 //! | quota | leased | eventual |
@@ -99,8 +105,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())?
-//!     .cap_new_keys("per-address", 100)?
+//! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())
+//!     .cap_new_keys("per-address", 100)
 //!     .connect()?;
 //! let leased = Consistency::Leased { reserve_permille: 100 };
 //! let per_key = Rule::new("per-key", Quota::gcra(6_000, MINUTE)).consistency(leased);
@@ -146,7 +152,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+//! let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
 //! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
 //! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);
 //! let limiter = Limiter::new(store.clone(), [rule])?;
@@ -216,8 +222,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys)?
-//!     .meter(1_000)?
+//! let store = RedisStore::builder("redis://localhost", "shop", keys)
+//!     .meter(1_000)
 //!     .connect()?;
 //! let eventual = Consistency::Eventual { interval: Duration::from_millis(100), max_unreported: 50 };
 //! let rule = Rule::new("everybody", Quota::fixed_window(10_000, SECOND)).consistency(eventual);

@@ -164,7 +164,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
+//! let store = RedisStore::builder("redis://localhost", "shop", keys).connect()?;
 //! let rule = Rule::new("codes", Quota::gcra(5, HOUR)).on_store_error(OnStoreError::Deny);
 //! let limiter = Limiter::new(store, [rule])?;
 //! let check = limiter.check("codes", &Key::of("+44 1632 960000"))?;

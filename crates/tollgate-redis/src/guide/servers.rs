@@ -103,8 +103,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis-sentinel://one,two,three/limits", "shop", keys)?
-//!     .deadline(Duration::from_millis(20))?
+//! let store = RedisStore::builder("redis-sentinel://one,two,three/limits", "shop", keys)
+//!     .deadline(Duration::from_millis(20))
 //!     .connect()?;
 //! // A start that would rather wait for Redis than begin without, though not for ever.
 //! let patience = Duration::from_secs(10);

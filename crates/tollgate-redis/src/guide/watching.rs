@@ -88,7 +88,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = Keys::hashed(Secret::from_env("TOLLGATE_SECRET")?);
-//! let store = RedisStore::builder("redis://localhost", "shop", keys)?.connect()?;
+//! let store = RedisStore::builder("redis://localhost", "shop", keys).connect()?;
 //! // For a page that people read. A health check that fails on it takes instances away that would serve.
 //! let text = match store.breaker() {
 //!     BreakerState::Closed => "Redis decides",

@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     events: Events,
-    /// As many as there have been names of rules.
+    /// Those that are bound, and those that the meter has followed.
     rules: Mutex<Vec<Arc<RuleCounts>>>,
     #[cfg(feature = "metrics")]
     meters: Meters,
@@ -38,6 +38,9 @@ impl Observer {
         in_force: impl Fn(usize, usize) -> Option<InForce>,
         instances: u32,
     ) -> Box<[Box<[Arc<RuleCounts>]>]> {
+        // Those of names that are gone; the metrics have what they counted.
+        self.rules()
+            .retain(|counts| Arc::strong_count(counts) > 1 || counts.is_followed());
         let mut seen: Vec<Arc<RuleCounts>> = Vec::new();
         let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
             let plans = (0..rule.quotas()).map(|plan| {
@@ -217,5 +220,32 @@ impl Observer {
     /// No server could say what the cluster is.
     pub(crate) fn not_learnt(&self, why: &str) {
         self.events.not_learnt(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{MINUTE, Quota};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_names_that_are_gone_but_what_the_meter_has_seen() {
+        let observer = Observer::default();
+        let bind = |name: &str| {
+            let rules = RuleSet::new([Rule::new(name, Quota::gcra(5, MINUTE))]);
+            observer.bound(&rules.expect("a valid rule"), |_, _| None, 1)
+        };
+        let live = bind("live");
+        bind("followed")[0][0].follow(7);
+        for n in 0..1_000 {
+            bind(&format!("gone-{n}"));
+        }
+        let names = |rules: &[Arc<RuleCounts>]| {
+            let names = rules.iter().map(|rule| rule.rule().to_string());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names(&observer.rules()), ["live", "followed", "gone-999"]);
+        drop(live);
     }
 }

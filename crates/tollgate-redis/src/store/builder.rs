@@ -30,24 +30,20 @@ use crate::{
 
 impl RedisStore {
     /// A store at this address, in this namespace, which two services must not share by accident; `keys` says how clients
-    /// are written there. See [`RedisStoreBuilder`] for what else may be set.
-    ///
-    /// # Errors
-    ///
-    /// The part of the address or the namespace that is wrong.
-    pub fn builder(
-        address: &str,
-        namespace: &str,
-        keys: Keys,
-    ) -> Result<RedisStoreBuilder, SetupError> {
+    /// are written there. See [`RedisStoreBuilder`] for what else may be set. What is wrong with any of it is an error of
+    /// [`connect`](RedisStoreBuilder::connect).
+    pub fn builder(address: &str, namespace: &str, keys: Keys) -> RedisStoreBuilder {
         RedisStoreBuilder::new(address, namespace, keys)
     }
 }
 
 /// What may be set about a [`RedisStore`]. Made by [`RedisStore::builder`].
+///
+/// No setter fails: the first value that cannot be used is the error of [`connect`](Self::connect).
 #[must_use = "nothing is connected until `connect` is called"]
 pub struct RedisStoreBuilder {
-    address: Address,
+    /// Or the first value that cannot be used.
+    address: Result<Address, SetupError>,
     namespace: String,
     partition: Partition,
     options: NodeOptions,
@@ -60,12 +56,10 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(address: &str, namespace: &str, keys: Keys) -> Result<Self, SetupError> {
-        let address = Address::parse(address)
-            .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
-        keyspace(namespace, Partition::default())?;
-        Ok(Self {
-            address,
+    pub(super) fn new(address: &str, namespace: &str, keys: Keys) -> Self {
+        Self {
+            address: Address::parse(address)
+                .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string())),
             namespace: namespace.to_owned(),
             partition: Partition::default(),
             options: NodeOptions::default(),
@@ -75,7 +69,15 @@ impl RedisStoreBuilder {
             heartbeats: true,
             learns: true,
             meter: None,
-        })
+        }
+    }
+
+    /// Keeps to the first value that cannot be used.
+    fn refuse(mut self, wrong: impl Into<String>) -> Self {
+        if self.address.is_ok() {
+            self.address = Err(SetupError::new(SetupErrorKind::Setting, wrong));
+        }
+        self
     }
 
     /// What goes into one slot of a cluster. Without a cluster it does not matter.
@@ -89,64 +91,45 @@ impl RedisStoreBuilder {
     ///
     /// Clients beyond that, of which Redis has no state yet, share one bucket with the rule's quota until there is room
     /// again; clients that are known are not affected. So a flood of invented clients costs Redis no more than this rate
-    /// times the time that a state lasts.
-    ///
-    /// # Errors
-    ///
-    /// A rate of nothing.
-    pub fn cap_new_keys(mut self, rule: &str, per_second: u32) -> Result<Self, SetupError> {
+    /// times the time that a state lasts. `per_second` is at least 1.
+    pub fn cap_new_keys(mut self, rule: &str, per_second: u32) -> Self {
         if per_second == 0 {
-            return Err(SetupError::new(
-                SetupErrorKind::Setting,
-                format!(
-                    "no new keys for {rule:?} would let nobody new in; take at least 1 a second"
-                ),
+            return self.refuse(format!(
+                "no new keys for {rule:?} would let nobody new in; take at least 1 a second"
             ));
         }
         self.caps
             .push((rule.into(), Arc::new(NewKeys::per_second(per_second))));
-        Ok(self)
+        self
     }
 
     /// How long a request may wait for Redis, with all that it waits for, however many slots of a cluster its rules lie in.
-    /// 50 ms unless told otherwise. Then its rules' answers to a store failure apply.
-    ///
-    /// # Errors
-    ///
-    /// A deadline of nothing, or of more than a minute.
-    pub fn deadline(mut self, deadline: Duration) -> Result<Self, SetupError> {
+    /// 50 ms unless told otherwise, and at most a minute. Then its rules' answers to a store failure apply.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(60);
         if deadline.is_zero() || deadline > LONGEST {
-            return Err(SetupError::new(
-                SetupErrorKind::Setting,
-                format!(
-                    "a deadline of {deadline:?} is not between 1 ns and {LONGEST:?}; 50 ms is usual"
-                ),
+            return self.refuse(format!(
+                "a deadline of {deadline:?} is not between 1 ns and {LONGEST:?}; 50 ms is usual"
             ));
         }
         self.options.deadline = deadline;
-        Ok(self)
+        self
     }
 
     /// How many checks may go to Redis as one command, of requests that wait at the same moment. 32 unless told otherwise,
     /// which keeps the server from its other clients for 100 to 200 µs. With 1 each request goes alone, and Redis decides about
     /// half as many in the same time.
     ///
-    /// Requests with more checks than that go alone.
-    ///
-    /// # Errors
-    ///
-    /// A number that is not between 1 and 1024.
-    pub fn together(mut self, checks: usize) -> Result<Self, SetupError> {
+    /// Requests with more checks than that go alone. `checks` is 1 to 1024.
+    pub fn together(mut self, checks: usize) -> Self {
         const MOST: usize = 1024;
         if checks == 0 || checks > MOST {
-            return Err(SetupError::new(
-                SetupErrorKind::Setting,
-                format!("{checks} checks together are not between 1 and {MOST}; 32 is usual"),
+            return self.refuse(format!(
+                "{checks} checks together are not between 1 and {MOST}; 32 is usual"
             ));
         }
         self.options.together = checks;
-        Ok(self)
+        self
     }
 
     /// Follows one key in `one_in` exactly, while the service runs, and counts what was let through above the limit or refused
@@ -164,19 +147,14 @@ impl RedisStoreBuilder {
     ///
     /// Not followed are logs, shadows, rules with a [cap on new keys](Self::cap_new_keys), and with
     /// [`Partition::ByRule`] the rules whose states are found only with those of another.
-    ///
-    /// # Errors
-    ///
-    /// One key in none.
-    pub fn meter(mut self, one_in: u32) -> Result<Self, SetupError> {
+    pub fn meter(mut self, one_in: u32) -> Self {
         if one_in == 0 {
-            return Err(SetupError::new(
-                SetupErrorKind::Setting,
+            return self.refuse(
                 "a meter of one key in 0 follows nothing; take 1000, or 1 for every key, or leave it off",
-            ));
+            );
         }
         self.meter = Some(u64::from(one_in));
-        Ok(self)
+        self
     }
 
     /// Tells Redis the time by this clock, for servers on which a script may not ask for it. Without this the server's own
@@ -234,20 +212,23 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
+    /// The part of the address or the namespace that is wrong; the first setting that cannot be used: a deadline of nothing or
+    /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys, a meter of one key in
+    /// none. There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
+        let address = self.address?;
+        let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let runtime = Handle::try_current().map_err(|_| {
             SetupError::new(
                 SetupErrorKind::Runtime,
                 "a store is connected by a task of tokio, and there is no runtime here; call it inside of #[tokio::main]",
             )
         })?;
-        let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
         let deadline = self.options.deadline;
         let options = self.options.probing_with(&self.namespace, &instance);
-        let backend = Backend::start(self.address, options, &observer)
+        let backend = Backend::start(address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
         let shared = Shared {
             backend,
@@ -281,5 +262,53 @@ impl fmt::Debug for RedisStoreBuilder {
             .field("partition", &self.partition)
             .field("options", &self.options)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn builder() -> RedisStoreBuilder {
+        RedisStore::builder("redis://localhost", "shop", Keys::plain())
+    }
+
+    #[tokio::test]
+    async fn a_setting_that_cannot_be_used_is_the_error_of_connect_and_names_the_remedy() {
+        let minute = Duration::from_secs(60);
+        for (builder, words) in [
+            (builder().deadline(Duration::ZERO), ["0ns", "50 ms"]),
+            (builder().deadline(minute * 2), ["120s", "50 ms"]),
+            (builder().together(0), ["0 checks", "32"]),
+            (builder().together(1_025), ["1025 checks", "32"]),
+            (builder().cap_new_keys("api", 0), ["\"api\"", "at least 1"]),
+            (builder().meter(0), ["one key in 0", "1000"]),
+            // The first one is told, and not forgotten for a later call.
+            (
+                builder().meter(0).together(0).meter(7).deadline(minute),
+                ["one key in 0", "1000"],
+            ),
+        ] {
+            let error = builder.connect().expect_err("it cannot be used");
+            assert_eq!(error.kind(), SetupErrorKind::Setting);
+            for word in words {
+                assert!(error.to_string().contains(word), "{error}");
+            }
+        }
+        let namespace = RedisStore::builder("redis://localhost", "a b", Keys::plain());
+        let error = namespace.connect().expect_err("no namespace");
+        assert_eq!(error.kind(), SetupErrorKind::Keys);
+        let address = RedisStore::builder("http://localhost", "shop", Keys::plain());
+        let error = address.connect().expect_err("no address of Redis");
+        assert_eq!(error.kind(), SetupErrorKind::Address);
+        let fine = builder().deadline(minute).together(1_024).meter(1);
+        assert!(fine.cap_new_keys("api", 1).connect().is_ok());
+    }
+
+    #[test]
+    fn a_builder_shows_no_password() {
+        let address = "redis://user:sesame@localhost";
+        let shown = format!("{:?}", RedisStore::builder(address, "shop", Keys::plain()));
+        assert!(!shown.contains("sesame"), "{shown}");
     }
 }

@@ -64,7 +64,7 @@ impl RedisStore {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+    /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
     /// let leased = Consistency::Leased { reserve_permille: 100 };
     /// let rule = |quota| Rule::new("per-key", quota).consistency(leased);
     /// assert!(matches!(store.in_force(&rule(Quota::gcra(6_000, MINUTE)), 0), InForce::Leased(_)));
@@ -121,7 +121,7 @@ impl RedisStore {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain())?.connect()?;
+    /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
     /// // axum::serve(listener, app).with_graceful_shutdown(signal).await?;
     /// let unreported = store.flush(Duration::from_secs(1)).await;
     /// assert_eq!(unreported, 0, "nothing was let through");
@@ -190,9 +190,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_limiter_that_is_gone_could_not_report_is_given_up() {
-        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain());
-        let store = store.and_then(|store| store.connect());
-        let store = store.expect("a valid address and a runtime");
+        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
+            .connect()
+            .expect("a valid address and a runtime");
         let rule = Rule::new("rule", Quota::fixed_window(100, SECOND));
         let rule = rule.consistency(Consistency::Eventual {
             interval: Duration::from_millis(100),

@@ -94,8 +94,9 @@ fn quotas() -> impl Iterator<Item = Quota> {
 /// A store that takes no denial for granted: what was learned before a jump is right for another second otherwise.
 async fn store_that_asks(address: &str) -> RedisStore {
     let store = RedisStore::builder(address, "clock", tollgate_redis::Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(20)))
-        .and_then(|store| store.without_learned_bounds().connect())
+        .deadline(Duration::from_secs(20))
+        .without_learned_bounds()
+        .connect()
         .expect("a valid address");
     store.connected().await;
     store

@@ -41,8 +41,9 @@ impl Process {
         let clock = ManualClock::new(now);
         let address = format!("redis://{}", server.address());
         let store = RedisStore::builder(&address, "skew", tollgate_redis::Keys::plain())
-            .and_then(|store| store.deadline(Duration::from_secs(20)))
-            .and_then(|store| store.caller_clock(Clock::from(&clock), margin).connect())
+            .deadline(Duration::from_secs(20))
+            .caller_clock(Clock::from(&clock), margin)
+            .connect()
             .expect("a valid address");
         store.connected().await;
         let limiter = Limiter::new(store, [rule]).expect("a valid rule");

@@ -36,8 +36,8 @@ async fn address_without(cluster: &RedisCluster, command: &str) -> String {
 async fn limiter_without(cluster: &RedisCluster, command: &str) -> Limiter {
     let address = address_without(cluster, command).await;
     let store = RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(10)))
-        .and_then(|store| store.connect())
+        .deadline(Duration::from_secs(10))
+        .connect()
         .expect("a valid address");
     let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
     Limiter::new(store, [rule]).expect("a valid rule")

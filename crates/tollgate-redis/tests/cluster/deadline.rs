@@ -16,11 +16,10 @@ const SLOTS: u16 = 6;
 async fn a_request_in_six_slots_of_servers_that_stand_still_waits_for_one_deadline() {
     let cluster = RedisCluster::start().await;
     let store = RedisStore::builder(&cluster.url(), "deadline", Keys::plain())
-        .and_then(|store| store.deadline(DEADLINE))
-        .and_then(|store| {
-            let store = store.partition(Partition::Key);
-            store.without_heartbeats().connect()
-        })
+        .deadline(DEADLINE)
+        .partition(Partition::Key)
+        .without_heartbeats()
+        .connect()
         .expect("a valid address");
     store.connected().await;
     let rules = (0..SLOTS).map(|rule| Rule::new(format!("rule-{rule}"), Quota::gcra(10, HOUR)));

@@ -23,12 +23,9 @@ fn secret(byte: u8) -> Secret {
 
 async fn store(cluster: &RedisCluster, namespace: &str, partition: Partition) -> RedisStore {
     let store = RedisStore::builder(&cluster.url(), namespace, Keys::hashed(secret(7)))
-        .and_then(|builder| {
-            builder
-                .partition(partition)
-                .deadline(Duration::from_secs(10))
-        })
-        .and_then(|builder| builder.connect())
+        .partition(partition)
+        .deadline(Duration::from_secs(10))
+        .connect()
         .expect("a valid address");
     store.connected().await;
     store
@@ -158,7 +155,6 @@ async fn what_a_cluster_cannot_do_is_refused(cluster: &RedisCluster) {
         .previous(secret(7))
         .expect("another one");
     let store = RedisStore::builder(&cluster.url(), "change", keys)
-        .expect("a valid address")
         .partition(Partition::Key)
         .connect()
         .expect("a runtime");

@@ -64,8 +64,8 @@ struct Pair {
 impl Pair {
     async fn start(cluster: &RedisCluster) -> Self {
         let store = RedisStore::builder(&cluster.url(), "pair", tollgate_redis::Keys::plain())
-            .and_then(|store| store.deadline(Duration::from_secs(20)))
-            .and_then(|store| store.connect())
+            .deadline(Duration::from_secs(20))
+            .connect()
             .expect("a valid address");
         store.connected().await;
         let rules = [

@@ -57,8 +57,7 @@ async fn before_a_server_that_stands_still_a_flood_is_answered_at_once_but_for_t
 #[tokio::test]
 async fn while_it_is_being_connected_no_request_waits() {
     let address = format!("redis://127.0.0.1:{}", free_port());
-    let store = RedisStore::builder(&address, "faults", tollgate_redis::Keys::plain())
-        .and_then(|store| store.connect());
+    let store = RedisStore::builder(&address, "faults", tollgate_redis::Keys::plain()).connect();
     let store = store.expect("a valid address");
     let limiter = Limiter::new(store, rules()).expect("the rules are valid");
     for _ in 0..20 {

@@ -29,8 +29,8 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
     let server = RedisServer::start(&[]).await;
     let proxy = Proxy::start(server.port(), 3).await;
     let store = RedisStore::builder(&proxy.url(), "once", tollgate_redis::Keys::plain())
-        .and_then(|store| store.deadline(DEADLINE))
-        .and_then(|store| store.connect())
+        .deadline(DEADLINE)
+        .connect()
         .expect("a valid address");
     store.connected().await;
     let (limiter, check) = counting(&store);

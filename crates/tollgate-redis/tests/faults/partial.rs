@@ -52,11 +52,10 @@ impl Service {
             let address = proxies.get(place).map_or(server.url(), Proxy::url);
             let store = RedisStore::builder(&address, "partial", Keys::plain())
                 // Those that are not cut off are answered on a busy machine too; others are refused at once.
-                .and_then(|store| store.deadline(Duration::from_secs(20)))
-                .and_then(|store| {
-                    let store = store.caller_clock(&clock, 60 * MINUTE);
-                    store.without_learned_bounds().connect()
-                })
+                .deadline(Duration::from_secs(20))
+                .caller_clock(&clock, 60 * MINUTE)
+                .without_learned_bounds()
+                .connect()
                 .expect("a valid address");
             store.connected().await;
             let rule = Rule::new("rule", Quota::gcra(RATE, SECOND).burst(BURST));

@@ -14,8 +14,8 @@ use crate::support::{
 async fn connected_means_that_redis_decides_the_first_request() {
     let port = free_port();
     let store = RedisStore::builder(&format!("redis://127.0.0.1:{port}"), "start", Keys::plain())
-        .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-        .and_then(|builder| builder.connect())
+        .deadline(Duration::from_secs(20))
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     let rule = Rule::new("api", Quota::gcra(10, MINUTE));
     let limiter = Limiter::new(store.clone(), [rule]).expect("a rule it can serve");

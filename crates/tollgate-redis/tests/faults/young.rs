@@ -22,8 +22,8 @@ impl Service {
         let (mut stores, mut limiters) = (Vec::new(), Vec::new());
         for _ in 0..INSTANCES {
             let store = RedisStore::builder(&server.url(), "young", Keys::plain())
-                .and_then(|store| store.deadline(Duration::from_secs(1)))
-                .and_then(|store| store.connect())
+                .deadline(Duration::from_secs(1))
+                .connect()
                 .expect("a valid address");
             store.connected().await;
             let rule = Rule::new("rule", Quota::fixed_window(LIMIT, MAX_PERIOD));

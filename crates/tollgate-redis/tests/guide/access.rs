@@ -64,7 +64,7 @@ fn logged_in(server: &RedisServer) -> Resp {
 fn builder(server: &RedisServer, database: &str) -> RedisStoreBuilder {
     let port = server.port();
     let address = format!("redis://tollgate:sesame@127.0.0.1:{port}{database}");
-    RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain()).expect("a valid address")
+    RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
 }
 
 async fn works(server: &RedisServer) -> Result<(), &'static str> {
@@ -73,10 +73,7 @@ async fn works(server: &RedisServer) -> Result<(), &'static str> {
 
 /// What a service does: the first thing that does not work.
 async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
-    let store = builder
-        .deadline(PATIENCE)
-        .and_then(|builder| builder.connect())
-        .expect("a runtime");
+    let store = builder.deadline(PATIENCE).connect().expect("a runtime");
     timeout(PATIENCE, store.connected())
         .await
         .expect("it may connect");

@@ -12,11 +12,9 @@ use crate::{
 
 async fn limiter(address: &str, keys: Keys) -> Limiter {
     let store = RedisStore::builder(address, "resets", keys)
-        .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-        .and_then(|builder| {
-            let builder = builder.partition(Partition::ByRule("per-tenant".into()));
-            builder.connect()
-        })
+        .deadline(Duration::from_secs(20))
+        .partition(Partition::ByRule("per-tenant".into()))
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rules = [

@@ -47,7 +47,7 @@ async fn a_meter_sees_the_same_on_a_cluster() {
                 let builder = builder.partition(Partition::Key);
                 match meter {
                     Some(one_in) => builder.meter(one_in),
-                    None => Ok(builder),
+                    None => builder,
                 }
             };
             Process::start(&url, clock, with, rules).await

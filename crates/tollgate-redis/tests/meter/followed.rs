@@ -121,7 +121,7 @@ async fn without_a_meter_there_is_no_second_account_and_no_figure() {
     let site = Site::start().await;
     let address = format!("redis://127.0.0.1:{}", site.server.port());
     let store = RedisStore::builder(&address, "meter", Keys::plain());
-    let store = store.expect("an address").connect().expect("a runtime");
+    let store = store.connect().expect("a runtime");
     store.connected().await;
     let rules = [Rule::new("per-key", Quota::fixed_window(100, HOUR))];
     let limiter = tollgate_core::Limiter::new(store.clone(), rules).expect("a valid rule");
@@ -138,7 +138,7 @@ async fn without_a_meter_there_is_no_second_account_and_no_figure() {
 #[test]
 fn a_meter_of_nothing_is_refused_and_told_what_would_be_right() {
     let builder = RedisStore::builder("redis://localhost", "meter", Keys::plain());
-    let error = builder.and_then(|builder| builder.meter(0)).map(drop);
+    let error = builder.meter(0).connect().map(drop);
     let error = error.expect_err("it follows nothing").to_string();
     assert!(error.contains("1000"), "{error}");
 }

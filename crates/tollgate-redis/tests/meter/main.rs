@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{BoundStore, Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, Store};
-use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret, SetupError};
+use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret};
 
 use crate::support::redis_server::{PATIENCE, RedisServer};
 
@@ -58,12 +58,12 @@ impl Site {
 
     /// A process of which no account knows.
     async fn unseen(&self, rules: &[Rule]) -> Process {
-        self.open(Ok, rules).await
+        self.open(|builder| builder, rules).await
     }
 
     async fn open(
         &self,
-        with: impl FnOnce(RedisStoreBuilder) -> Result<RedisStoreBuilder, SetupError>,
+        with: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
         rules: &[Rule],
     ) -> Process {
         Process::start(&self.server.url(), &self.clock, with, rules).await
@@ -74,17 +74,14 @@ impl Process {
     async fn start(
         address: &str,
         clock: &ManualClock,
-        with: impl FnOnce(RedisStoreBuilder) -> Result<RedisStoreBuilder, SetupError>,
+        with: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
         rules: &[Rule],
     ) -> Self {
         let keys = Keys::hashed(Secret::from_bytes([7; 32]).expect("it is long enough"));
-        let store = RedisStore::builder(address, "meter", keys)
-            .and_then(|builder| builder.deadline(Duration::from_secs(20)))
-            .and_then(with)
-            .and_then(|builder| {
-                let margin = Duration::from_secs(1_000_000);
-                builder.caller_clock(clock.clone(), margin).connect()
-            })
+        let builder = RedisStore::builder(address, "meter", keys).deadline(Duration::from_secs(20));
+        let store = with(builder)
+            .caller_clock(clock.clone(), Duration::from_secs(1_000_000))
+            .connect()
             .expect("valid settings and a runtime");
         store.connected().await;
         let rules = RuleSet::new(rules.to_vec()).expect("valid rules");

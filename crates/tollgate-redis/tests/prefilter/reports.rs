@@ -73,12 +73,11 @@ async fn what_was_counted_alone_goes_in_the_call_of_the_request_that_asks_and_is
     let ticks = AtomicU64::new(NOW);
     let clock = Clock::custom(move || ticks.fetch_add(1, Ordering::Relaxed));
     let store = RedisStore::builder(&server.url(), "reports", Keys::plain())
-        .and_then(|store| store.deadline(PATIENT))
-        .and_then(|store| {
-            let store = store.caller_clock(clock, MAX_PERIOD);
-            // These are calls of a script too.
-            store.without_heartbeats().connect()
-        })
+        .deadline(PATIENT)
+        .caller_clock(clock, MAX_PERIOD)
+        // These are calls of a script too.
+        .without_heartbeats()
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let limiter = Limiter::new(store, [rule()]).expect("a valid rule");

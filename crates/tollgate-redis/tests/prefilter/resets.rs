@@ -22,8 +22,9 @@ fn quotas() -> [Quota; 3] {
 async fn process(server: &RedisServer, quota: Quota) -> Limiter {
     let url = format!("redis://{}", server.address());
     let store = RedisStore::builder(&url, "resets", Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(10)))
-        .and_then(|store| store.without_learned_bounds().connect())
+        .deadline(Duration::from_secs(10))
+        .without_learned_bounds()
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rule = Rule::new("rule", quota).consistency(Consistency::Leased {

@@ -11,13 +11,10 @@ use crate::support::{
 
 async fn store(url: &str, partition: Partition) -> RedisStore {
     let store = RedisStore::builder(url, "seams", Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(10)))
-        .and_then(|store| {
-            store
-                .partition(partition)
-                .without_learned_bounds()
-                .connect()
-        })
+        .deadline(Duration::from_secs(10))
+        .partition(partition)
+        .without_learned_bounds()
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     store
@@ -89,8 +86,8 @@ async fn a_denial_that_was_decided_before_a_reset_and_came_during_it_is_not_beli
     let server = RedisServer::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = RedisStore::builder(&url, "seams", Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(10)))
-        .and_then(|store| store.connect())
+        .deadline(Duration::from_secs(10))
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rule = Rule::new("strict", Quota::gcra(1, 60 * MINUTE));
@@ -145,11 +142,9 @@ async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
     let server = RedisServer::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = RedisStore::builder(&url, "seams", Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(10)))
-        .and_then(|store| {
-            let partition = Partition::ByRule("per-tenant".into());
-            store.partition(partition).connect()
-        })
+        .deadline(Duration::from_secs(10))
+        .partition(Partition::ByRule("per-tenant".into()))
+        .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rules = [

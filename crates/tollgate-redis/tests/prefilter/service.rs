@@ -32,10 +32,10 @@ impl Service {
     ) -> Self {
         let clock = ManualClock::new(NOW);
         let builder = RedisStore::builder(address, "prefilter", keys);
-        let store = builder
-            .map(set)
-            .and_then(|builder| builder.caller_clock(&clock, MARGIN).deadline(PATIENT))
-            .and_then(|builder| builder.connect())
+        let store = set(builder)
+            .caller_clock(&clock, MARGIN)
+            .deadline(PATIENT)
+            .connect()
             .expect("a valid address");
         store.connected().await;
         Self {

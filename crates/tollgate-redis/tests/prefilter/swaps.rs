@@ -62,11 +62,8 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_lent
             for _ in 0..150 {
                 service.take(&before, old_check, 1).await;
             }
-            let after = Rule::new(name, quotas(limit)[place])
-                .consistency(consistency)
-                .on_store_error(OnStoreError::Deny);
-            let store = service.store.clone();
-            let after = Limiter::replacing(&[&before], store, [after]).expect("it replaces");
+            let after = Rule::new(name, quotas(limit)[place]).consistency(consistency);
+            let after = service.replacing(&before, after);
             let check = check(&after, name);
             for _ in 0..50 {
                 // Requests of before that are still on their way.

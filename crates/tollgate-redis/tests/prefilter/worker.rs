@@ -24,8 +24,9 @@ pub(crate) const NAMESPACE: &str = "prefilter";
 /// A store that nothing but requests speaks for: so that calls can be counted.
 pub(crate) async fn store(address: &str, deadline: Duration) -> RedisStore {
     let store = RedisStore::builder(address, NAMESPACE, Keys::plain())
-        .and_then(|store| store.without_heartbeats().deadline(deadline))
-        .and_then(|store| store.connect())
+        .without_heartbeats()
+        .deadline(deadline)
+        .connect()
         .expect("a valid address");
     store.connected().await;
     store

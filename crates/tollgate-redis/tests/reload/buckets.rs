@@ -42,8 +42,9 @@ async fn version(
 ) -> Limiter {
     let address = format!("redis://{}", server.address());
     let store = RedisStore::builder(&address, "buckets", tollgate_redis::Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(20)))
-        .and_then(|store| store.caller_clock(clock, MINUTE).connect())
+        .deadline(Duration::from_secs(20))
+        .caller_clock(clock, MINUTE)
+        .connect()
         .expect("a valid address");
     store.connected().await;
     let rule = Rule::new(format!("rule-{number}"), quota);

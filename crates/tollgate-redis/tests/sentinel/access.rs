@@ -68,8 +68,8 @@ async fn an_error_names_the_command_that_the_users_of_the_guide_lack() {
     for (on_servers, on_sentinels) in [("+role", ""), ("", missing)] {
         let address = address_without(&group, on_servers, on_sentinels).await;
         let store = RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
-            .and_then(|store| store.deadline(Duration::from_secs(10)))
-            .and_then(|store| store.connect())
+            .deadline(Duration::from_secs(10))
+            .connect()
             .expect("a valid address");
         let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
         let limiter = Limiter::new(store, [rule]).expect("a valid rule");

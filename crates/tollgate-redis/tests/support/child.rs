@@ -117,8 +117,8 @@ impl Job {
 /// A store of tests that count to the unit: no answer is given up.
 pub(crate) async fn patient_store(address: &str) -> RedisStore {
     let store = RedisStore::builder(address, "processes", tollgate_redis::Keys::plain())
-        .and_then(|store| store.deadline(Duration::from_secs(20)))
-        .and_then(|store| store.connect())
+        .deadline(Duration::from_secs(20))
+        .connect()
         .expect("a valid address");
     store.connected().await;
     store

@@ -50,9 +50,10 @@ impl Instance {
     /// With states under this namespace.
     pub(crate) async fn named(namespace: &str, address: &str) -> Self {
         let store = RedisStore::builder(address, namespace, tollgate_redis::Keys::plain())
-            .and_then(|store| store.deadline(DEADLINE))
+            .deadline(DEADLINE)
             // What a denial has taught would hide a fault for a second.
-            .and_then(|store| store.without_learned_bounds().connect())
+            .without_learned_bounds()
+            .connect()
             .expect("a valid address");
         store.connected().await;
         let instances = NonZeroU32::new(INSTANCES as u32).expect("there are some");

@@ -157,7 +157,8 @@
 //! ```
 //!
 //! **What was not served is given back.** Where the inner service answers with an error, or a response carries a
-//! [`Refund`](crate::Refund) in its extensions, what the layers outside have taken for the request goes back. Without axum no
+//! [`Refund`](crate::Refund) in its extensions, what the layers outside have taken for the request goes back (of a bucket, what
+//! it [has not refilled since](crate::Ticket#accuracy)). Without axum no
 //! handler is needed: `limits`, `load_shed` and `concurrency_limit` in this order, and the error goes on to whoever handles it.
 //! There a place is held for as long as a remote store decides; the handler above also keeps that from happening, because it is
 //! always ready itself.

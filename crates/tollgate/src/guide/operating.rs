@@ -261,4 +261,10 @@
 //! Two limits of this:
 //!
 //! - What is used beyond a smaller burst comes back at the old rate, until units are taken under the new one.
-//! - Units that were taken under the old quota cannot be refunded once a new one has converted the state.
+//! - Units that come back under the old quota, of a ticket or a lease, are converted as the state was. Under windows of the same
+//!   length all of them come back. Under windows of another length, those that may already be forgotten come back when the
+//!   new window ends. A bucket gives back less by at most what the two rates differ by in the time between, and by what a
+//!   smaller burst may have forgotten.
+//!
+//! The replaced layer holds nothing in advance any more: what it has on lease goes back to Redis at once, and what it has
+//! counted alone is reported. Its tickets still settle.

@@ -410,6 +410,9 @@
 //! What a request costs may be known only when it is done: tokens of a model, bytes of an export. Take an estimate first,
 //! and settle it with a [`Ticket`](crate::Ticket). Where the real cost is higher, what is there is taken.
 //!
+//! Where the work takes long, count in a window, as here: it knows the units of a ticket, and gives back all of them. A bucket
+//! refills meanwhile, and gives back [what it has not refilled](crate::Ticket#accuracy) since they were taken.
+//!
 //! A ticket settles all rules of its decision alike. Where a rule that counts requests stands beside one that counts
 //! tokens, take the part of the second: [`Ticket::of_rule`](crate::Ticket::of_rule).
 //!
