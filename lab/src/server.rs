@@ -18,7 +18,7 @@ use crate::{
 /// One state for each key. It decides in no time, and one question after the other.
 #[derive(Debug)]
 pub(crate) enum Server {
-    Buckets(Buckets),
+    Buckets(Box<Buckets>),
     Fixed(Windows<FixedWindow>),
     Sliding(Windows<SlidingWindow>),
 }
@@ -47,13 +47,13 @@ impl Server {
         if let Some(windows) = Windows::new(terms) {
             return Some(Self::Sliding(windows));
         }
-        Some(Self::Buckets(Buckets {
+        Some(Self::Buckets(Box::new(Buckets {
             arrival: terms.arrival?,
             lender: terms
                 .lease
                 .and_then(|lease| BucketLender::new(&terms.quota, lease)),
             states: HashMap::new(),
-        }))
+        })))
     }
 
     pub(crate) fn decide(

@@ -73,7 +73,7 @@ async fn whoever_waits_as_retry_after_says_is_refused_once_and_then_passes() {
             );
             let waits = met["waits"].as_array().expect("a list");
             // Each refusal is one wait, and is not followed by another.
-            assert!(refused >= 1 && refused <= 5, "{client}, {quota:?}: {met}");
+            assert!((1..=5).contains(&refused), "{client}, {quota:?}: {met}");
             assert_eq!(waits.len() as u64, refused, "{client}, {quota:?}: {met}");
         }
     }
