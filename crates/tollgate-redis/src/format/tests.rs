@@ -1,8 +1,5 @@
 //! Processes of two formats on one server.
 
-#[path = "../../tests/support/blocking_server.rs"]
-#[allow(dead_code, reason = "it is a part of other programs too")]
-mod blocking_server;
 #[path = "../../tests/support/numbers.rs"]
 #[allow(dead_code, reason = "it is a part of other programs too")]
 mod numbers;
@@ -18,13 +15,13 @@ use tollgate_core::{
 };
 
 use self::{
-    blocking_server::RedisServer,
     numbers::Numbers,
     resp::{Resp, Value},
 };
 use crate::{
     Keys, Secret,
     call::Call,
+    connection_tests::blocking_server::RedisServer,
     encode::Encoder,
     format::Formats,
     keyspace::{Keyspace, Partition},

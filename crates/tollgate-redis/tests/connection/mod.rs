@@ -4,7 +4,7 @@
 
 #[path = "../support/blocking_server.rs"]
 #[allow(dead_code, reason = "it is for the tests of the store too")]
-mod blocking_server;
+pub(crate) mod blocking_server;
 #[path = "../support/bus_proxy.rs"]
 mod bus_proxy;
 #[path = "../support/eventually.rs"]
