@@ -86,7 +86,7 @@ for server in redis-6.2 valkey-9.1; do
 done
 
 step "each feature alone"
-for feature in axum client metrics tokio tonic tracing; do
+for feature in axum client metrics tokio tonic tracing uuid; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
