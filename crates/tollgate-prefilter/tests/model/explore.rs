@@ -9,7 +9,15 @@ use crate::{
 
 /// Explores everything; nothing may be wrong anywhere.
 pub(crate) fn holds<L: Ledger>(world: World<L>) {
-    let checker = world.checker().spawn_bfs().join();
+    nothing_is_wrong(&world.checker().spawn_bfs().join());
+}
+
+/// The same, of a world that is too large to be explored to its end: all that can happen in so many steps.
+pub(crate) fn holds_for<L: Ledger>(steps: usize, world: World<L>) {
+    nothing_is_wrong(&world.checker().target_max_depth(steps).spawn_bfs().join());
+}
+
+fn nothing_is_wrong<L: Ledger>(checker: &impl Checker<World<L>>) {
     eprintln!(
         "{} states, the furthest {} steps away",
         checker.unique_state_count(),
