@@ -60,14 +60,16 @@ pub(crate) fn rules() -> impl Strategy<Value = Vec<Drawn>> {
 }
 
 pub(crate) fn request_rule((name, quota, plan, choose): &Drawn) -> RequestRule {
-    let mut rule = Rule::new(name.clone(), *quota);
-    if let Some(plan) = plan {
-        rule = rule.plan("gold", *plan);
-    }
+    let rule = Rule::new(name.clone(), *quota);
     let choose = *choose;
-    rule.by(constant("all"))
-        .plan_by(move |_| choose.then_some("gold"))
-        .cost_by(|head| cost(head).unwrap_or(1))
+    let rule = match plan {
+        Some(plan) => rule
+            .plan("gold", *plan)
+            .by(constant("all"))
+            .plan_by(move |_| choose.then_some("gold")),
+        None => rule.by(constant("all")),
+    };
+    rule.cost_by(|head| cost(head).unwrap_or(1))
 }
 
 fn cost(head: &Parts) -> Option<u64> {
