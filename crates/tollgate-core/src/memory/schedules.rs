@@ -300,7 +300,7 @@ fn limiters_that_come_and_go_on_one_name_lose_nothing() {
     for quota in each(3) {
         explore(move || {
             let store = store(&ManualClock::new(1_000_000));
-            let bind = |store: &MemoryStore| {
+            let bind = move |store: &MemoryStore| {
                 Limiter::new(store.clone(), [Rule::new("rule", quota)]).expect("a valid rule")
             };
             let threads: Vec<_> = (0..2)
