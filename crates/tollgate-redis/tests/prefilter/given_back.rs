@@ -290,8 +290,8 @@ async fn a_lot_that_comes_when_the_limiter_is_gone_goes_back_to_redis() {
             panic!("no lot is as large");
         };
         drop(limiter);
-        assert!(last.await.is_allowed());
-        service.net += BURST;
+        // No caller waits for the reply either.
+        drop(last);
         let exact = Rule::new("lent", quota);
         let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
         let look = [of(&exact, "lent", "client").with_cost(0)];
