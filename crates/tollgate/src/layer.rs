@@ -195,10 +195,8 @@ impl RateLimitLayer {
     /// `tollgate_look_up_failures_total` counts them, and the first one of a rule is told in an event at warn level. An
     /// extractor of your own gives `LookUpFailed` where its directory fails in another way.
     ///
-    /// # Panics
-    ///
-    /// Look-ups that have to be waited for panic in a tokio runtime whose timer is not enabled. Outside of tokio there is no
-    /// deadline.
+    /// Outside of tokio there is no deadline. In a tokio runtime that was built without `enable_time`, each look-up that has
+    /// to wait fails at once.
     pub fn look_up_deadline(self, deadline: Duration) -> Self {
         self.with(|config| config.rules.look_up_deadline = deadline)
     }

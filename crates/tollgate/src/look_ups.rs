@@ -2,8 +2,10 @@
 
 use std::{
     future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll},
+    thread,
     time::Duration,
 };
 
@@ -43,19 +45,16 @@ impl LookUps {
     /// What they have found, in the order in which they were added. One that has not ended by the deadline is dropped, and
     /// has failed.
     ///
-    /// The deadline begins when there is something to wait for. Outside of a tokio runtime there is none.
-    ///
-    /// # Panics
-    ///
-    /// In a tokio runtime whose timer is not enabled, when there is something to wait for.
+    /// The deadline begins when there is something to wait for. Outside of a tokio runtime there is none. In a runtime that
+    /// was built without `enable_time`, look-ups that have to wait fail at once.
     pub(crate) async fn within(mut self, deadline: Duration) -> Vec<(usize, Found)> {
         let all = poll_fn(|cx| Poll::Ready(Pin::new(&mut self).poll(cx).is_ready())).await;
         if !all {
-            if Handle::try_current().is_ok() {
-                // What has not ended by then is sorted out below.
-                let _ = timeout(deadline, &mut self).await;
-            } else {
+            if Handle::try_current().is_err() {
                 (&mut self).await;
+            } else if let Ok(within) = with_timer(|| timeout(deadline, &mut self)) {
+                // What has not ended by then is sorted out below.
+                let _ = within.await;
             }
         }
         let found = |look_up| match look_up {
@@ -67,6 +66,12 @@ impl LookUps {
             .map(|(place, look_up)| (place, found(look_up)))
             .collect()
     }
+}
+
+/// `start`, or `Err` where the runtime has no timer: tokio tells only by a panic, whose message says what to call.
+fn with_timer<T>(start: impl FnOnce() -> T) -> thread::Result<T> {
+    // What a timer that does not start leaves behind is nothing.
+    catch_unwind(AssertUnwindSafe(start))
 }
 
 /// Ready when all have ended.

@@ -484,6 +484,23 @@ async fn a_look_up_that_does_not_end_in_time_is_a_failure_that_lets_nothing_thro
     }
 }
 
+#[test]
+fn without_a_timer_a_look_up_that_waits_fails_at_once_and_one_that_does_not_is_used() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let one = || Rule::new("one-each", Quota::fixed_window(1, MINUTE));
+        let waits = app([one()
+            .on_store_error(tollgate::OnStoreError::Deny)
+            .by(lost())]);
+        assert_eq!(send(&waits, get("/")).await.status(), 503);
+        let ready = app([one().by(Directory::default().tenant())]);
+        assert_eq!(send(&ready, with_key("acme.1")).await.status(), 200);
+        assert_eq!(send(&ready, with_key("acme.2")).await.status(), 429);
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_ends_in_time_counts_beside_one_that_does_not() {
     let nine = |name| Rule::new(name, Quota::fixed_window(9, MINUTE));

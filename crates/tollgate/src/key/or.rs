@@ -11,7 +11,8 @@ pub trait KeyExtractorExt: KeyExtractor + Sized {
     ///
     /// If both find none, the more telling reason stays: a service that is not set up before a key sent twice before a key
     /// not sent. If this extractor looks its key up, `other` is asked for its key at the same time, because the head is gone
-    /// later; a look-up of `other` does not start before it is needed.
+    /// later; a look-up of `other` does not start before it is needed. If the look-up misses the
+    /// [layer's deadline](crate::RateLimitLayer::look_up_deadline), the whole key is missing, and `other` is not used.
     ///
     /// Keys of two kinds never meet: an API key that is spelled like an address is not that address.
     ///

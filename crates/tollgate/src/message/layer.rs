@@ -157,11 +157,7 @@ impl MessageLimitLayer {
     }
 
     /// How long the look-ups of a call's keys may take, all together: see
-    /// [`RateLimitLayer::look_up_deadline`](crate::RateLimitLayer::look_up_deadline). 200 ms unless told otherwise.
-    ///
-    /// # Panics
-    ///
-    /// As there.
+    /// [`RateLimitLayer::look_up_deadline`](crate::RateLimitLayer::look_up_deadline). Default: 200 ms.
     pub fn look_up_deadline(self, deadline: Duration) -> Self {
         self.with(|config| config.rules.look_up_deadline = deadline)
     }
