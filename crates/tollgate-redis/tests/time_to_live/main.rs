@@ -27,7 +27,7 @@ use crate::{holds::holds_by_server, quotas::Family};
 
 #[test]
 fn buckets_live_until_fresh() {
-    holds_by_server("arrival_by_server", &[Family::Arrival]);
+    holds_by_server("arrival_by_server", &[Family::Gcra]);
 }
 
 #[test]
