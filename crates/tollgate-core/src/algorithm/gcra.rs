@@ -110,28 +110,16 @@ use crate::{
 };
 
 /// A quota of GCRA, token bucket or leaky bucket, made ready: the three are one state machine.
+///
+/// `T` in lowest terms is `numerator / denominator` µs. Spans of time are whole numbers of 1/denominator µs, which are called
+/// *parts* here: a unit is `numerator` parts, and no fraction is left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gcra {
-    /// `T` in lowest terms is `numerator / denominator` µs; spans are mixed numbers over `denominator`.
-    interval: Span,
-    denominator: u64,
     numerator: u64,
-    tolerance: Span,
+    denominator: u64,
     burst: u64,
-    /// Units per µs, and per 1/denominator µs: a first guess that is then made exact.
-    units_per_tick: f64,
-    units_per_rest: f64,
-    /// Whether the tolerance in 1/denominator µs, and a unit more, stays within 62 bits.
-    narrow: bool,
-    /// ⌊(2^64 − 1) / numerator⌋
-    inverse: u64,
-}
-
-/// A mixed number of microseconds: `whole + rest / denominator`, with `rest < denominator`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Span {
-    whole: u64,
-    rest: u64,
+    /// `τ` in parts.
+    tolerance: u128,
 }
 
 /// 16 bytes: the theoretical arrival time, as whole microseconds and a remainder in units of the quota's denominator.
@@ -169,7 +157,7 @@ impl Gcra {
         if units == 0 {
             return;
         }
-        let held = Self::state(at, self.span_of(units.min(self.burst)));
+        let held = self.state(at, self.span_of(units.min(self.burst)));
         if (held.tat, held.rest) > (state.tat, state.rest) {
             *state = held;
         }
@@ -180,171 +168,72 @@ impl Gcra {
     /// Unlike a [refund](Algorithm::refund) it does not ask what time has given back since. The caller knows that nothing
     /// has: see [`hold_back`](Self::hold_back).
     pub fn put_back(&self, state: &mut GcraState, now: Tick, units: u64) {
-        let ahead = Self::ahead(state, now);
-        *state = Self::state(
-            now,
-            self.difference(ahead, self.span_of(units.min(self.burst))),
-        );
+        let ahead = self.ahead(state, now);
+        let units = self.span_of(units.min(self.burst));
+        *state = self.state(now, ahead.saturating_sub(units));
     }
 
     /// The earliest arrival time of a state that is fresh at `fresh_at`, to the tick, and that lets `cost` units pass at
     /// `retry_at`, to the tick, where that is known: what an answer tells of the state behind it.
     #[must_use]
     pub fn earliest(&self, fresh_at: Tick, retry_at: Option<(Tick, u64)>) -> GcraState {
-        if self.denominator == 1 {
-            return GcraState {
-                tat: fresh_at,
-                rest: 0,
-            };
-        }
-        // Both ticks were rounded up from within the microsecond before.
-        let within = |tick: Tick| Span {
-            whole: tick.saturating_sub(1),
-            rest: 1,
-        };
-        let mut earliest = within(fresh_at);
+        let mut earliest = self.rounded_up(fresh_at);
         if let Some((retry_at, cost)) = retry_at.filter(|(_, cost)| *cost <= self.burst) {
-            let then = self.sum(within(retry_at), self.tolerance);
-            let by_retry = self.difference(then, self.span_of(cost));
+            let then = self.rounded_up(retry_at) + self.tolerance;
+            let by_retry = then.saturating_sub(self.span_of(cost));
             // A later one says nothing of the state: the cost waits for units that are held back.
-            if by_retry.whole < fresh_at {
+            if by_retry < self.parts(fresh_at) {
                 earliest = earliest.max(by_retry);
             }
         }
-        Self::state(
-            earliest.whole,
-            Span {
-                whole: 0,
-                rest: earliest.rest,
-            },
-        )
+        self.state(0, earliest)
     }
 
-    /// `units · T`. `units` is at most the burst, so that no product leaves 53 bits.
-    #[inline]
-    fn span_of(&self, units: u64) -> Span {
-        self.sum(
-            Span::default(),
-            Span {
-                whole: units * self.interval.whole,
-                rest: units * self.interval.rest,
-            },
-        )
-    }
-
-    /// `a + b`, where `b.rest` may be above the denominator.
+    /// A time in parts.
     #[inline(always)]
-    fn sum(&self, a: Span, b: Span) -> Span {
-        // A state of a clock that was set far ahead and back may lie at the end of time.
-        let whole = a.whole.saturating_add(b.whole);
-        let rest = a.rest + b.rest;
-        if rest < self.denominator {
-            Span { whole, rest }
-        } else if rest - self.denominator < self.denominator {
-            Span {
-                whole: whole.saturating_add(1),
-                rest: rest - self.denominator,
-            }
-        } else {
-            Span {
-                whole: whole.saturating_add(rest / self.denominator),
-                rest: rest % self.denominator,
-            }
-        }
+    fn parts(&self, tick: Tick) -> u128 {
+        u128::from(tick) * u128::from(self.denominator)
     }
 
-    /// `a − b`, at least zero.
+    /// The earliest time in parts that is this tick when it is rounded up.
+    fn rounded_up(&self, tick: Tick) -> u128 {
+        self.parts(tick)
+            .saturating_sub(u128::from(self.denominator - 1))
+    }
+
+    /// `units · T`.
     #[inline(always)]
-    fn difference(&self, a: Span, b: Span) -> Span {
-        if a <= b {
-            Span::default()
-        } else if a.rest >= b.rest {
-            Span {
-                whole: a.whole - b.whole,
-                rest: a.rest - b.rest,
-            }
-        } else {
-            Span {
-                whole: a.whole - b.whole - 1,
-                rest: a.rest + self.denominator - b.rest,
-            }
-        }
+    fn span_of(&self, units: u64) -> u128 {
+        u128::from(units) * u128::from(self.numerator)
     }
 
-    /// How many whole units lie in a span, which is at most the tolerance: ⌊span / T⌋.
+    /// A span of at most the tolerance in microseconds, rounded up.
     #[inline(always)]
-    fn units_in(&self, span: Span) -> u64 {
-        if !self.narrow {
-            return self.units_in_wide(span);
+    fn micros(&self, span: u128) -> u64 {
+        if self.denominator == 1 {
+            // As at most rates that people choose. It is below 2^64, as a tolerance is.
+            return span as u64;
         }
-        // In 1/denominator µs. Multiplying by the inverse instead of dividing falls short by one at most: the inverse is
-        // short by less than 2, and `have` is below 2^62.
-        let have = span.whole * self.denominator + span.rest;
-        let guess = ((u128::from(have) * u128::from(self.inverse)) >> 64) as u64;
-        guess + u64::from(have - guess * self.numerator >= self.numerator)
-    }
-
-    #[cold]
-    fn units_in_wide(&self, span: Span) -> u64 {
-        // The guess is off by a few at most; the comparison is exact. Without the remainder it would be off by all the
-        // units of a microsecond, which may be billions.
-        let guess =
-            span.whole as f64 * self.units_per_tick + span.rest as f64 * self.units_per_rest;
-        let have = u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest);
-        let cost = |units: u64| u128::from(units) * u128::from(self.numerator);
-        let mut units = (guess as u64).min(self.burst);
-        while cost(units) > have {
-            units -= 1;
-        }
-        while units < self.burst && cost(units + 1) <= have {
-            units += 1;
-        }
-        units
+        let (whole, rest) = divide(span, self.denominator);
+        whole + u64::from(rest > 0)
     }
 
     /// Until when units that were taken weigh: had they never been taken, the bucket could have been empty from
     /// `taken.fresh_at` on, so what lies behind it was given back by time. That tick was rounded up, and the part of a
     /// microsecond is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
-    fn weighs_until(&self, taken: Taken, cost: u64) -> Span {
-        let units = self.span_of(cost.min(self.burst));
-        let rounded = Span {
-            whole: taken.fresh_at,
-            rest: 0,
-        };
-        let part = u64::from(self.denominator > 1);
-        let down = Span {
-            whole: taken.fresh_at.saturating_sub(part),
-            rest: part,
-        };
-        let reach = Span {
-            whole: taken.at.saturating_add(units.whole),
-            rest: units.rest,
-        };
-        reach.min(rounded).max(down)
+    fn weighs_until(&self, taken: Taken, cost: u64) -> u128 {
+        let reach = self.parts(taken.at) + self.span_of(cost.min(self.burst));
+        let latest = self.parts(taken.fresh_at);
+        reach.min(latest).max(self.rounded_up(taken.fresh_at))
     }
 
-    /// A span in 1/denominator µs: a unit is `numerator` of them.
-    fn parts(&self, span: Span) -> u128 {
-        u128::from(span.whole) * u128::from(self.denominator) + u128::from(span.rest)
-    }
-
-    fn span_from(&self, parts: u128) -> Span {
-        let denominator = u128::from(self.denominator);
-        Span {
-            whole: u64::try_from(parts / denominator).unwrap_or(u64::MAX),
-            // Below the denominator.
-            rest: (parts % denominator) as u64,
-        }
-    }
-
-    /// As many units of this quota as lie in a span of another one, in 1/denominator µs and rounded down.
-    fn scaled(&self, before: &Self, span: Span) -> u128 {
-        let parts = before.parts(span);
+    /// As many units of this quota as lie in a span of another one, rounded down.
+    fn scaled(&self, before: &Self, span: u128) -> u128 {
         let (old, new) = (u128::from(before.numerator), u128::from(self.numerator));
         // In two halves, so that no product leaves 128 bits.
-        (parts / old)
+        (span / old)
             .saturating_mul(new)
-            .saturating_add(parts % old * new / old)
+            .saturating_add(span % old * new / old)
     }
 
     /// Whether a unit takes less time than under another quota.
@@ -353,142 +242,101 @@ impl Gcra {
             < u128::from(other.numerator) * u128::from(self.denominator)
     }
 
-    /// What is ahead of `now`: the debt that time has still to pay back.
-    #[inline]
-    fn ahead(state: &GcraState, now: Tick) -> Span {
+    /// What is ahead of `now`: what time has still to pay back.
+    #[inline(always)]
+    fn ahead(&self, state: &GcraState, now: Tick) -> u128 {
         if state.tat < now {
-            Span::default()
+            0
         } else {
-            Span {
-                whole: state.tat - now,
-                rest: u64::from(state.rest),
-            }
+            self.parts(state.tat - now) + u128::from(state.rest)
         }
     }
 
-    /// What is ahead of `now`, at most the tolerance, in 1/denominator µs: a unit is `numerator` of them.
+    /// What is ahead of `now`, at most the tolerance.
     fn owed(&self, state: &GcraState, now: Tick) -> u128 {
-        self.parts(Self::ahead(state, now).min(self.tolerance))
+        self.ahead(state, now).min(self.tolerance)
     }
 
-    #[inline]
-    fn state(now: Tick, ahead: Span) -> GcraState {
+    #[inline(always)]
+    fn state(&self, now: Tick, ahead: u128) -> GcraState {
+        let (whole, rest) = match u64::try_from(ahead) {
+            Ok(ahead) if self.denominator == 1 => (ahead, 0),
+            _ => divide(ahead, self.denominator),
+        };
         GcraState {
-            tat: now.saturating_add(ahead.whole),
+            // A state of a clock that was set far ahead and back may lie at the end of time.
+            tat: now.saturating_add(whole),
             // A remainder is below the denominator, which validation keeps within 32 bits.
-            rest: ahead.rest as u32,
+            rest: rest as u32,
         }
     }
 
-    /// What would be ahead after `cost` units, which are at most the burst.
+    /// The answer, and what is ahead then.
     #[inline(always)]
-    fn after(&self, ahead: Span, cost: u64) -> Span {
-        if cost == 1 {
-            self.sum(ahead, self.interval)
-        } else {
-            self.sum(ahead, self.span_of(cost))
-        }
-    }
-
-    /// The answer, and what is ahead if the cost fits.
-    #[inline(always)]
-    fn answer(&self, ahead: Span, cost: u64) -> (Assessment, Span) {
+    fn answer(&self, ahead: u128, cost: u64) -> (Assessment, u128) {
         if cost == 0 || cost > self.burst || ahead > self.tolerance {
             return (self.answer_at_the_edge(ahead, cost), ahead);
         }
-        if self.denominator == 1 && self.narrow {
-            return self.answer_in_whole_ticks(ahead.whole, cost);
-        }
-        let after = self.after(ahead, cost);
-        if after <= self.tolerance {
-            let remaining = self.units_in(self.difference(self.tolerance, after));
-            let answer = Assessment {
-                fits: true,
-                remaining,
-                reset_after: ceil(after),
-                retry: if remaining < cost {
-                    self.wait(after, cost)
-                } else {
-                    Retry::Now
-                },
-            };
-            return (answer, after);
-        }
-        let answer = Assessment {
-            fits: false,
-            // Where one unit does not fit, none is left.
-            remaining: if cost == 1 {
-                0
-            } else {
-                self.units_in(self.difference(self.tolerance, ahead))
-            },
-            reset_after: ceil(ahead),
-            retry: Retry::after_micros(ceil(self.difference(after, self.tolerance))),
-        };
-        (answer, ahead)
-    }
-
-    /// When `cost` units fit that do not fit now. They are at most the burst.
-    fn wait(&self, ahead: Span, cost: u64) -> Retry {
-        let after = self.after(ahead, cost);
-        Retry::after_micros(ceil(self.difference(after, self.tolerance)))
-    }
-
-    /// The same where a unit takes a whole number of microseconds, as it does at most rates that people choose: there are
-    /// no remainders.
-    #[inline(always)]
-    fn answer_in_whole_ticks(&self, ahead: u64, cost: u64) -> (Assessment, Span) {
-        let tolerance = self.tolerance.whole;
-        let after = ahead + cost * self.numerator;
-        let fits = after <= tolerance;
+        let cost = self.span_of(cost);
+        let after = ahead + cost;
+        let fits = after <= self.tolerance;
         let then = if fits { after } else { ahead };
-        let left = tolerance - then;
-        let guess = ((u128::from(left) * u128::from(self.inverse)) >> 64) as u64;
-        // What the cost lacks: now if it is denied, the next time if it fits.
-        let lacks = (cost * self.numerator).saturating_sub(left);
+        let left = self.tolerance - then;
         let answer = Assessment {
             fits,
-            remaining: guess + u64::from(left - guess * self.numerator >= self.numerator),
-            reset_after: then,
-            retry: if lacks == 0 {
-                Retry::Now
-            } else {
-                Retry::after_micros(lacks)
-            },
+            remaining: divide(left, self.numerator).0,
+            reset_after: self.micros(then),
+            retry: self.wait(cost, left),
         };
-        (
-            answer,
-            Span {
-                whole: then,
-                rest: 0,
-            },
-        )
+        (answer, then)
+    }
+
+    /// When a cost fits of which so much is left: the next time if it fits now.
+    #[inline(always)]
+    fn wait(&self, cost: u128, left: u128) -> Retry {
+        match cost.saturating_sub(left) {
+            0 => Retry::Now,
+            lacks => Retry::after_micros(self.micros(lacks)),
+        }
     }
 
     /// A cost of nothing, one that never fits, or a state beyond the tolerance.
     #[cold]
-    fn answer_at_the_edge(&self, ahead: Span, cost: u64) -> Assessment {
+    fn answer_at_the_edge(&self, ahead: u128, cost: u64) -> Assessment {
         // Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
         let ahead = ahead.min(self.tolerance);
-        let remaining = self.units_in(self.difference(self.tolerance, ahead));
+        let left = self.tolerance - ahead;
         Assessment {
             fits: cost == 0,
-            remaining,
-            reset_after: ceil(ahead),
-            retry: if cost == 0 && remaining > 0 {
-                Retry::Now
-            } else if cost > self.burst {
+            remaining: divide(left, self.numerator).0,
+            reset_after: self.micros(ahead),
+            retry: if cost > self.burst {
                 Retry::Never
             } else {
-                self.wait(ahead, cost.max(1))
+                self.wait(self.span_of(cost.max(1)), left)
             },
         }
     }
 }
 
-#[inline]
-fn ceil(span: Span) -> u64 {
-    span.whole + u64::from(span.rest > 0)
+/// The quotient, at most `u64::MAX`, and the remainder.
+#[inline(always)]
+fn divide(parts: u128, by: u64) -> (u64, u64) {
+    match u64::try_from(parts) {
+        Ok(parts) => (parts / by, parts % by),
+        Err(_) => divide_wide(parts, by),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn divide_wide(parts: u128, by: u64) -> (u64, u64) {
+    let by = u128::from(by);
+    // The remainder is below the divisor.
+    (
+        u64::try_from(parts / by).unwrap_or(u64::MAX),
+        (parts % by) as u64,
+    )
 }
 
 impl Algorithm for Gcra {
@@ -506,37 +354,24 @@ impl Algorithm for Gcra {
             numerator,
             denominator,
         } = Interval::of(quota.rate(), micros(quota.period()));
-        let mut arrival = Self {
-            interval: Span {
-                whole: numerator / denominator,
-                rest: numerator % denominator,
-            },
-            denominator,
+        Some(Self {
             numerator,
-            tolerance: Span::default(),
+            denominator,
             burst: quota.limit(),
-            units_per_tick: denominator as f64 / numerator as f64,
-            units_per_rest: 1.0 / numerator as f64,
-            narrow: false,
-            inverse: u64::MAX / numerator,
-        };
-        arrival.tolerance = arrival.span_of(arrival.burst);
-        let tolerance = u128::from(arrival.tolerance.whole) * u128::from(denominator)
-            + u128::from(arrival.tolerance.rest);
-        arrival.narrow = tolerance + u128::from(numerator) < 1 << 62;
-        Some(arrival)
+            tolerance: u128::from(quota.limit()) * u128::from(numerator),
+        })
     }
 
     #[inline]
     fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
-        self.answer(Self::ahead(state, now), cost).0
+        self.answer(self.ahead(state, now), cost).0
     }
 
     #[inline(always)]
     fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
-        let (answer, after) = self.answer(Self::ahead(state, now), cost);
+        let (answer, then) = self.answer(self.ahead(state, now), cost);
         if answer.fits && cost > 0 {
-            *state = Self::state(now, after);
+            *state = self.state(now, then);
         }
         answer
     }
@@ -544,27 +379,21 @@ impl Algorithm for Gcra {
     #[inline]
     fn take(&self, state: &mut GcraState, now: Tick, cost: u64) {
         if cost > 0 && cost <= self.burst {
-            *state = Self::state(now, self.sum(Self::ahead(state, now), self.span_of(cost)));
+            *state = self.state(now, self.ahead(state, now) + self.span_of(cost));
         }
     }
 
     fn repair(&self, state: &mut GcraState, now: Tick) {
-        let ahead = Self::ahead(state, now);
-        if ahead > self.tolerance {
-            *state = Self::state(now, self.tolerance);
+        if self.ahead(state, now) > self.tolerance {
+            *state = self.state(now, self.tolerance);
         }
     }
 
     fn refund(&self, state: &mut GcraState, now: Tick, taken: Taken, cost: u64) {
-        let weight = self.difference(
-            self.weighs_until(taken, cost),
-            Span {
-                whole: now,
-                rest: 0,
-            },
-        );
+        let until = self.weighs_until(taken, cost);
+        let weight = until.saturating_sub(self.parts(now));
         let back = self.span_of(cost.min(self.burst)).min(weight);
-        *state = Self::state(now, self.difference(Self::ahead(state, now), back));
+        *state = self.state(now, self.ahead(state, now).saturating_sub(back));
     }
 
     fn refund_converted(
@@ -575,29 +404,22 @@ impl Algorithm for Gcra {
         taken: Taken,
         cost: u64,
     ) {
-        let since = u128::from(now.saturating_sub(taken.at)) * u128::from(self.denominator);
+        let since = self.parts(now.saturating_sub(taken.at));
         // From when they were taken, by this rate if it is the faster one; else until now by the other.
         let is_faster = self.is_faster_than(before);
-        let from = Span {
-            whole: if is_faster { taken.at } else { now },
-            rest: 0,
-        };
-        let weight = before.difference(before.weighs_until(taken, cost), from);
-        let weight = weight.min(before.tolerance);
-        let mut back = self.scaled(before, weight);
+        let from = before.parts(if is_faster { taken.at } else { now });
+        let weight = before.weighs_until(taken, cost).saturating_sub(from);
+        let mut back = self.scaled(before, weight.min(before.tolerance));
         if is_faster {
             back = back.saturating_sub(since);
         }
-        back = back.min(u128::from(cost) * u128::from(self.numerator));
-        let ahead = Self::ahead(state, now);
-        let level = self.parts(ahead).saturating_add(since);
-        if before.burst > self.burst && level >= self.parts(self.tolerance) {
+        back = back.min(self.span_of(cost));
+        let ahead = self.ahead(state, now);
+        if before.burst > self.burst && ahead.saturating_add(since) >= self.tolerance {
             // It may have been full when it was converted, and have forgotten what was beyond that.
-            let forgotten = u128::from(before.burst - self.burst) * u128::from(self.numerator);
-            back = back.saturating_sub(forgotten);
+            back = back.saturating_sub(self.span_of(before.burst - self.burst));
         }
-        let back = self.span_from(back);
-        *state = Self::state(now, self.difference(ahead, back));
+        *state = self.state(now, ahead.saturating_sub(back));
     }
 
     #[inline]
@@ -609,33 +431,20 @@ impl Algorithm for Gcra {
         if before == self {
             return *state;
         }
-        // Used units are `ahead / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
-        let ticks = before.owed(state, now);
-        // used = ticks / before.numerator units, in lowest terms of the old quota; the burst is the most there can be.
-        let full = u128::from(self.burst) * u128::from(before.numerator);
-        if ticks >= full {
-            return Self::state(now, self.tolerance);
-        }
-        // new ahead · denominator = ticks · numerator / before.numerator, rounded up, computed in two halves so that no
-        // product leaves 128 bits: ticks < burst · before.numerator ≤ 2^53 · 2^49.
+        // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
+        let owed = before.owed(state, now);
         let old = u128::from(before.numerator);
+        if owed >= u128::from(self.burst) * old {
+            return self.state(now, self.tolerance);
+        }
+        // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
+        // owed < burst · before.numerator ≤ 2^53 · 2^49.
         let new = u128::from(self.numerator);
-        let (units, part) = (ticks / old, ticks % old);
-        let scaled = units * new + (part * new).div_ceil(old);
-        let denominator = u128::from(self.denominator);
-        // Below burst · T of the new quota, which fits.
-        Self::state(
-            now,
-            Span {
-                whole: (scaled / denominator) as u64,
-                rest: (scaled % denominator) as u64,
-            },
-        )
+        self.state(now, owed / old * new + (owed % old * new).div_ceil(old))
     }
 
     fn leaves_to(&self, writer: &Self, state: &GcraState, now: Tick) -> bool {
-        let is_cut =
-            writer.owed(state, now) > u128::from(self.burst) * u128::from(writer.numerator);
+        let is_cut = writer.owed(state, now) > writer.span_of(self.burst);
         is_cut || !self.is_faster_than(writer)
     }
 
@@ -650,7 +459,7 @@ impl Algorithm for Gcra {
             tat: bound.0,
             rest: bound.1 as u32,
         };
-        let ahead = Self::ahead(&state, now);
+        let ahead = self.ahead(&state, now);
         // Beyond the tolerance: a denial has to repair the state first.
         if cost == 0 || ahead > self.tolerance {
             return None;
