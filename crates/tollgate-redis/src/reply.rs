@@ -151,8 +151,7 @@ impl Reply {
                 units,
                 generation: more,
             })),
-            2 => Some(Some(Lot::Transit { units })),
-            3 => Some(Some(Lot::Segment { units, after: more })),
+            2 => Some(Some(Lot::Segment { units, after: more })),
             _ => None,
         }
     }

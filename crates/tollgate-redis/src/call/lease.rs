@@ -29,9 +29,7 @@ impl Call {
         terms: &LeaseTerms,
     ) -> Option<u16> {
         let tail = [
-            double(ask.transit),
             double(terms.reserve()),
-            double(terms.transit_below()),
             double(terms.segments().map_or(0, |_| ask.segment)),
             double(terms.segments().map_or(0, SegmentTerms::line)),
             double(terms.segments().map_or(0, SegmentTerms::below)),

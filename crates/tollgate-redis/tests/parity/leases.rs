@@ -122,7 +122,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
                             generation,
                         })
                     }
-                    Lot::Transit { .. } | Lot::Segment { .. } => None,
+                    Lot::Segment { .. } => None,
                 }
             }
             _ => None,
@@ -131,7 +131,6 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
         let ask = Ask {
             closed,
             parking: numbers.below(3) * numbers.below(quota.limit()),
-            transit: numbers.below(2) * numbers.below(quota.limit()),
             segment: numbers.below(2) * numbers.below(quota.limit()),
         };
         let cost = match numbers.below(16) {
