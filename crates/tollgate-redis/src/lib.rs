@@ -120,6 +120,7 @@ pub use self::{
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::Partition,
+    script::TEXT as SCRIPT,
     secret::{Secret, SecretError},
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
