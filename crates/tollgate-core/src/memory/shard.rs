@@ -249,7 +249,7 @@ impl<A: Algorithm> Shard<A> {
 mod tests {
     use super::*;
     use crate::{
-        algorithm::{Arrival, FixedWindow, SlidingLog},
+        algorithm::{FixedWindow, Gcra, SlidingLog},
         quota::Quota,
         time::{MINUTE, SECOND},
     };
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_a_bucket_or_window_has_32_bytes() {
-        assert_eq!(size_of::<Entry<<Arrival as Algorithm>::State>>(), 32);
+        assert_eq!(size_of::<Entry<<Gcra as Algorithm>::State>>(), 32);
         assert_eq!(
             size_of::<Entry<<crate::algorithm::SlidingWindow as Algorithm>::State>>(),
             32
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn over_the_bound_a_key_in_use_keeps_its_state() {
-        let quota = Arrival::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
+        let quota = Gcra::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
         let by = By(quota, 100);
-        let mut shard = Shard::<Arrival>::new(4_096);
-        let add = |shard: &mut Shard<Arrival>, n: u64, cost: u64| {
+        let mut shard = Shard::<Gcra>::new(4_096);
+        let add = |shard: &mut Shard<Gcra>, n: u64, cost: u64| {
             let mut state = Default::default();
             quota.take(&mut state, 1_000_000, cost);
             shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &by);
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn expired_entries_are_removed_while_new_keys_come() {
-        let quota = Arrival::new(&Quota::gcra(10, SECOND)).expect("valid");
+        let quota = Gcra::new(&Quota::gcra(10, SECOND)).expect("valid");
         let by = By(quota, 10);
-        let mut shard = Shard::<Arrival>::new(1 << 20);
+        let mut shard = Shard::<Gcra>::new(1 << 20);
         for n in 0..100_000_u64 {
             let now = n * 1_000;
             let mut state = Default::default();

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Quota, Retry, Tick,
-    algorithm::{Algorithm, Arrival, ArrivalState, Assessment},
+    algorithm::{Algorithm, Assessment, Gcra, GcraState},
 };
 
 use crate::lease::{
@@ -47,7 +47,7 @@ use crate::lease::{
 /// the reserve and what is lent ahead comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
-    pub(super) quota: Arrival,
+    pub(super) quota: Gcra,
     pub(super) owing: Owing,
     terms: LeaseTerms,
 }
@@ -56,7 +56,7 @@ pub struct BucketLender {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState {
     /// The arrival time. What is lent is taken from it.
-    pub arrival: ArrivalState,
+    pub arrival: GcraState,
     /// What is parked.
     pub loans: Loans,
     /// For how many µs more than it takes to fill up the bucket is behind, as of the last question: segments are lent that
@@ -95,7 +95,7 @@ impl BucketLender {
     /// A lender of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
     #[must_use]
     pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
-        let bucket = Arrival::new(quota).filter(|_| terms.window().is_none())?;
+        let bucket = Gcra::new(quota).filter(|_| terms.window().is_none())?;
         Some(Self {
             quota: bucket,
             owing: Owing::new(quota, bucket),

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Tick,
-    algorithm::{Algorithm, ArrivalState},
+    algorithm::{Algorithm, GcraState},
 };
 
 use crate::lease::{
@@ -31,7 +31,7 @@ impl BucketLender {
     /// ```
     pub fn reset(&self, state: &mut BucketState, now: Tick) {
         self.settle(state, now);
-        (state.arrival, state.owed) = (ArrivalState::default(), 0);
+        (state.arrival, state.owed) = (GcraState::default(), 0);
         self.quota
             .hold_back(&mut state.arrival, now, state.loans.total());
     }

@@ -20,7 +20,7 @@ use crate::internal_tests::parity::{
 
 #[test]
 fn buckets_are_counted_by_the_script_as_in_memory() {
-    holds("arrival", &[Family::Arrival]);
+    holds("arrival", &[Family::Gcra]);
 }
 
 #[test]

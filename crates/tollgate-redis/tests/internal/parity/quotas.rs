@@ -9,7 +9,7 @@ use crate::support::numbers::Numbers;
 /// Algorithms with one state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    Arrival,
+    Gcra,
     FixedWindow,
     SlidingWindow,
     SlidingLog,
@@ -18,7 +18,7 @@ pub(crate) enum Family {
 
 impl Family {
     pub(crate) const ALL: [Self; 5] = [
-        Self::Arrival,
+        Self::Gcra,
         Self::FixedWindow,
         Self::SlidingWindow,
         Self::SlidingLog,
@@ -77,7 +77,7 @@ impl Range {
                 _ => limit,
             };
             let quota = match self.family {
-                Family::Arrival => match self.kind {
+                Family::Gcra => match self.kind {
                     0 => Quota::gcra(limit, period).burst(burst),
                     1 => Quota::token_bucket(burst).refill(limit, period),
                     _ => Quota::leaky_bucket(burst).leak(limit, period),
@@ -101,7 +101,7 @@ impl Range {
         let units = 1 + numbers.below(quota.limit().saturating_mul(2));
         let (rate, period) = (quota.rate(), quota.period());
         match self.family {
-            Family::Arrival => match self.kind {
+            Family::Gcra => match self.kind {
                 0 => Quota::gcra(rate, period).burst(units),
                 1 => Quota::token_bucket(units).refill(rate, period),
                 _ => Quota::leaky_bucket(units).leak(rate, period),

@@ -7,7 +7,7 @@ use crate::internal_tests::parity::{holds::holds_by_server, quotas::Family};
 
 #[test]
 fn buckets_live_until_fresh() {
-    holds_by_server("arrival_by_server", &[Family::Arrival]);
+    holds_by_server("arrival_by_server", &[Family::Gcra]);
 }
 
 #[test]

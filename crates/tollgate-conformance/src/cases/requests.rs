@@ -1,12 +1,8 @@
 //! Several checks in one request.
 
-use super::every_algorithm;
-use crate::{
-    algorithm::Retry,
-    conformance::Subject,
-    decision::{Outcome, Reason},
-    rule::Rule,
-};
+use tollgate_core::{Outcome, Reason, Retry, Rule};
+
+use crate::{quotas::every_algorithm, subject::Subject};
 
 pub async fn a_request_is_taken_whole_or_not_at_all(subject: &Subject) {
     for (n, large) in every_algorithm(10).into_iter().enumerate() {

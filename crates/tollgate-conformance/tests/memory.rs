@@ -1,7 +1,8 @@
 //! The conformance suite on the memory store, and on a delayed store in front of it.
 
 mod memory {
-    use tollgate_core::{Clock, MemoryStore, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> MemoryStore {
         MemoryStore::builder().clock(clock).build()
@@ -13,7 +14,8 @@ mod memory {
 mod remote {
     use std::time::Duration;
 
-    use tollgate_core::{Clock, MemoryStore, conformance::RemoteStore, conformance_suite};
+    use tollgate_conformance::{RemoteStore, conformance_suite};
+    use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> RemoteStore {
         let memory = MemoryStore::builder().clock(clock).build();
@@ -26,7 +28,8 @@ mod remote {
 mod remote_on_its_own_clock {
     use std::time::Duration;
 
-    use tollgate_core::{Clock, MemoryStore, conformance::RemoteStore, conformance_suite};
+    use tollgate_conformance::{RemoteStore, conformance_suite};
+    use tollgate_core::{Clock, MemoryStore};
 
     async fn store(_: Clock) -> RemoteStore {
         RemoteStore::new(MemoryStore::new()).delay(Duration::from_micros(10))

@@ -1,13 +1,8 @@
 //! One rule, one check.
 
-use super::every_algorithm;
-use crate::{
-    algorithm::Retry,
-    conformance::Subject,
-    decision::{Outcome, Reason},
-    key::Key,
-    rule::Rule,
-};
+use tollgate_core::{Key, Outcome, Reason, Retry, Rule};
+
+use crate::{quotas::every_algorithm, subject::Subject};
 
 pub async fn the_limit_passes_and_the_next_unit_does_not(subject: &Subject) {
     for quota in every_algorithm(10) {

@@ -1,12 +1,8 @@
 //! Shadows and marks: reported, and never in the way.
 
-use super::every_algorithm;
-use crate::{
-    conformance::Subject,
-    decision::Outcome,
-    quota::{MAX_PERIOD, Quota},
-    rule::Rule,
-};
+use tollgate_core::{MAX_PERIOD, Outcome, Quota, Retry, Rule};
+
+use crate::{quotas::every_algorithm, subject::Subject};
 
 pub async fn a_shadow_denies_nothing(subject: &Subject) {
     for quota in every_algorithm(2) {
@@ -16,7 +12,7 @@ pub async fn a_shadow_denies_nothing(subject: &Subject) {
             let decision = limiter.take(name, "a", 1).await;
             assert!(decision.is_allowed(), "{quota:?}");
             assert_eq!(decision.reason(), None, "{quota:?}");
-            assert_eq!(decision.retry(), crate::algorithm::Retry::Now, "{quota:?}");
+            assert_eq!(decision.retry(), Retry::Now, "{quota:?}");
             assert_eq!(decision.verdicts()[0].outcome(), outcome, "{quota:?}");
         }
     }

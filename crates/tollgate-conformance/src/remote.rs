@@ -1,18 +1,19 @@
 //! A memory store behind a slow, failing network.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::{sleep, timeout};
-
-use crate::{
-    decision::{Decision, Outcome, Verdict},
-    error::{RuleError, StoreError, StoreErrorKind},
-    key::{Fingerprint, KeyBuf},
-    memory::MemoryStore,
-    registry::RuleRegistry,
-    rule_set::RuleSet,
-    store::{BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Store, Usage},
-    sync::{AtomicU64, Ordering},
+use tollgate_core::{
+    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome,
+    Pending, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind,
+    Usage, Verdict,
 };
 
 /// What the network does to a call.
@@ -224,13 +225,22 @@ impl BoundRemote {
         });
         if take && decision.outcome() == Outcome::Deny {
             for (checks, decision) in &taken {
-                self.settle(
-                    &crate::ticket::holdings(self, checks, decision),
-                    Settlement::Cancel,
-                );
+                self.settle(&self.holdings(checks, decision), Settlement::Cancel);
             }
         }
         decision
+    }
+
+    /// What an allowed part of a request took.
+    fn holdings(&self, checks: &[Check], decision: &Decision) -> Vec<Holding> {
+        let verdicts = decision.verdicts().iter();
+        let answered = checks.iter().zip(verdicts).filter(|(check, verdict)| {
+            let took = check.cost() > 0 && verdict.outcome() == Outcome::Allow;
+            took && self.rules().enforces(verdict.rule())
+        });
+        answered
+            .map(|(check, verdict)| Holding::new(*check, verdict, decision.at()))
+            .collect()
     }
 }
 

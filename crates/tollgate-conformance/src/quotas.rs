@@ -1,17 +1,9 @@
-//! What a store has to do, one case each. [`conformance_suite!`](crate::conformance_suite) mounts them all.
+//! The quotas that a case is tried with.
 
-pub mod counting;
-pub mod names;
-pub mod requests;
-pub mod shadows;
-pub mod tasks;
-pub mod tickets;
-pub mod time;
-
-use crate::quota::{MAX_PERIOD, Quota};
+use tollgate_core::{MAX_PERIOD, Quota};
 
 /// `limit` units under every algorithm, in a window that does not end while a case runs.
-fn every_algorithm(limit: u64) -> [Quota; 7] {
+pub(crate) fn every_algorithm(limit: u64) -> [Quota; 7] {
     [
         Quota::fixed_window(limit, MAX_PERIOD),
         Quota::sliding_window(limit, MAX_PERIOD),

@@ -2,8 +2,9 @@
 
 use tokio::task::JoinSet;
 
-use super::every_algorithm;
-use crate::{conformance::Subject, rule::Rule};
+use tollgate_core::Rule;
+
+use crate::{quotas::every_algorithm, subject::Subject};
 
 const TASKS: u64 = 64;
 const ATTEMPTS: u64 = 10_000;

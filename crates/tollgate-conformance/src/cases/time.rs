@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use super::every_algorithm;
+use tollgate_core::{
+    AlgorithmKind, Check, DAY, Decision, HOUR, MINUTE, Quota, Retry, Rule, SECOND, Ticket,
+};
+
 use crate::{
-    algorithm::Retry,
-    conformance::{Subject, subject::Asked},
-    decision::Decision,
-    quota::{AlgorithmKind, Quota},
-    rule::Rule,
-    store::Check,
-    ticket::Ticket,
-    time::{DAY, HOUR, MINUTE, SECOND},
+    quotas::every_algorithm,
+    subject::{Asked, Subject},
 };
 
 const TICK: Duration = Duration::from_micros(1);

@@ -1,9 +1,9 @@
 //! The macro that mounts the suite.
 
-/// Makes one test of each of the [`cases`](crate::conformance::cases).
+/// Makes one test of each of the [`cases`](crate::cases).
 ///
 /// Takes an `async fn(Clock) -> impl Store`, then, where they are needed, what the store does not promise, and the attribute
-/// of a test. See the [module documentation](crate::conformance).
+/// of a test. See the [module documentation](crate).
 ///
 /// | what is not promised | leaves out |
 /// | --- | --- |
@@ -140,10 +140,10 @@ macro_rules! conformance_suite {
         $(
             #[$test]
             async fn $case() {
-                let clock = $crate::conformance::Subject::new_clock();
-                let store = $make($crate::Clock::from(&clock)).await;
-                let subject = $crate::conformance::Subject::new(store, clock);
-                $crate::conformance::cases::$module::$case(&subject).await;
+                let clock = $crate::Subject::new_clock();
+                let store = $make((&clock).into()).await;
+                let subject = $crate::Subject::new(store, clock);
+                $crate::cases::$module::$case(&subject).await;
             }
         )+
     };

@@ -3,16 +3,9 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use tokio::time::{Instant, sleep};
-
-use crate::{
-    decision::{Decision, Outcome, Source},
-    error::RuleError,
-    key::Key,
-    limiter::Limiter,
-    rule::Rule,
-    rule_set::RuleSet,
-    store::{Check, Store},
-    time::{ManualClock, Tick},
+use tollgate_core::{
+    Check, Decision, Key, Limiter, ManualClock, Outcome, Rule, RuleError, RuleSet, Source, Store,
+    Tick,
 };
 
 /// Where the clock of a case stands at first: not at the start of any window.
@@ -46,13 +39,13 @@ impl Subject {
         &self.clock
     }
 
-    pub(super) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+    pub(crate) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
         self.replacing(&[], rules)
             .expect("a store serves every algorithm")
     }
 
     /// A limiter in the place of others, or why there is none.
-    pub(super) fn replacing(
+    pub(crate) fn replacing(
         &self,
         replaced: &[&Asked],
         rules: impl IntoIterator<Item = Rule>,
@@ -65,24 +58,24 @@ impl Subject {
 
 /// A limiter, asked in few words.
 #[derive(Clone, Debug)]
-pub(super) struct Asked(pub(super) Limiter);
+pub(crate) struct Asked(pub(crate) Limiter);
 
 impl Asked {
-    pub(super) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {
+    pub(crate) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {
         self.0
             .check(rule, &Key::of([who]))
             .expect("the rule is there")
             .with_cost(cost)
     }
 
-    pub(super) fn planned(&self, rule: &str, plan: &str, who: &str, cost: u64) -> Check {
+    pub(crate) fn planned(&self, rule: &str, plan: &str, who: &str, cost: u64) -> Check {
         self.0
             .check_with_plan(rule, plan, &Key::of([who]))
             .expect("the plan is there")
             .with_cost(cost)
     }
 
-    pub(super) async fn ask(&self, checks: &[Check]) -> Decision {
+    pub(crate) async fn ask(&self, checks: &[Check]) -> Decision {
         let decision = self.0.acquire(checks).await;
         assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
         // What is counted in this process instead is not what the case is about.
@@ -94,28 +87,28 @@ impl Asked {
         decision
     }
 
-    pub(super) async fn peek(&self, checks: &[Check]) -> Decision {
+    pub(crate) async fn peek(&self, checks: &[Check]) -> Decision {
         let decision = self.0.peek(checks).await;
         assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
         decision
     }
 
-    pub(super) async fn take(&self, rule: &str, who: &str, cost: u64) -> Decision {
+    pub(crate) async fn take(&self, rule: &str, who: &str, cost: u64) -> Decision {
         self.ask(&[self.check(rule, who, cost)]).await
     }
 
     /// Whether `cost` units of `rule` were taken.
-    pub(super) async fn took(&self, rule: &str, who: &str, cost: u64) -> bool {
+    pub(crate) async fn took(&self, rule: &str, who: &str, cost: u64) -> bool {
         self.take(rule, who, cost).await.is_allowed()
     }
 
     /// The units that are left.
-    pub(super) async fn left(&self, rule: &str, who: &str) -> u64 {
+    pub(crate) async fn left(&self, rule: &str, who: &str) -> u64 {
         self.peek(&[self.check(rule, who, 0)]).await.verdicts()[0].remaining()
     }
 
     /// Waits until a settlement, which nobody waits for, has left `units`.
-    pub(super) async fn settled(
+    pub(crate) async fn settled(
         &self,
         rule: &str,
         who: &str,

@@ -1,11 +1,10 @@
 //! Units that were taken, and are settled.
 
-use super::every_algorithm;
+use tollgate_core::{Quota, Rule, Ticket};
+
 use crate::{
-    conformance::{Subject, subject::Asked},
-    quota::Quota,
-    rule::Rule,
-    ticket::Ticket,
+    quotas::every_algorithm,
+    subject::{Asked, Subject},
 };
 
 /// A limiter of ten units for each algorithm, six of which are held by a ticket.

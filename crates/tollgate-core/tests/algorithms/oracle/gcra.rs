@@ -1,12 +1,12 @@
 use num_bigint::BigInt;
 use num_traits::{Signed, Zero};
-use tollgate_core::{Quota, Tick, algorithm::Arrival};
+use tollgate_core::{Quota, Tick, algorithm::Gcra};
 
 use crate::oracle::{Oracle, big};
 
 /// A bucket with a hole: a level in units that sinks evenly, and never below empty.
 #[derive(Clone)]
-pub(crate) struct ArrivalOracle {
+pub(crate) struct GcraOracle {
     capacity: u64,
     /// Units that leave in `period` µs.
     rate: u64,
@@ -15,8 +15,8 @@ pub(crate) struct ArrivalOracle {
     level: Option<(BigInt, Tick)>,
 }
 
-impl Oracle for ArrivalOracle {
-    type Algorithm = Arrival;
+impl Oracle for GcraOracle {
+    type Algorithm = Gcra;
 
     fn new(quota: &Quota) -> Self {
         Self {

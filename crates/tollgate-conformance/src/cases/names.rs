@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Barrier};
 
-use super::every_algorithm;
+use tollgate_core::{MemoryStore, Outcome, Quota, Rule, RuleErrorKind};
+
 use crate::{
-    conformance::Subject, decision::Outcome, error::RuleErrorKind, quota::Quota, rule::Rule,
+    quotas::every_algorithm,
+    subject::{Asked, Subject},
 };
 
 pub async fn a_name_is_one_budget_for_all_who_bind_it(subject: &Subject) {
@@ -164,7 +166,7 @@ pub async fn a_limiter_that_was_replaced_no_longer_holds_its_names(subject: &Sub
 
 pub async fn only_what_counts_in_this_store_can_be_replaced(subject: &Subject) {
     let [one, other, ..] = every_algorithm(5);
-    let elsewhere = Subject::new(crate::memory::MemoryStore::new(), Subject::new_clock());
+    let elsewhere = Subject::new(MemoryStore::new(), Subject::new_clock());
     let stranger = elsewhere.limiter([Rule::new("rule", one)]);
     let error = subject.replacing(&[&stranger], [Rule::new("rule", other)]);
     let error = error.expect_err("it is of another store");
@@ -201,7 +203,7 @@ pub async fn of_threads_that_bind_a_name_to_different_quotas_one_wins(subject: &
             let ended = threads.into_iter().map(|thread| thread.join());
             ended.map(|live| live.expect("no panic")).collect()
         });
-        let quota = |live: &super::super::subject::Asked| *live.0.rules().rules()[0].quota();
+        let quota = |live: &Asked| *live.0.rules().rules()[0].quota();
         let quotas: Vec<_> = live.iter().flatten().map(quota).collect();
         assert_eq!(quotas.len(), 2, "those that agree are two: {quotas:?}");
         assert_eq!(quotas[0], quotas[1]);
