@@ -1,46 +1,50 @@
-//! Nobody waits for ever.
+//! How long a request may wait.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
-use tollgate::client::{PaceError, PaceErrorKind, PaceLayer};
+use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
 use tower::BoxError;
 
 use crate::provider::{Provider, answer, client, get, send};
 
-fn held(error: &BoxError) -> Option<Duration> {
-    let error = error.downcast_ref::<PaceError>().expect("a PaceError");
-    assert_eq!(error.kind(), PaceErrorKind::Held);
+fn server_limit(error: &BoxError) -> Option<Duration> {
+    let error = error
+        .downcast_ref::<ClientRateLimitError>()
+        .expect("a ClientRateLimitError");
+    assert_eq!(error.kind(), ClientRateLimitErrorKind::ServerLimit);
     error.retry_after()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_asks_for_too_long_a_wait_is_the_callers_at_once() {
+async fn a_rejection_beyond_max_wait_goes_to_the_caller_at_once() {
     let provider = Provider::new([answer(503, &[("retry-after", "31")])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     let before = Instant::now();
     assert_eq!(send(&client, get()).await.unwrap(), 503);
     assert_eq!(Instant::now(), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_would_wait_too_long_is_refused_at_once_and_told_how_long() {
+async fn a_request_beyond_max_wait_fails_at_once_with_the_time_to_wait() {
     let provider = Provider::new([answer(503, &[("retry-after", "31")])]);
     let client = client(
-        PaceLayer::new().retry_jitter(0).expect("a share"),
+        ClientRateLimitLayer::new()
+            .retry_jitter(0)
+            .expect("a share"),
         &provider,
     );
     send(&client, get()).await.unwrap();
     let before = Instant::now();
     let error = send(&client, get()).await.unwrap_err();
-    assert_eq!(held(&error), Some(Duration::from_secs(31)));
+    assert_eq!(server_limit(&error), Some(Duration::from_secs(31)));
     assert_eq!(Instant::now(), before);
     assert_eq!(provider.calls(), 1);
     assert!(error.to_string().contains("31.0 s"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_are_held_together_do_not_come_back_together() {
+async fn clients_rejected_together_do_not_return_together() {
     for refused in [
         answer(503, &[("retry-after", "100")]),
         answer(
@@ -55,10 +59,10 @@ async fn clients_that_are_held_together_do_not_come_back_together() {
         let mut holds = BTreeSet::new();
         for _ in 0..20 {
             let provider = Provider::new([refused.clone()]);
-            let client = client(PaceLayer::new(), &provider);
+            let client = client(ClientRateLimitLayer::new(), &provider);
             send(&client, get()).await.unwrap();
             let error = send(&client, get()).await.unwrap_err();
-            holds.extend(held(&error));
+            holds.extend(server_limit(&error));
         }
         let (least, most) = (Duration::from_secs(100), Duration::from_secs(110));
         assert!(holds.first() >= Some(&least) && holds.last() <= Some(&most));
@@ -67,9 +71,9 @@ async fn clients_that_are_held_together_do_not_come_back_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_patience_is_for_all_waits_together() {
+async fn max_wait_covers_all_waits_together() {
     let provider = Provider::new((0..9).map(|_| answer(503, &[("retry-after", "4")])));
-    let layer = PaceLayer::new().patience(Duration::from_secs(10));
+    let layer = ClientRateLimitLayer::new().max_wait(Duration::from_secs(10));
     let client = client(layer, &provider);
     let before = Instant::now();
     assert_eq!(send(&client, get()).await.unwrap(), 503);
@@ -78,7 +82,7 @@ async fn the_patience_is_for_all_waits_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_server_says_it_is_believed_for_ten_minutes_at_the_most() {
+async fn waits_are_capped_at_ten_minutes_by_default() {
     for fields in [
         [("retry-after", "999999999999999999999"), ("x-a", "")],
         [
@@ -96,15 +100,19 @@ async fn whatever_a_server_says_it_is_believed_for_ten_minutes_at_the_most() {
         [("ratelimit", r#""a";r=0;t=999999999999999"#), ("x-a", "")],
     ] {
         let provider = Provider::new([answer(429, &fields)]);
-        let layer = PaceLayer::new().without_retries();
-        let hour = PaceLayer::new()
+        let layer = ClientRateLimitLayer::new().without_retries();
+        let hour = ClientRateLimitLayer::new()
             .without_retries()
-            .patience(Duration::from_secs(3_600));
+            .max_wait(Duration::from_secs(3_600));
         send(&client(layer.clone(), &provider), get())
             .await
             .unwrap();
         let error = send(&client(layer, &provider), get()).await.unwrap_err();
-        assert_eq!(held(&error), Some(Duration::from_secs(600)), "{fields:?}");
+        assert_eq!(
+            server_limit(&error),
+            Some(Duration::from_secs(600)),
+            "{fields:?}"
+        );
         // A patient one waits as long and no longer.
         let provider = Provider::new([answer(429, &fields)]);
         let client = client(hour, &provider);
@@ -118,20 +126,20 @@ async fn whatever_a_server_says_it_is_believed_for_ten_minutes_at_the_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_hold_is_what_the_layer_was_told() {
+async fn max_retry_after_is_configurable() {
     let provider = Provider::new([answer(503, &[("retry-after", "3600")])]);
-    let layer = PaceLayer::new().longest_hold(Duration::from_secs(2));
+    let layer = ClientRateLimitLayer::new().max_retry_after(Duration::from_secs(2));
     let client = client(layer, &provider);
     assert_eq!(send(&client, get()).await.unwrap(), 200);
     assert_eq!(provider.seconds(), [0, 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_behind_others_in_line_give_up_as_well() {
+async fn requests_behind_the_head_of_the_queue_time_out_too() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
     let provider = provider.taking(Duration::from_secs(3));
     let client = client(
-        PaceLayer::new().patience(Duration::from_secs(10)),
+        ClientRateLimitLayer::new().max_wait(Duration::from_secs(10)),
         &provider,
     );
     send(&client, get()).await.unwrap();
@@ -145,14 +153,14 @@ async fn those_behind_others_in_line_give_up_as_well() {
     assert!(before.elapsed() <= Duration::from_secs(13));
     assert!(answers.iter().any(Result::is_ok));
     for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-        held(error);
+        server_limit(error);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_request_leaves_the_line_to_the_next() {
+async fn a_dropped_request_leaves_the_queue() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     send(&client, get()).await.unwrap();
     let first = tokio::spawn({
         let client = client.clone();
@@ -170,10 +178,10 @@ async fn a_dropped_request_leaves_the_line_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_greatest_durations_are_no_trouble() {
+async fn extreme_durations_do_not_overflow() {
     let provider = Provider::new([answer(503, &[("retry-after", "1")])]);
-    let layer = PaceLayer::new()
-        .patience(Duration::MAX)
-        .longest_hold(Duration::MAX);
+    let layer = ClientRateLimitLayer::new()
+        .max_wait(Duration::MAX)
+        .max_retry_after(Duration::MAX);
     assert_eq!(send(&client(layer, &provider), get()).await.unwrap(), 200);
 }

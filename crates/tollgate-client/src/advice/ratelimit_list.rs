@@ -6,29 +6,29 @@ use http::HeaderMap;
 use sfv::{BareItem, Item, List, ListEntry};
 use tollgate_core::Tick;
 
-use crate::client::advice::{
+use crate::advice::{
+    advised_budget::{AdvisedBudget, Budgets},
     structured,
-    told::{Budgets, Told},
 };
 
-/// What is left of each budget. A member that means nothing (no name, no `r`, no window) is left out.
-pub(super) fn read(headers: &HeaderMap, _: Tick) -> Budgets {
+/// The budgets. A member without a name, `r` or a window is ignored.
+pub(crate) fn read(headers: &HeaderMap, _: Tick) -> Budgets {
     let Some(budgets) = structured::field::<List>(headers, "ratelimit") else {
         return Budgets::new();
     };
     let policies = structured::field::<List>(headers, "ratelimit-policy").unwrap_or_default();
     items(&budgets)
-        .filter_map(|item| told(item, &policies))
+        .filter_map(|item| budget(item, &policies))
         .collect()
 }
 
-fn told(item: &Item, policies: &List) -> Option<Told> {
+fn budget(item: &Item, policies: &List) -> Option<AdvisedBudget> {
     let name = structured::text(&item.bare_item)?;
     let left = structured::integer(item, "r")?;
     let policy = items(policies)
         .take(64)
         .find(|policy| structured::text(&policy.bare_item) == Some(name));
-    // Of bytes or calls at once it is not known how many requests they are, unless there are none.
+    // Bytes or concurrent calls cannot be converted to requests, unless none are left.
     if left > 0 && policy.is_some_and(|policy| !counts_requests(policy)) {
         return None;
     }
@@ -39,8 +39,8 @@ fn told(item: &Item, policies: &List) -> Option<Told> {
         Some(BareItem::ByteSequence(partition)) => Some(partition),
         _ => None,
     };
-    Some(Told {
-        name: Told::name_of((name, partition)),
+    Some(AdvisedBudget {
+        name: AdvisedBudget::hash_of((name, partition)),
         left,
         reset,
     })
@@ -78,7 +78,7 @@ mod tests {
         let budgets = read(&headers, 0);
         let budgets = budgets.iter();
         budgets
-            .map(|told| (told.left, told.reset.as_secs()))
+            .map(|budget| (budget.left, budget.reset.as_secs()))
             .collect()
     }
 

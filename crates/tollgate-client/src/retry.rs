@@ -1,4 +1,4 @@
-//! Which requests are sent again, and when.
+//! Which requests are retried, and when.
 
 use std::time::Duration;
 
@@ -9,20 +9,18 @@ use tower::{
     util::rng::{HasherRng, Rng},
 };
 
-use crate::client::{advice::Said, config::Config};
+use crate::{advice::ServerAdvice, config::Config};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-impl Config {
-    /// Whether a request with this head may be sent more than once.
-    pub(super) fn may_repeat(&self, head: &Parts) -> bool {
-        self.retries > 0
-            && (is_idempotent(head) || self.idempotent.as_ref().is_some_and(|holds| holds(head)))
-    }
+/// Whether a request with this head may be sent more than once.
+pub(crate) fn is_repeatable(config: &Config, head: &Parts) -> bool {
+    let marked = || config.idempotent.as_ref().is_some_and(|is| is(head));
+    config.retries > 0 && (is_idempotent(head) || marked())
 }
 
-/// Whether doing it twice is doing it once: by its method (RFC 9110 §9.2.2), or because the server is told to see to it.
+/// Whether a request is idempotent by its method (RFC 9110 §9.2.2) or by an `Idempotency-Key`.
 fn is_idempotent(head: &Parts) -> bool {
     matches!(
         head.method,
@@ -34,15 +32,15 @@ fn is_idempotent(head: &Parts) -> bool {
 }
 
 /// The retries of one request.
-pub(super) struct Retries {
+pub(crate) struct Retries {
     left: u32,
     rng: HasherRng,
-    /// Made when a server says for the first time that it does not know.
+    /// Made when a server first rejects the request without a time.
     backoff: Option<ExponentialBackoff>,
 }
 
 impl Retries {
-    pub(super) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
             left: most,
             rng: HasherRng::new(),
@@ -50,17 +48,17 @@ impl Retries {
         }
     }
 
-    /// When to send the request again, if at all.
-    pub(super) fn next(
+    /// When to retry the request, if at all.
+    pub(crate) fn next(
         &mut self,
         config: &Config,
-        said: &Said,
+        advice: &ServerAdvice,
         deadline: Instant,
     ) -> Option<Instant> {
-        if self.left == 0 || !said.may_retry() {
+        if self.left == 0 || !advice.may_retry() {
             return None;
         }
-        let earliest = match said.wait() {
+        let earliest = match advice.wait() {
             Some(wait) => Instant::now() + wait,
             None => self.backoff()?.next_backoff().deadline(),
         };
@@ -68,14 +66,14 @@ impl Retries {
             return None;
         }
         self.left -= 1;
-        let spread = said.wait().unwrap_or_default() * u32::from(config.jitter_percent) / 100;
-        // Later than the server said is polite, later than the patience is not.
-        Some((earliest + spread.mul_f64(self.rng.next_f64())).min(deadline))
+        let jitter = advice.wait().unwrap_or_default() * u32::from(config.jitter_percent) / 100;
+        // Jitter never goes beyond the deadline.
+        Some((earliest + jitter.mul_f64(self.rng.next_f64())).min(deadline))
     }
 
     fn backoff(&mut self) -> Option<&mut ExponentialBackoff> {
         if self.backoff.is_none() {
-            // A maker clones its random numbers: those of one maker would all wait alike.
+            // A maker clones its random numbers: all backoffs of one maker would be equal.
             let rng = HasherRng::new();
             let maker = ExponentialBackoffMaker::new(FIRST_BACKOFF, LONGEST_BACKOFF, 1.0, rng);
             self.backoff = Some(maker.ok()?.make_backoff());
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn idempotent_is_what_the_method_or_the_key_says() {
+    fn requests_are_idempotent_by_method_or_key() {
         for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"] {
             assert!(is_idempotent(&head(method, None)), "{method}");
         }
@@ -113,7 +111,7 @@ mod tests {
         }
     }
 
-    fn said(fields: &[(&'static str, &'static str)]) -> Said {
+    fn advice(fields: &[(&'static str, &'static str)]) -> ServerAdvice {
         let fields = fields.iter().map(|(name, value)| {
             (
                 HeaderName::from_static(name),
@@ -121,7 +119,7 @@ mod tests {
             )
         });
         let headers: HeaderMap = fields.collect();
-        Said::read(
+        ServerAdvice::read(
             StatusCode::TOO_MANY_REQUESTS,
             &headers,
             0,
@@ -134,31 +132,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_retry_is_never_earlier_than_the_server_said_and_little_later() {
+    async fn a_retry_is_never_early_and_at_most_a_tenth_late() {
         let (now, ten) = (Instant::now(), Duration::from_secs(10));
         let deadline = now + 3 * ten;
         for _ in 0..100 {
-            let retry = Retries::new(1).next(&config(), &said(&[("retry-after", "10")]), deadline);
+            let retry =
+                Retries::new(1).next(&config(), &advice(&[("retry-after", "10")]), deadline);
             let at = retry.expect("there is time");
             assert!((now + ten..=now + ten + ten / 10).contains(&at));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_retry_within_the_patience_stays_within_it() {
+    async fn jitter_does_not_exceed_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(10);
-        let in_ten = said(&[("retry-after", "10")]);
+        let in_ten = advice(&[("retry-after", "10")]);
         assert_eq!(
             Retries::new(1).next(&config(), &in_ten, deadline),
             Some(deadline)
         );
-        let in_eleven = said(&[("retry-after", "11")]);
+        let in_eleven = advice(&[("retry-after", "11")]);
         assert_eq!(Retries::new(1).next(&config(), &in_eleven, deadline), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_the_server_says_nothing_or_now_the_waits_grow() {
-        for nothing in [said(&[]), said(&[("retry-after", "0")])] {
+    async fn without_a_time_from_the_server_the_backoff_grows() {
+        for nothing in [advice(&[]), advice(&[("retry-after", "0")])] {
             let mut retries = Retries::new(20);
             let mut least = FIRST_BACKOFF;
             for _ in 0..20 {
@@ -172,16 +171,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn there_are_as_many_retries_as_allowed_and_as_the_budget_has() {
+    async fn retries_are_limited_by_number_and_budget() {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut retries = Retries::new(2);
-        let mut next = |config: &Config| retries.next(config, &said(&[]), deadline).is_some();
+        let mut next = |config: &Config| retries.next(config, &advice(&[]), deadline).is_some();
         assert_eq!(
             [next(&config()), next(&config()), next(&config())],
             [true, true, false]
         );
         let mut broke = config();
         broke.retry_budget = Arc::new(TpsBudget::new(Duration::from_secs(1), 0, 0.5));
-        assert_eq!(Retries::new(9).next(&broke, &said(&[]), deadline), None);
+        assert_eq!(Retries::new(9).next(&broke, &advice(&[]), deadline), None);
     }
 }

@@ -1,11 +1,11 @@
-//! The fields of three: `RateLimit-Limit`, `-Remaining`, `-Reset` of draft-6 and before, and those that begin with `X-`.
+//! `RateLimit-Limit`, `-Remaining` and `-Reset` of draft-06 and before, and the fields that begin with `X-`.
 
 use http::HeaderMap;
 use tollgate_core::Tick;
 
-use crate::client::advice::{
-    moment,
-    told::{Budgets, Told},
+use crate::advice::{
+    advised_budget::{AdvisedBudget, Budgets},
+    time_until,
 };
 
 const FAMILIES: [(&str, &str); 3] = [
@@ -14,18 +14,19 @@ const FAMILIES: [(&str, &str); 3] = [
     ("x-rate-limit-remaining", "x-rate-limit-reset"),
 ];
 
-/// What is left, by the first family of fields that can be read. The limit itself says nothing about now.
-pub(super) fn read(headers: &HeaderMap, now: Tick) -> Budgets {
+/// The budget in the first family of fields that can be parsed.
+pub(crate) fn read(headers: &HeaderMap, now: Tick) -> Budgets {
     FAMILIES
         .into_iter()
         .find_map(|(remaining, reset)| {
             let left = remaining_of(text(headers, remaining)?)?;
             let reset = text(headers, reset)?;
-            Some(Told {
-                name: Told::name_of(remaining),
+            Some(AdvisedBudget {
+                name: AdvisedBudget::hash_of(remaining),
                 left,
-                // A date has a comma of its own, a list begins with the tightest budget.
-                reset: moment::until(reset, now).or_else(|| moment::until(first(reset), now))?,
+                // A date contains a comma; a list begins with the tightest budget.
+                reset: time_until::until(reset, now)
+                    .or_else(|| time_until::until(first(reset), now))?,
             })
         })
         .into_iter()
@@ -41,7 +42,7 @@ fn first(list: &str) -> &str {
     list.split([',', ';']).next().unwrap_or_default().trim()
 }
 
-/// A number of at most 15 digits. Some write `598.0`: what is not whole is no request.
+/// A number of at most 15 digits. Some servers send `598.0`; the fraction is dropped.
 fn remaining_of(text: &str) -> Option<u64> {
     let (whole, fraction) = first(text).split_once('.').unwrap_or((first(text), ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -71,7 +72,7 @@ mod tests {
         let budgets = read(&headers, NOW);
         budgets
             .first()
-            .map(|told| (told.left, told.reset.as_secs()))
+            .map(|budget| (budget.left, budget.reset.as_secs()))
     }
 
     fn x(remaining: &str, reset: &str) -> Option<(u64, u64)> {

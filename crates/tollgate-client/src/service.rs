@@ -1,4 +1,4 @@
-//! The service: one outgoing request.
+//! The service.
 
 use std::{
     fmt,
@@ -8,26 +8,30 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
+use tollgate_core::Limiter;
 use tower::BoxError;
 use tower_service::Service;
 
-use crate::{
-    client::{config::Config, future::ResponseFuture, replay_body::ReplayBody},
-    live::Live,
-};
+use crate::{config::Config, future::ResponseFuture, replay_body::ReplayBody};
 
-/// Sends requests to `S` as its servers want them. Made by [`PaceLayer`](crate::client::PaceLayer).
+/// Sends requests to `S` as fast as their servers allow. Made by [`ClientRateLimitLayer`](crate::ClientRateLimitLayer).
 ///
-/// See the [module documentation](crate::client).
+/// See the [crate documentation](crate).
 #[derive(Clone)]
-pub struct Pace<S> {
+pub struct ClientRateLimit<S> {
     inner: S,
-    config: Arc<Live<Config>>,
+    config: Arc<Config>,
+    /// Keeps the names of the client's own rules in use. Requests in flight hold `config` alone.
+    _limiter: Option<Limiter>,
 }
 
-impl<S> Pace<S> {
-    pub(super) fn new(inner: S, config: Arc<Live<Config>>) -> Self {
-        Self { inner, config }
+impl<S> ClientRateLimit<S> {
+    pub(crate) fn new(inner: S, config: Arc<Config>, limiter: Option<Limiter>) -> Self {
+        Self {
+            inner,
+            config,
+            _limiter: limiter,
+        }
     }
 
     /// The inner service.
@@ -37,16 +41,16 @@ impl<S> Pace<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Pace<S> {
+impl<S: fmt::Debug> fmt::Debug for ClientRateLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pace")
+        f.debug_struct("ClientRateLimit")
             .field("inner", &self.inner)
-            .field("config", &**self.config)
+            .field("config", &self.config)
             .finish()
     }
 }
 
-impl<S, B, RB> Service<Request<B>> for Pace<S>
+impl<S, B, RB> Service<Request<B>> for ClientRateLimit<S>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -63,9 +67,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<RB> {
-        // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be ready.
+        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::new(ready, request, Arc::clone(&**self.config))
+        ResponseFuture::new(ready, request, Arc::clone(&self.config))
     }
 }

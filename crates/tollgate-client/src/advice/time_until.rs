@@ -1,4 +1,4 @@
-//! Moments in header fields, as the time from now until then.
+//! Times in header fields, as durations from now.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,19 +6,19 @@ use http::{HeaderMap, header};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use tollgate_core::Tick;
 
-/// A number above this is a time since the epoch, not from now: 31 years are no window.
+/// A number from here on is seconds since the epoch: 31 years are not a window.
 const LEAST_EPOCH: u64 = 1_000_000_000;
-/// And above this, in milliseconds: in seconds it would be the year 33 658.
+/// A number from here on is milliseconds since the epoch: in seconds it would be the year 33 658.
 const LEAST_EPOCH_MILLIS: u64 = 1_000_000_000_000;
 
-/// When the server says that it answered. Its dates are by its own clock, so they are compared with that.
-pub(super) fn date_of(headers: &HeaderMap) -> Option<Tick> {
+/// The response's own `Date`, with which the server's other dates are compared.
+pub(crate) fn date_of(headers: &HeaderMap) -> Option<Tick> {
     http_date(headers.get(header::DATE)?.to_str().ok()?)
 }
 
-/// The time from `now` until a moment: seconds from now, seconds or milliseconds since the epoch, an HTTP-date, or
-/// RFC 3339, where seconds and offset may be missing. What has passed is zero.
-pub(super) fn until(text: &str, now: Tick) -> Option<Duration> {
+/// The duration from `now` until the given time: seconds from now, seconds or milliseconds since the epoch, an HTTP-date, or
+/// RFC 3339 with optional seconds and offset. Zero for a time in the past.
+pub(crate) fn until(text: &str, now: Tick) -> Option<Duration> {
     let text = text.trim();
     if text.len() > 64 {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn until(text: &str, now: Tick) -> Option<Duration> {
 }
 
 /// An HTTP-date (RFC 9110 §5.6.7), in any of its three forms.
-pub(super) fn http_date(text: &str) -> Option<Tick> {
+pub(crate) fn http_date(text: &str) -> Option<Tick> {
     let date = httpdate::parse_http_date(text.trim()).ok()?;
     ticks(date)
 }
@@ -53,7 +53,7 @@ fn ticks(date: SystemTime) -> Option<Tick> {
 
 fn rfc_3339(text: &str) -> Option<Tick> {
     let timestamp = text.parse::<Timestamp>().or_else(|_| {
-        // Who leaves the offset out means UTC.
+        // Without an offset it is UTC.
         let local = text.parse::<DateTime>()?;
         local.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
     });

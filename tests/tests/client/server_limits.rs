@@ -1,9 +1,10 @@
-//! What servers tell of their budgets.
+//! Budgets that servers report.
 
 use std::time::Duration;
 
 use tokio::{task::JoinSet, time::Instant};
-use tollgate::{ManualClock, client::PaceLayer};
+use tollgate::ManualClock;
+use tollgate_client::ClientRateLimitLayer;
 
 use crate::provider::{Provider, answer, client, get, request, send};
 
@@ -55,10 +56,10 @@ fn nothing_left() -> [Vec<(&'static str, &'static str)>; 12] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_is_left_the_next_request_waits_until_there_is() {
+async fn an_empty_budget_delays_the_next_request_until_its_reset() {
     for fields in nothing_left() {
         let provider = Provider::new([answer(200, &fields)]);
-        let layer = PaceLayer::new().clock(ManualClock::new(ELEVEN));
+        let layer = ClientRateLimitLayer::new().clock(ManualClock::new(ELEVEN));
         let client = client(layer, &provider);
         for _ in 0..2 {
             assert_eq!(send(&client, get()).await.unwrap(), 200);
@@ -68,9 +69,9 @@ async fn where_nothing_is_left_the_next_request_waits_until_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_something_is_left_nobody_waits() {
+async fn while_something_is_left_no_request_waits() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=3;t=60"#)])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     for _ in 0..4 {
         send(&client, get()).await.unwrap();
     }
@@ -78,19 +79,19 @@ async fn where_something_is_left_nobody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_of_several_budgets_are_kept_to() {
+async fn all_of_several_budgets_apply() {
     let both = r#""burst";r=5;t=1, "daily";r=0;t=9"#;
     let provider = Provider::new([answer(200, &[("ratelimit", both)])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     send(&client, get()).await.unwrap();
     send(&client, get()).await.unwrap();
     assert_eq!(provider.seconds(), [0, 9]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_server_has_budgets_of_its_own() {
+async fn each_server_has_its_own_budgets() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     send(&client, get()).await.unwrap();
     let mut other = get();
     *other.uri_mut() = "http://other.example/".parse().unwrap();
@@ -99,9 +100,9 @@ async fn each_server_has_budgets_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_is_what_the_layer_was_told() {
+async fn partitions_are_configurable() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
-    let by_path = PaceLayer::new().scope_by(|head| head.uri.path().to_owned());
+    let by_path = ClientRateLimitLayer::new().partition_by(|head| head.uri.path().to_owned());
     let client = client(by_path, &provider);
     for path in ["/a", "/b", "/a"] {
         send(&client, request("GET", path, "")).await.unwrap();
@@ -110,9 +111,9 @@ async fn a_scope_is_what_the_layer_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clones_and_services_of_one_layer_know_the_same() {
+async fn clones_and_services_of_one_layer_share_budgets() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
-    let layer = PaceLayer::new();
+    let layer = ClientRateLimitLayer::new();
     send(&client(layer.clone(), &provider), get())
         .await
         .unwrap();
@@ -121,9 +122,9 @@ async fn clones_and_services_of_one_layer_know_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_of_one_request_holds_all_of_the_server() {
+async fn retry_after_delays_all_requests_to_the_server() {
     let provider = Provider::new([answer(503, &[("retry-after", "7")])]);
-    let client = client(PaceLayer::new().without_retries(), &provider);
+    let client = client(ClientRateLimitLayer::new().without_retries(), &provider);
     assert_eq!(send(&client, get()).await.unwrap(), 503);
     let mut tasks = JoinSet::new();
     for _ in 0..5 {
@@ -135,11 +136,11 @@ async fn retry_after_of_one_request_holds_all_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_hold_one_request_goes_first_and_the_others_hear_of_its_answer() {
+async fn after_a_cooldown_one_request_probes_and_the_others_follow_its_response() {
     let again = answer(503, &[("retry-after", "3")]);
     let provider = Provider::new([answer(503, &[("retry-after", "7")]), again]);
     let provider = provider.taking(Duration::from_millis(100));
-    let layer = PaceLayer::new()
+    let layer = ClientRateLimitLayer::new()
         .without_retries()
         .retry_jitter(0)
         .expect("a share");
@@ -158,20 +159,20 @@ async fn after_a_hold_one_request_goes_first_and_the_others_hear_of_its_answer()
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_on_a_redirect_holds_nobody() {
+async fn retry_after_on_a_redirect_is_ignored() {
     let provider = Provider::new([answer(301, &[("retry-after", "9")])]);
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     assert_eq!(send(&client, get()).await.unwrap(), 301);
     send(&client, get()).await.unwrap();
     assert_eq!(provider.seconds(), [0, 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_goes_as_soon_as_an_answer_says_that_there_is_room() {
+async fn a_response_with_room_wakes_waiting_requests() {
     let told = |fields: &str| answer(200, &[("ratelimit", fields)]);
     let provider = Provider::new([told(r#""a";r=1;t=20"#), told(r#""a";r=9;t=20"#)]);
     let provider = provider.taking(Duration::from_secs(1));
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     send(&client, get()).await.unwrap();
     let start = Instant::now();
     let mut tasks = JoinSet::new();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use tollgate_core::Tick;
 
-use crate::client::advice::moment;
+use crate::advice::time_until;
 
-/// The longest wait that the fields ask for; those that cannot be read ask for none.
-pub(super) fn read(headers: &HeaderMap, now: Tick) -> Option<Duration> {
+/// The longest wait that the fields ask for. A malformed field is ignored.
+pub(crate) fn read(headers: &HeaderMap, now: Tick) -> Option<Duration> {
     let values = headers.get_all(header::RETRY_AFTER).into_iter();
     values
         .filter_map(|value| wait(value.to_str().ok()?.trim(), now))
@@ -17,10 +17,10 @@ pub(super) fn read(headers: &HeaderMap, now: Tick) -> Option<Duration> {
 
 fn wait(text: &str, now: Tick) -> Option<Duration> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Too many digits for a number are still a long wait; the caller caps it.
+        // A number with too many digits is a long wait; the caller caps it.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let then = moment::http_date(text)?;
+    let then = time_until::http_date(text)?;
     Some(Duration::from_micros(then.saturating_sub(now)))
 }
 

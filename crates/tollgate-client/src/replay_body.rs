@@ -1,4 +1,4 @@
-//! A request's body that can be sent again.
+//! A request body that can be replayed.
 
 use std::{
     fmt,
@@ -13,15 +13,15 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
-/// No more frames than this are kept, whatever their size: each has a cost of its own.
+/// The maximum number of buffered frames, whatever their size: each has an overhead.
 const MOST_FRAMES: usize = 1_024;
 
 pin_project! {
-    /// The body of a request that [`Pace`](crate::client::Pace) sends: that of the caller, kept as it is sent, so that a
-    /// retry can send it again.
+    /// The body of a request that [`ClientRateLimit`](crate::ClientRateLimit) sends. It buffers the caller's body while it is sent, so
+    /// that a retry can replay it.
     ///
-    /// What does not fit into the [limit](crate::client::PaceLayer::keep_bodies) is not kept, nor is the body of a request
-    /// that is not retried. Data and trailers are passed on frame by frame, without waiting for the rest.
+    /// It does not buffer more than [`max_replay_bytes`](crate::ClientRateLimitLayer::max_replay_bytes), nor the body of a
+    /// request that is not safe to retry. Data and trailers are passed on frame by frame, without delay.
     pub struct ReplayBody<B> {
         #[pin]
         kind: Kind<B>,
@@ -31,106 +31,106 @@ pin_project! {
 pin_project! {
     #[project = KindProj]
     enum Kind<B> {
-        /// Sent once.
+        /// Not buffered.
         Once { #[pin] body: B },
-        /// One sending of a body that is kept.
-        Kept { sending: Sending<B> },
+        /// One replay of a buffered body.
+        Buffered { pass: Pass<B> },
     }
 }
 
-/// One sending: where it is in what was kept.
-struct Sending<B> {
-    body: Arc<Mutex<KeptBody<B>>>,
-    /// Which sending it is; only the newest one reads on.
+/// One pass over a buffered body.
+struct Pass<B> {
+    body: Arc<Mutex<Buffer<B>>>,
+    /// The number of the pass; only the newest one reads on.
     number: u32,
-    /// How many of the kept frames it has sent.
+    /// How many of the buffered frames it has sent.
     sent: usize,
 }
 
-/// A body and what was sent of it.
-struct KeptBody<B> {
+/// A body, and the frames of it that were sent.
+struct Buffer<B> {
     rest: Pin<Box<B>>,
-    frames: Vec<Kept>,
+    frames: Vec<BufferedFrame>,
     bytes: u64,
     limit: u64,
-    /// Whether all that was sent is in `frames`.
-    whole: bool,
+    /// Whether `frames` has all that was sent.
+    complete: bool,
     ended: bool,
     newest: u32,
-    /// Who reads the newest sending and waits for more of it.
+    /// The task that waits for more of the newest pass.
     reader: Option<Waker>,
 }
 
 #[derive(Clone)]
-enum Kept {
+enum BufferedFrame {
     Data(Bytes),
     Trailers(HeaderMap),
 }
 
-/// The caller's end of a kept body: makes a new sending of it.
-pub(super) struct Replay<B> {
-    body: Arc<Mutex<KeptBody<B>>>,
+/// Starts another pass over a buffered body.
+pub(crate) struct Replay<B> {
+    body: Arc<Mutex<Buffer<B>>>,
 }
 
 impl<B: Body> ReplayBody<B> {
-    /// A body that is sent once.
-    pub(super) fn once(body: B) -> Self {
+    /// A body that is not buffered.
+    pub(crate) fn once(body: B) -> Self {
         Self {
             kind: Kind::Once { body },
         }
     }
 
-    /// A body that can be sent again while no more than `limit` bytes were sent; nothing is kept of one that says that it
-    /// is longer.
-    pub(super) fn kept(body: B, limit: u64) -> (Self, Option<Replay<B>>) {
+    /// A body that can be replayed as long as no more than `limit` bytes were sent. A body whose size hint exceeds the limit is
+    /// not buffered.
+    pub(crate) fn buffered(body: B, limit: u64) -> (Self, Option<Replay<B>>) {
         if body.size_hint().lower() > limit {
             return (Self::once(body), None);
         }
-        let body = Arc::new(Mutex::new(KeptBody {
+        let body = Arc::new(Mutex::new(Buffer {
             ended: body.is_end_stream(),
             rest: Box::pin(body),
             frames: Vec::new(),
             bytes: 0,
             limit,
-            whole: true,
+            complete: true,
             newest: 0,
             reader: None,
         }));
         let replay = Replay { body };
-        (replay.sending(0), Some(replay))
+        (replay.pass(0), Some(replay))
     }
 }
 
 impl<B> Replay<B> {
-    /// The body once more: what was sent, and then the rest. `None` if something was not kept.
+    /// The body from its beginning: the buffered frames, then the rest. `None` if the buffer is incomplete.
     ///
-    /// A sending before this one ends with an error where it is still read.
-    pub(super) fn again(&self) -> Option<ReplayBody<B>> {
-        let (number, overtaken) = {
+    /// An earlier pass that is still read ends with an error.
+    pub(crate) fn replay(&self) -> Option<ReplayBody<B>> {
+        let (number, superseded) = {
             let mut body = lock(&self.body);
-            if !body.whole {
+            if !body.complete {
                 return None;
             }
             body.newest += 1;
             (body.newest, body.reader.take())
         };
-        // A connection that still waits for the rest would wait for ever: it comes here no more.
-        if let Some(reader) = overtaken {
+        // Wake a connection that still waits for the rest, or it would wait for ever.
+        if let Some(reader) = superseded {
             reader.wake();
         }
-        Some(self.sending(number))
+        Some(self.pass(number))
     }
 
-    /// Whether the body can be sent again, as far as is known now.
-    pub(super) fn is_whole(&self) -> bool {
-        lock(&self.body).whole
+    /// Whether the body can be replayed, as far as is known now.
+    pub(crate) fn is_complete(&self) -> bool {
+        lock(&self.body).complete
     }
 
-    fn sending(&self, number: u32) -> ReplayBody<B> {
+    fn pass(&self, number: u32) -> ReplayBody<B> {
         let body = Arc::clone(&self.body);
         ReplayBody {
-            kind: Kind::Kept {
-                sending: Sending {
+            kind: Kind::Buffered {
+                pass: Pass {
                     body,
                     number,
                     sent: 0,
@@ -140,16 +140,16 @@ impl<B> Replay<B> {
     }
 }
 
-impl<B> KeptBody<B> {
-    fn keep(&mut self, frame: &Kept) {
-        if !self.whole {
+impl<B> Buffer<B> {
+    fn keep(&mut self, frame: &BufferedFrame) {
+        if !self.complete {
             return;
         }
-        if let Kept::Data(data) = frame {
+        if let BufferedFrame::Data(data) = frame {
             self.bytes = self.bytes.saturating_add(data.len() as u64);
         }
         if self.bytes > self.limit || self.frames.len() >= MOST_FRAMES {
-            self.whole = false;
+            self.complete = false;
             self.frames = Vec::new();
         } else {
             self.frames.push(frame.clone());
@@ -157,7 +157,7 @@ impl<B> KeptBody<B> {
     }
 }
 
-impl<B> Sending<B>
+impl<B> Pass<B>
 where
     B: Body,
     B::Error: Into<BoxError>,
@@ -181,8 +181,8 @@ where
         let frame = match next {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
-                // What failed once has no rest to send.
-                body.whole = false;
+                // A body that failed cannot be replayed.
+                body.complete = false;
                 body.ended = true;
                 return Poll::Ready(Some(Err(error.into())));
             }
@@ -192,9 +192,9 @@ where
             }
         };
         body.ended = body.rest.is_end_stream();
-        let Some(frame) = Kept::of(frame) else {
-            // A kind of frame that there is not yet: it cannot be passed on as bytes.
-            body.whole = false;
+        let Some(frame) = BufferedFrame::of(frame) else {
+            // A future kind of frame, which cannot be passed on as bytes.
+            body.complete = false;
             return Poll::Ready(Some(Err(Box::new(UnknownFrame))));
         };
         body.keep(&frame);
@@ -212,8 +212,8 @@ where
         let unsent = body.frames.iter().skip(self.sent);
         let kept: u64 = unsent
             .map(|frame| match frame {
-                Kept::Data(data) => data.len() as u64,
-                Kept::Trailers(_) => 0,
+                BufferedFrame::Data(data) => data.len() as u64,
+                BufferedFrame::Trailers(_) => 0,
             })
             .sum();
         let rest = if body.ended {
@@ -230,8 +230,8 @@ where
     }
 }
 
-impl Kept {
-    /// The frame with its data as bytes; nothing is copied where they are bytes already.
+impl BufferedFrame {
+    /// The frame with its data as `Bytes`, without a copy if they are that already.
     fn of<D: Buf>(frame: Frame<D>) -> Option<Self> {
         match frame.into_data() {
             Ok(mut data) => Some(Self::Data(data.copy_to_bytes(data.remaining()))),
@@ -240,11 +240,11 @@ impl Kept {
     }
 }
 
-impl From<Kept> for Frame<Bytes> {
-    fn from(kept: Kept) -> Self {
-        match kept {
-            Kept::Data(data) => Self::data(data),
-            Kept::Trailers(trailers) => Self::trailers(trailers),
+impl From<BufferedFrame> for Frame<Bytes> {
+    fn from(frame: BufferedFrame) -> Self {
+        match frame {
+            BufferedFrame::Data(data) => Self::data(data),
+            BufferedFrame::Trailers(trailers) => Self::trailers(trailers),
         }
     }
 }
@@ -269,21 +269,21 @@ where
                 Some(Err(error)) => Some(Err(error.into())),
                 None => None,
             }),
-            KindProj::Kept { sending } => sending.poll_frame(cx),
+            KindProj::Buffered { pass } => pass.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Once { body } => body.is_end_stream(),
-            Kind::Kept { sending } => sending.is_end_stream(),
+            Kind::Buffered { pass } => pass.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Once { body } => body.size_hint(),
-            Kind::Kept { sending } => sending.size_hint(),
+            Kind::Buffered { pass } => pass.size_hint(),
         }
     }
 }
@@ -292,25 +292,23 @@ impl<B> fmt::Debug for ReplayBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             Kind::Once { .. } => "ReplayBody::Once",
-            Kind::Kept { .. } => "ReplayBody::Kept",
+            Kind::Buffered { .. } => "ReplayBody::Buffered",
         })
     }
 }
 
-/// A body that panicked while it was polled is not polled again: its lock still tells what was kept.
-fn lock<B>(body: &Mutex<KeptBody<B>>) -> MutexGuard<'_, KeptBody<B>> {
+/// The lock is poisoned if the body panicked in `poll_frame`. It is not polled again then, and the buffer is intact.
+fn lock<B>(body: &Mutex<Buffer<B>>) -> MutexGuard<'_, Buffer<B>> {
     body.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a sending ends that a retry has overtaken.
+/// Ends a pass when a retry has started a newer one.
 #[derive(Debug)]
 struct Superseded;
 
 impl fmt::Display for Superseded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the request was answered and is sent again; this sending of its body has ended",
-        )
+        f.write_str("the request is being retried, which ends this pass over its body")
     }
 }
 
@@ -404,36 +402,36 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_was_sent_is_sent_again_with_its_trailers() {
-        let (mut first, replay) = ReplayBody::kept(body(&["a", "b", "trailers"]), 100);
+    fn a_body_is_replayed_with_its_trailers() {
+        let (mut first, replay) = ReplayBody::buffered(body(&["a", "b", "trailers"]), 100);
         assert_eq!(read(&mut first), ["a", "b", "trailers", "end"]);
         for _ in 0..2 {
-            let mut again = replay.as_ref().unwrap().again().unwrap();
+            let mut again = replay.as_ref().unwrap().replay().unwrap();
             assert_eq!(read(&mut again), ["a", "b", "trailers", "end"]);
             assert!(again.is_end_stream());
         }
     }
 
     #[test]
-    fn a_body_that_was_half_sent_is_sent_from_its_beginning_to_its_end() {
-        let (mut first, replay) = ReplayBody::kept(body(&["a", "wait", "b"]), 100);
+    fn a_half_sent_body_is_replayed_from_its_beginning() {
+        let (mut first, replay) = ReplayBody::buffered(body(&["a", "wait", "b"]), 100);
         assert_eq!(read(&mut first), ["a", "wait"]);
-        let mut again = replay.unwrap().again().unwrap();
+        let mut again = replay.unwrap().replay().unwrap();
         assert_eq!(read(&mut again), ["a", "b", "end"]);
     }
 
     #[test]
-    fn a_sending_that_was_overtaken_ends_with_an_error() {
-        let (mut first, replay) = ReplayBody::kept(body(&["a", "wait", "b"]), 100);
+    fn a_superseded_pass_ends_with_an_error() {
+        let (mut first, replay) = ReplayBody::buffered(body(&["a", "wait", "b"]), 100);
         assert_eq!(read(&mut first), ["a", "wait"]);
-        let mut again = replay.unwrap().again().unwrap();
-        assert!(read(&mut first)[0].contains("sent again"));
+        let mut again = replay.unwrap().replay().unwrap();
+        assert!(read(&mut first)[0].contains("being retried"));
         assert!(!first.is_end_stream());
         assert_eq!(read(&mut again), ["a", "b", "end"]);
     }
 
     #[test]
-    fn a_reader_that_waits_for_more_is_woken_when_it_is_overtaken() {
+    fn a_superseded_reader_is_woken() {
         struct Woken(std::sync::atomic::AtomicBool);
         impl std::task::Wake for Woken {
             fn wake(self: Arc<Self>) {
@@ -441,72 +439,72 @@ mod tests {
             }
         }
         let woken = Arc::new(Woken(false.into()));
-        let (first, replay) = ReplayBody::kept(body(&["wait", "a"]), 100);
+        let (first, replay) = ReplayBody::buffered(body(&["wait", "a"]), 100);
         let mut first = pin!(first);
         let waker = Waker::from(Arc::clone(&woken));
         let polled = first.as_mut().poll_frame(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
-        let _again = replay.unwrap().again().unwrap();
+        let _again = replay.unwrap().replay().unwrap();
         assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst));
     }
 
     #[test]
-    fn what_outgrows_the_limit_is_passed_on_and_not_kept() {
-        let (mut first, replay) = ReplayBody::kept(body(&["aa", "bb", "c"]), 4);
+    fn a_body_beyond_the_limit_is_passed_on_and_not_buffered() {
+        let (mut first, replay) = ReplayBody::buffered(body(&["aa", "bb", "c"]), 4);
         let replay = replay.unwrap();
-        assert!(replay.is_whole());
+        assert!(replay.is_complete());
         assert_eq!(read(&mut first), ["aa", "bb", "c", "end"]);
-        assert!(!replay.is_whole());
-        assert!(replay.again().is_none());
+        assert!(!replay.is_complete());
+        assert!(replay.replay().is_none());
     }
 
     #[test]
-    fn a_body_that_says_that_it_is_longer_is_not_kept_at_all() {
+    fn a_body_with_a_long_size_hint_is_not_buffered() {
         let long = Frames {
             hint: Some(5),
             ..body(&["a"])
         };
-        let (mut first, replay) = ReplayBody::kept(long, 4);
+        let (mut first, replay) = ReplayBody::buffered(long, 4);
         assert!(replay.is_none());
         assert_eq!(read(&mut first), ["a", "end"]);
     }
 
     #[test]
-    fn many_small_frames_are_too_much_as_well() {
+    fn the_number_of_frames_is_limited() {
         let parts: Vec<_> = (0..=MOST_FRAMES).map(|_| "a").collect();
-        let (mut first, replay) = ReplayBody::kept(body(&parts), u64::MAX);
+        let (mut first, replay) = ReplayBody::buffered(body(&parts), u64::MAX);
         read(&mut first);
-        assert!(!replay.unwrap().is_whole());
+        assert!(!replay.unwrap().is_complete());
     }
 
     #[test]
-    fn its_length_is_what_is_still_to_be_sent() {
+    fn the_size_hint_is_what_remains() {
         let known = Frames {
             hint: Some(3),
             ..body(&["abc"])
         };
-        let (mut first, replay) = ReplayBody::kept(known, 100);
+        let (mut first, replay) = ReplayBody::buffered(known, 100);
         assert_eq!(first.size_hint().exact(), Some(3));
         assert!(!first.is_end_stream());
         read(&mut first);
         assert_eq!(first.size_hint().exact(), Some(0));
         assert!(first.is_end_stream());
-        let again = replay.unwrap().again().unwrap();
+        let again = replay.unwrap().replay().unwrap();
         assert_eq!(again.size_hint().exact(), Some(3));
         assert!(!again.is_end_stream());
     }
 
     #[test]
     fn an_empty_body_is_at_its_end_from_the_beginning() {
-        let (first, replay) = ReplayBody::kept(body(&[]), 100);
+        let (first, replay) = ReplayBody::buffered(body(&[]), 100);
         assert!(first.is_end_stream());
         assert_eq!(first.size_hint().exact(), Some(0));
-        assert!(replay.unwrap().again().unwrap().is_end_stream());
+        assert!(replay.unwrap().replay().unwrap().is_end_stream());
     }
 
     #[test]
     fn its_debug_shows_no_data() {
-        let (first, _) = ReplayBody::kept(body(&["secret"]), 100);
-        assert_eq!(format!("{first:?}"), "ReplayBody::Kept");
+        let (first, _) = ReplayBody::buffered(body(&["secret"]), 100);
+        assert_eq!(format!("{first:?}"), "ReplayBody::Buffered");
     }
 }

@@ -5,19 +5,18 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode, header};
 use tollgate_core::Tick;
 
-use crate::client::advice::{
+use crate::advice::{
+    advised_budget::{Budgets, MOST},
     grpc::GrpcStatus,
-    moment, ratelimit_dictionary, ratelimit_list, retry_after,
-    told::{Budgets, MOST},
-    triple,
+    ratelimit_dictionary, ratelimit_list, retry_after, time_until, triple,
 };
 
 /// What one response says.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct ServerAdvice {
     /// Whether it asks to come back later, by its status.
     pub(crate) refused: bool,
-    /// When to come back; nothing where the server did not say or said "now".
+    /// When to come back; nothing where the server did not say or advice "now".
     pub(crate) retry_after: Option<Duration>,
     /// What is left of the server's budgets.
     pub(crate) budgets: Budgets,
@@ -25,7 +24,7 @@ pub(crate) struct Said {
     pub(crate) grpc: Option<GrpcStatus>,
 }
 
-impl Said {
+impl ServerAdvice {
     /// Reads the head of a response that came at `now`. No wait is longer than `longest`.
     pub(crate) fn read(
         status: StatusCode,
@@ -33,7 +32,7 @@ impl Said {
         now: Tick,
         longest: Duration,
     ) -> Self {
-        let now = moment::date_of(headers).unwrap_or(now);
+        let now = time_until::date_of(headers).unwrap_or(now);
         let grpc = GrpcStatus::read(headers);
         let refused = matches!(
             status,
@@ -52,13 +51,13 @@ impl Said {
         } else {
             budgets(headers, now)
         };
-        budgets.sort_by_key(|told| told.left);
+        budgets.sort_by_key(|budget| budget.left);
         budgets.truncate(MOST);
-        for told in &mut budgets {
-            told.reset = told.reset.min(longest);
+        for budget in &mut budgets {
+            budget.reset = budget.reset.min(longest);
             // RFC 9110's field wins over the draft's, in both directions.
-            if let (0, Some(wait)) = (told.left, retry_after) {
-                told.reset = wait;
+            if let (0, Some(wait)) = (budget.left, retry_after) {
+                budget.reset = wait;
             }
         }
         Self {
@@ -76,9 +75,9 @@ impl Said {
 
     /// How long to wait before the same request is worth another try, where the server says.
     pub(crate) fn wait(&self) -> Option<Duration> {
-        let empty = self.budgets.iter().filter(|told| told.left == 0);
+        let empty = self.budgets.iter().filter(|budget| budget.left == 0);
         self.retry_after
-            .or_else(|| empty.map(|told| told.reset).max())
+            .or_else(|| empty.map(|budget| budget.reset).max())
             .filter(|wait| !wait.is_zero())
     }
 }
@@ -119,54 +118,54 @@ mod tests {
     const NOW: Tick = 1_700_000_000_000_000;
     const LONGEST: Duration = Duration::from_secs(600);
 
-    fn said(status: u16, fields: &[(&'static str, &str)]) -> Said {
+    fn advice(status: u16, fields: &[(&'static str, &str)]) -> ServerAdvice {
         let mut response = Response::builder().status(status);
         for (name, value) in fields {
             response = response.header(*name, *value);
         }
         let response = response.body(()).unwrap();
-        Said::read(response.status(), response.headers(), NOW, LONGEST)
+        ServerAdvice::read(response.status(), response.headers(), NOW, LONGEST)
     }
 
-    fn lefts(said: &Said) -> Vec<(u64, u64)> {
-        let budgets = said.budgets.iter();
+    fn lefts(advice: &ServerAdvice) -> Vec<(u64, u64)> {
+        let budgets = advice.budgets.iter();
         budgets
-            .map(|told| (told.left, told.reset.as_secs()))
+            .map(|budget| (budget.left, budget.reset.as_secs()))
             .collect()
     }
 
     #[test]
     fn a_refusal_says_when_to_come_back() {
         for status in [429, 503] {
-            let said = said(status, &[("retry-after", "7")]);
-            assert!(said.refused);
-            assert_eq!(said.wait(), Some(Duration::from_secs(7)));
+            let advice = advice(status, &[("retry-after", "7")]);
+            assert!(advice.refused);
+            assert_eq!(advice.wait(), Some(Duration::from_secs(7)));
         }
     }
 
     #[test]
     fn retry_after_on_a_redirect_or_an_answer_holds_nothing() {
         for status in [200, 301, 404, 500] {
-            let said = said(status, &[("retry-after", "7")]);
-            assert_eq!((said.refused, said.wait()), (false, None));
+            let advice = advice(status, &[("retry-after", "7")]);
+            assert_eq!((advice.refused, advice.wait()), (false, None));
         }
     }
 
     #[test]
     fn retry_after_wins_over_an_empty_budget() {
         let fields = [("retry-after", "2"), ("ratelimit", r#""a";r=0;t=60"#)];
-        let said = said(429, &fields);
-        assert_eq!(said.wait(), Some(Duration::from_secs(2)));
-        assert_eq!(lefts(&said), [(0, 2)]);
+        let advice = advice(429, &fields);
+        assert_eq!(advice.wait(), Some(Duration::from_secs(2)));
+        assert_eq!(lefts(&advice), [(0, 2)]);
     }
 
     #[test]
     fn where_there_is_no_retry_after_the_longest_empty_budget_counts() {
-        let said = said(
+        let advice = advice(
             429,
             &[("ratelimit", r#""a";r=0;t=6, "b";r=0;t=9, "c";r=1;t=99"#)],
         );
-        assert_eq!(said.wait(), Some(Duration::from_secs(9)));
+        assert_eq!(advice.wait(), Some(Duration::from_secs(9)));
     }
 
     #[test]
@@ -180,18 +179,18 @@ mod tests {
                 ("retry-after", value),
                 ("ratelimit", r#""a";r=1;t=999999999999999"#),
             ];
-            let said = said(429, &fields);
-            assert_eq!(said.wait(), Some(LONGEST), "{value}");
-            assert_eq!(said.budgets[0].reset, LONGEST);
+            let advice = advice(429, &fields);
+            assert_eq!(advice.wait(), Some(LONGEST), "{value}");
+            assert_eq!(advice.budgets[0].reset, LONGEST);
         }
     }
 
     #[test]
     fn the_budgets_of_a_stored_response_are_somebody_elses() {
         let budget = ("ratelimit", r#""a";r=0;t=60"#);
-        assert_eq!(lefts(&said(200, &[budget, ("age", "1")])), []);
+        assert_eq!(lefts(&advice(200, &[budget, ("age", "1")])), []);
         for age in ["0", "000", "-1", "x", ""] {
-            assert_eq!(lefts(&said(200, &[budget, ("age", age)])), [(0, 60)]);
+            assert_eq!(lefts(&advice(200, &[budget, ("age", age)])), [(0, 60)]);
         }
     }
 
@@ -203,21 +202,21 @@ mod tests {
             ("ratelimit-remaining", "2"),
             ("ratelimit-reset", "20"),
         ];
-        assert_eq!(lefts(&said(200, &old)), [(2, 20)]);
+        assert_eq!(lefts(&advice(200, &old)), [(2, 20)]);
         let mut fields = old.to_vec();
         fields.push(("ratelimit", r#""a";r=1;t=10"#));
-        assert_eq!(lefts(&said(200, &fields)), [(1, 10)]);
+        assert_eq!(lefts(&advice(200, &fields)), [(1, 10)]);
         // One field that is broken discards itself alone.
         fields.pop();
         fields.push(("ratelimit", r#""a";r=1;t=10,"#));
-        assert_eq!(lefts(&said(200, &fields)), [(2, 20)]);
+        assert_eq!(lefts(&advice(200, &fields)), [(2, 20)]);
     }
 
     #[test]
     fn at_most_eight_budgets_are_kept_and_they_are_the_tightest() {
         let all: Vec<_> = (0..20).map(|n| format!(r#""p{n}";r={n};t=5"#)).collect();
-        let said = said(200, &[("ratelimit", &all.join(", "))]);
-        let left: Vec<_> = said.budgets.iter().map(|told| told.left).collect();
+        let advice = advice(200, &[("ratelimit", &all.join(", "))]);
+        let left: Vec<_> = advice.budgets.iter().map(|budget| budget.left).collect();
         assert_eq!(left, (0..8).collect::<Vec<_>>());
     }
 
@@ -287,10 +286,10 @@ mod tests {
                     response.headers_mut().append(HeaderName::from_static(name), value);
                 }
             }
-            let said = Said::read(response.status(), response.headers(), now, LONGEST);
-            prop_assert!(said.wait().is_none_or(|wait| wait <= LONGEST));
-            prop_assert!(said.budgets.len() <= MOST);
-            prop_assert!(said.budgets.iter().all(|told| told.reset <= LONGEST));
+            let advice = ServerAdvice::read(response.status(), response.headers(), now, LONGEST);
+            prop_assert!(advice.wait().is_none_or(|wait| wait <= LONGEST));
+            prop_assert!(advice.budgets.len() <= MOST);
+            prop_assert!(advice.budgets.iter().all(|budget| budget.reset <= LONGEST));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! tonic's channel under the layer.
+//! The layer over tonic's channel.
 
 use std::task::{Context, Poll};
 
@@ -8,21 +8,21 @@ use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::client::{layer::PaceLayer, replay_body::ReplayBody, service::Pace};
+use crate::{layer::ClientRateLimitLayer, replay_body::ReplayBody, service::ClientRateLimit};
 
-impl PaceLayer {
-    /// The layer over a service that takes tonic's body, such as `tonic::transport::Channel`. What it returns is what
-    /// a generated client takes: `GreeterClient::new(PaceLayer::new().over_channel(channel))`.
+impl ClientRateLimitLayer {
+    /// Wraps a service that takes tonic's body, such as `tonic::transport::Channel`. Generated clients take the result:
+    /// `GreeterClient::new(ClientRateLimitLayer::new().over_channel(channel))`.
     ///
-    /// Calls to one channel go to one server and are one [scope](Self::scope_by). Calls of gRPC are POST: say with
-    /// [`idempotent`](Self::idempotent) which are sent again. A [`PaceError`](crate::client::PaceError) comes as the
+    /// Calls on one channel go to one server and are one [partition](Self::partition_by). All gRPC calls are POST: mark those
+    /// to retry with [`idempotent`](Self::idempotent). A [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the
     /// source of a `tonic::Status` with the code `UNKNOWN`.
-    pub fn over_channel<S>(&self, channel: S) -> Pace<OverChannel<S>> {
+    pub fn over_channel<S>(&self, channel: S) -> ClientRateLimit<OverChannel<S>> {
         self.layer(OverChannel { channel })
     }
 }
 
-/// Gives a service that takes tonic's body the bodies of [`Pace`]. Made by [`PaceLayer::over_channel`].
+/// Converts the bodies of [`ClientRateLimit`] to tonic's body. Made by [`ClientRateLimitLayer::over_channel`].
 #[derive(Clone, Debug)]
 pub struct OverChannel<S> {
     channel: S,

@@ -1,4 +1,4 @@
-//! The status of a gRPC call that was refused at once: it is in the head of the response.
+//! The status of a gRPC call that was rejected in the head of the response.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ const EXHAUSTED: &[u8] = b"8";
 /// `UNAVAILABLE`.
 const UNAVAILABLE: &[u8] = b"14";
 
-/// Details above this are not read; clients cap a whole head at 8 KiB.
+/// Longer details are ignored; clients cap a whole head at 8 KiB.
 const MOST_DETAILS: usize = 16 << 10;
 
-/// With and without padding: peers send both.
+/// With or without padding: servers send both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -25,7 +25,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a gRPC server says of a call that it does not serve now.
+/// The status of a call that a gRPC server rejects for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GrpcStatus {
     unavailable: bool,
@@ -41,8 +41,8 @@ enum Pushback {
 }
 
 impl GrpcStatus {
-    /// The status, where it is one of the two that a server refuses for now with.
-    pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
+    /// The status, if it is `RESOURCE_EXHAUSTED` or `UNAVAILABLE`.
+    pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
         let content_type = headers.get(header::CONTENT_TYPE)?.as_bytes();
         if !content_type
             .get(..16)?
@@ -64,7 +64,7 @@ impl GrpcStatus {
             unavailable,
             retry_info: details.as_deref().and_then(retry_delay),
             pushback: headers.get("grpc-retry-pushback-ms").map(|value| {
-                // Negative and unreadable both mean: not again.
+                // A negative or malformed value means: do not retry.
                 let millis = value
                     .to_str()
                     .ok()
@@ -79,7 +79,7 @@ impl GrpcStatus {
     }
 
     /// How long the server asks to wait.
-    pub(super) fn wait(&self) -> Option<Duration> {
+    pub(crate) fn wait(&self) -> Option<Duration> {
         let pushback = match self.pushback {
             Some(Pushback::After(wait)) => Some(wait),
             Some(Pushback::Never) | None => None,
@@ -87,7 +87,7 @@ impl GrpcStatus {
         self.retry_info.max(pushback)
     }
 
-    /// Whether the call may be made again: what is exhausted only where the server says when, as OTLP's clients do.
+    /// Whether the call may be retried. After `RESOURCE_EXHAUSTED` only if the server says when, as OTLP's clients do.
     pub(crate) fn may_retry(&self) -> bool {
         self.pushback != Some(Pushback::Never) && (self.unavailable || self.wait().is_some())
     }
@@ -135,7 +135,7 @@ fn messages(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The fields of a serialised message. It ends where the bytes do, or make no sense.
+/// The fields of a serialised message, up to its end or the first malformed byte.
 struct Fields<'a>(&'a [u8]);
 
 enum Value<'a> {
@@ -208,7 +208,7 @@ mod tests {
         GrpcStatus::read(&headers)
     }
 
-    fn told(fields: &[(&'static str, &str)]) -> (bool, Option<u64>) {
+    fn budget(fields: &[(&'static str, &str)]) -> (bool, Option<u64>) {
         let status = of(fields).expect("a status that means later");
         let millis = status.wait().map(|wait| wait.as_millis() as u64);
         (status.may_retry(), millis)
@@ -219,25 +219,25 @@ mod tests {
 
     #[test]
     fn what_is_exhausted_is_tried_again_only_where_the_server_says_when() {
-        assert_eq!(told(&[EIGHT]), (false, None));
+        assert_eq!(budget(&[EIGHT]), (false, None));
         for padding in ["", "=", "=="] {
             let details = format!("{SEVEN_SECONDS}{padding}");
             let details = ("grpc-status-details-bin", &*details);
             if padding != "=" {
-                assert_eq!(told(&[EIGHT, details]), (true, Some(7_000)));
+                assert_eq!(budget(&[EIGHT, details]), (true, Some(7_000)));
             }
         }
         let pushback = |millis| ("grpc-retry-pushback-ms", millis);
-        assert_eq!(told(&[EIGHT, pushback("1500")]), (true, Some(1_500)));
-        assert_eq!(told(&[EIGHT, pushback("0")]), (true, Some(0)));
+        assert_eq!(budget(&[EIGHT, pushback("1500")]), (true, Some(1_500)));
+        assert_eq!(budget(&[EIGHT, pushback("0")]), (true, Some(0)));
     }
 
     #[test]
     fn what_is_unavailable_is_tried_again_unless_the_server_forbids_it() {
-        assert_eq!(told(&[FOURTEEN]), (true, None));
+        assert_eq!(budget(&[FOURTEEN]), (true, None));
         for forbids in ["-1", "x", "", "1.5", "2147483648", "99999999999999999999"] {
             let fields = [FOURTEEN, ("grpc-retry-pushback-ms", forbids)];
-            assert_eq!(told(&fields), (false, None), "{forbids}");
+            assert_eq!(budget(&fields), (false, None), "{forbids}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         let details = ("grpc-status-details-bin", SEVEN_SECONDS);
         for (pushback, expected) in [("1", 7_000), ("8000", 8_000)] {
             let fields = [EIGHT, details, ("grpc-retry-pushback-ms", pushback)];
-            assert_eq!(told(&fields), (true, Some(expected)));
+            assert_eq!(budget(&fields), (true, Some(expected)));
         }
     }
 
@@ -263,7 +263,7 @@ mod tests {
     fn details_that_make_no_sense_say_nothing() {
         for details in ["", "!", "AAAA", "////////////////", "GgUKA2Zvbw"] {
             let fields = [EIGHT, ("grpc-status-details-bin", details)];
-            assert_eq!(told(&fields), (false, None), "{details}");
+            assert_eq!(budget(&fields), (false, None), "{details}");
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
         );
         let minus_one = [8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
         assert_eq!(retry_delay(&status_of(&minus_one)), None);
-        // A second of nanoseconds is none.
+        // 10^9 nanoseconds are out of range.
         assert_eq!(
             retry_delay(&status_of(&[16, 0x80, 0x94, 0xeb, 0xdc, 3])),
             None

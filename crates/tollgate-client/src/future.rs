@@ -1,4 +1,4 @@
-//! The future of a response: waiting, sending, and sending again.
+//! The future of a response: wait, send, retry.
 
 use std::{
     fmt,
@@ -14,28 +14,29 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tower::BoxError;
 use tower_service::Service;
 
-use crate::client::{
-    advice::Said,
+use crate::{
+    acquire::{self, acquire},
+    advice::ServerAdvice,
     config::Config,
+    partition::Permit,
     replay_body::{Replay, ReplayBody},
-    retry::Retries,
-    scope::Pass,
+    retry::{Retries, is_repeatable},
 };
 
-/// The response to a request that was sent in its turn. Made by [`Pace`](crate::client::Pace).
+/// The response to an outgoing request, after waits and retries. Made by [`ClientRateLimit`](crate::ClientRateLimit).
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives back the request's place in line and in flight.
+/// Dropping it frees the request's places in queues and in flight.
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<RB> {
-    // A request goes over the network: a box is nothing beside that, and the states (lines, quota, holds, the inner
+    // Boxed: the cost is negligible next to a network request, and the states (queues, limits, cooldowns, the inner
     // future, retries) read as one function.
     inner: Pin<Box<dyn Future<Output = Result<Response<RB>, BoxError>> + Send>>,
 }
 
 impl<RB> ResponseFuture<RB> {
-    pub(super) fn new<S, B>(ready: S, request: Request<B>, config: Arc<Config>) -> Self
+    pub(crate) fn new<S, B>(ready: S, request: Request<B>, config: Arc<Config>) -> Self
     where
         S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Send + 'static,
         S::Error: Into<BoxError>,
@@ -63,7 +64,7 @@ impl<RB> fmt::Debug for ResponseFuture<RB> {
     }
 }
 
-/// Sends a request with the service that was polled ready, and again where that is right.
+/// Sends a request with the service that was polled ready, and retries it.
 async fn respond<S, B, RB>(
     mut ready: S,
     request: Request<B>,
@@ -76,83 +77,87 @@ where
 {
     let deadline = config.deadline();
     let (head, body) = request.into_parts();
-    let scope = config.scopes.find((config.scope_of)(&head));
-    let checks = config.own_checks(&head, deadline).await?;
-    let (request, again) = first(&config, head, body);
+    let partition = config
+        .partitions
+        .find_or_insert((config.partition_of)(&head));
+    let checks = acquire::checks(&config, &head)?;
+    let (request, again) = first_attempt(&config, head, body);
 
-    let pass = config.turn(&scope, &checks, deadline).await?;
+    let permit = acquire(&config, &partition, &checks, deadline).await?;
     config.retry_budget.deposit();
-    let (mut response, mut said) = send(&mut ready, request, pass, &config, deadline).await?;
+    let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
 
-    let Some(Again { head, replay }) = again else {
+    let Some(Retryable { head, replay }) = again else {
         return Ok(response);
     };
     let mut retries = Retries::new(config.retries);
-    while replay.is_whole()
-        && let Some(at) = retries.next(&config, &said, deadline)
+    while replay.is_complete()
+        && let Some(at) = retries.next(&config, &advice, deadline)
     {
         sleep_until(at).await;
-        // From here on, whatever stands in the way of another try leaves the caller with the answer there is.
-        let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|answer| answer.is_ok()));
+        // If anything prevents the retry from here on, the caller gets the response that there is.
+        let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|ready| ready.is_ok()));
         if timeout_at(deadline, is_ready).await != Ok(true) {
             return Ok(response);
         }
-        let Ok(pass) = config.turn(&scope, &checks, deadline).await else {
+        let Ok(permit) = acquire(&config, &partition, &checks, deadline).await else {
             return Ok(response);
         };
-        let Some(body) = replay.again() else {
+        let Some(body) = replay.replay() else {
             return Ok(response);
         };
         drop(response);
         let request = Request::from_parts(head.clone(), body);
-        (response, said) = send(&mut ready, request, pass, &config, deadline).await?;
+        (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
     }
     Ok(response)
 }
 
-/// What it takes to send a request again.
-struct Again<B> {
+/// The parts of a request that a retry needs.
+struct Retryable<B> {
     head: Parts,
     replay: Replay<B>,
 }
 
-/// The request to send first, and what it takes to send it again.
-fn first<B: Body>(
+/// The first attempt, and what a retry needs.
+fn first_attempt<B: Body>(
     config: &Config,
     head: Parts,
     body: B,
-) -> (Request<ReplayBody<B>>, Option<Again<B>>) {
-    if !config.may_repeat(&head) {
+) -> (Request<ReplayBody<B>>, Option<Retryable<B>>) {
+    if !is_repeatable(config, &head) {
         return (Request::from_parts(head, ReplayBody::once(body)), None);
     }
-    let (body, replay) = ReplayBody::kept(body, config.kept_bytes);
-    let again = replay.map(|replay| Again {
+    let (body, replay) = ReplayBody::buffered(body, config.max_replay_bytes);
+    let again = replay.map(|replay| Retryable {
         head: head.clone(),
         replay,
     });
     (Request::from_parts(head, body), again)
 }
 
-/// Sends a request, and hears what the server says of its limits.
+/// Sends a request, and applies what the server says about its limits.
 async fn send<S, B, RB>(
     ready: &mut S,
     request: Request<ReplayBody<B>>,
-    pass: Pass<'_>,
+    permit: Permit<'_>,
     config: &Config,
     deadline: Instant,
-) -> Result<(Response<RB>, Said), BoxError>
+) -> Result<(Response<RB>, ServerAdvice), BoxError>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
     S::Error: Into<BoxError>,
 {
     let response = ready.call(request).await.map_err(Into::into)?;
-    let said = Said::read(
+    let advice = ServerAdvice::read(
         response.status(),
         response.headers(),
         config.clock.now(),
-        config.longest_hold(),
+        config.max_retry_after(),
     );
-    let hold = said.retry_after.map(|asked| config.hold(asked, deadline));
-    pass.answered(&said.budgets, hold);
-    Ok((response, said))
+    let cooldown = advice
+        .retry_after
+        .map(|asked| config.cooldown(asked, deadline));
+    permit.on_response(&advice.budgets, cooldown);
+    Ok((response, advice))
 }

@@ -6,13 +6,13 @@ use http::HeaderMap;
 use sfv::{BareItem, Dictionary, ListEntry};
 use tollgate_core::Tick;
 
-use crate::client::advice::{
+use crate::advice::{
+    advised_budget::{AdvisedBudget, Budgets},
     structured,
-    told::{Budgets, Told},
 };
 
-/// What is left of the tightest budget: `limit=100, remaining=50, reset=17`.
-pub(super) fn read(headers: &HeaderMap, _: Tick) -> Budgets {
+/// The tightest budget: `limit=100, remaining=50, reset=17`.
+pub(crate) fn read(headers: &HeaderMap, _: Tick) -> Budgets {
     let Some(dictionary) = structured::field::<Dictionary>(headers, "ratelimit") else {
         return Budgets::new();
     };
@@ -25,8 +25,8 @@ pub(super) fn read(headers: &HeaderMap, _: Tick) -> Budgets {
     };
     integer("remaining")
         .zip(integer("reset"))
-        .map(|(left, reset)| Told {
-            name: Told::name_of("dictionary"),
+        .map(|(left, reset)| AdvisedBudget {
+            name: AdvisedBudget::hash_of("dictionary"),
             left,
             reset: Duration::from_secs(reset),
         })
@@ -47,7 +47,7 @@ mod tests {
         let budgets = read(&headers, 0);
         budgets
             .first()
-            .map(|told| (told.left, told.reset.as_secs()))
+            .map(|budget| (budget.left, budget.reset.as_secs()))
     }
 
     #[test]
