@@ -184,48 +184,33 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod admission;
-mod admit;
-mod applied;
-mod body;
 pub mod condition;
-mod config;
-mod deny;
-mod future;
 pub mod guide;
 pub mod header;
-mod judge;
 pub mod key;
-mod layer;
-mod live;
-mod look_ups;
 pub mod message;
 mod notice;
 mod observe;
 mod protocol;
-mod refund;
+mod rate_limit;
 pub mod rejection;
-mod request_rules;
 mod rule;
-mod service;
 
 pub use tollgate_core::*;
 
 pub use self::{
-    admission::{Admission, Denied, RuleVerdict},
-    body::ResponseBody,
-    future::ResponseFuture,
     header::HeaderStyle,
-    layer::RateLimitLayer,
     message::{
         MessageBody, MessageLimit, MessageLimitError, MessageLimitErrorKind, MessageLimitFuture,
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
-    refund::Refund,
+    rate_limit::{
+        Admission, Denied, RateLimit, RateLimitLayer, Refund, ResponseBody, ResponseFuture,
+        RuleVerdict,
+    },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},
-    service::RateLimit,
 };
 
 /// Compiles the program in the README.

@@ -7,15 +7,15 @@ use tollgate_core::{Key, KeyBuf, Limiter, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config,
     header::HeaderStyle,
     key::Extracted,
-    live::Live,
     protocol::Protocol,
+    rate_limit::config::Config,
+    rate_limit::live::Live,
+    rate_limit::request_rules::{refuse_much_jitter, refuse_success},
+    rate_limit::service::RateLimit,
     rejection::Rejection,
-    request_rules::{refuse_much_jitter, refuse_success},
     rule::{KeyedRule, RequestRule},
-    service::RateLimit,
 };
 
 /// Limits the requests to a service.

@@ -14,7 +14,7 @@ use tollgate_core::{
     AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, Ticket, UnknownName, Verdict,
 };
 
-use crate::config::Config;
+use crate::rate_limit::config::Config;
 
 /// How a request was admitted: the decision, and more to ask. In the request's extensions after
 /// [`RateLimitLayer::attach`](crate::RateLimitLayer::attach), and where a rule is left to

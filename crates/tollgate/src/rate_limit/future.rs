@@ -14,7 +14,10 @@ use pin_project_lite::pin_project;
 use tollgate_core::{Checks, Pending};
 use tower_service::Service;
 
-use crate::{admit::After, body::ResponseBody, config::Config, judge::Judgement};
+use crate::{
+    rate_limit::admit::After, rate_limit::body::ResponseBody, rate_limit::config::Config,
+    rate_limit::decide::Judgement,
+};
 
 pin_project! {
     /// The response of the inner service, or a rejection.

@@ -7,9 +7,9 @@ use http::{Method, Response, header, request};
 use tollgate_core::{Check, Checks, Decision, Pending, Step};
 
 use crate::{
-    config::Config,
     observe::Timer,
-    request_rules::{Asked, Refusal},
+    rate_limit::config::Config,
+    rate_limit::request_rules::{Asked, Refusal},
 };
 
 /// What was decided about a request.

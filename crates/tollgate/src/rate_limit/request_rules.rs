@@ -11,8 +11,8 @@ use tollgate_core::{
 
 use crate::{
     key::{Extracted, KeyExtractor, NoKey},
-    look_ups::{self, LookUps},
     observe::Observer,
+    rate_limit::look_ups::{self, LookUps},
     rule::{Missing, RequestRule},
 };
 

@@ -7,15 +7,15 @@ use http::{HeaderMap, Response, StatusCode, request};
 use tollgate_core::{Decision, Reason};
 
 use crate::{
-    config::Config,
     header::{
         applies,
         name::{GRPC_STATUS, RATELIMIT, RATELIMIT_POLICY},
         retry_after,
     },
     key::NoKey,
+    rate_limit::config::Config,
+    rate_limit::request_rules::Refusal,
     rejection::Denial,
-    request_rules::Refusal,
 };
 
 /// What clients of gRPC take in all, less what the server and layers outside may add: 8 KiB, a field being its name, its

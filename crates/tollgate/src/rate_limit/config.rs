@@ -6,11 +6,11 @@ use http::StatusCode;
 use tollgate_core::{Limiter, RuleError, Store};
 
 use crate::{
-    applied::Applied,
     header::{HeaderStyle, Headers},
     protocol::Protocol,
+    rate_limit::applied::Applied,
+    rate_limit::request_rules::RequestRules,
     rejection::{Rejection, Responses},
-    request_rules::RequestRules,
     rule::RequestRule,
 };
 

@@ -11,8 +11,8 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::{
-    body::ResponseBody, config::Config, future::ResponseFuture, judge::Judged, live::Live,
-    request_rules::Asked,
+    rate_limit::body::ResponseBody, rate_limit::config::Config, rate_limit::decide::Judged,
+    rate_limit::future::ResponseFuture, rate_limit::live::Live, rate_limit::request_rules::Asked,
 };
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).

@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 use tollgate_core::{Checks, Decision, Verdict};
 
 use crate::{
-    admission::{Admission, leaves},
-    config::Config,
-    deny::Quiet,
     header::applies,
-    judge::Judgement,
-    refund::Refund,
+    rate_limit::admission::{Admission, leaves},
+    rate_limit::config::Config,
+    rate_limit::decide::Judgement,
+    rate_limit::deny::Quiet,
+    rate_limit::refund::Refund,
 };
 
 /// What remains to be done about an admitted request once the inner service has answered.
