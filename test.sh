@@ -17,7 +17,7 @@ cargo fmt --all --check
 
 step "lints, with all features and with none"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
-cargo clippy -p tollgate -p tollgate-core --no-default-features -- -D warnings
+cargo clippy -p tollgate -p tollgate-client -p tollgate-core --no-default-features -- -D warnings
 
 step "curl, Chromium and Python, as clients in the tests, and Redis"
 missing=()
@@ -94,7 +94,7 @@ for server in redis-6.2 valkey-9.1; do
 done
 
 step "each feature alone"
-for feature in axum client metrics tokio tonic tracing uuid; do
+for feature in axum metrics tokio tonic tracing uuid; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
