@@ -1,15 +1,12 @@
-//! A small limited service, and a client that keeps to its limit without having been told.
+//! A small limited service, and a client that obeys its limit without being configured for it.
 
 use axum::{Router, body::Body, routing::get};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use tollgate::{
-    MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND,
-    client::{Pace, PaceLayer, ReplayBody},
-    key::client_ip,
-};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip};
+use tollgate_client::{ClientRateLimit, ClientRateLimitLayer, ReplayBody};
 use tower::ServiceBuilder;
 
 /// A service that takes five requests a second from each address.
@@ -23,10 +20,10 @@ pub fn limited() -> Result<Router, RuleError> {
     Ok(Router::new().route("/", get(|| async { "hello\n" }).route_layer(limits)))
 }
 
-/// hyper's client with the layer in front: it reads in each answer what is left, and waits where nothing is.
+/// hyper's client behind the layer: it reads in each response what is left, and waits if nothing is.
 #[must_use]
-pub fn polite() -> Pace<Client<HttpConnector, ReplayBody<Body>>> {
+pub fn polite() -> ClientRateLimit<Client<HttpConnector, ReplayBody<Body>>> {
     ServiceBuilder::new()
-        .layer(PaceLayer::new())
+        .layer(ClientRateLimitLayer::new())
         .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()))
 }

@@ -147,8 +147,8 @@
 //!
 //! # For clients
 //!
-//! With the feature `client` there is the other side: a layer for outgoing requests that paces itself by what servers say
-//! of their limits, waits out `Retry-After`, `RetryInfo` and pushback, and sends again what may be sent again.
+//! The crate `tollgate-client` is the other side: a Tower layer for outgoing requests. It obeys the limits that servers
+//! report, and retries what they reject.
 //!
 //! # In the handler
 //!
@@ -172,8 +172,7 @@
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
 //! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
-//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut for its handler, and `client::PaceLayer::over_channel` |
-//! | `client` | `client::PaceLayer`, a layer for outgoing requests that obeys what servers say |
+//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
@@ -185,51 +184,33 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod admission;
-mod admit;
-mod applied;
-mod body;
-#[cfg(feature = "client")]
-#[cfg_attr(docsrs, doc(cfg(feature = "client")))]
-pub mod client;
 pub mod condition;
-mod config;
-mod deny;
-mod future;
 pub mod guide;
 pub mod header;
-mod judge;
 pub mod key;
-mod layer;
-mod live;
-mod look_ups;
 pub mod message;
 mod notice;
 mod observe;
 mod protocol;
-mod refund;
+mod rate_limit;
 pub mod rejection;
-mod request_rules;
 mod rule;
-mod service;
 
 pub use tollgate_core::*;
 
 pub use self::{
-    admission::{Admission, Denied, RuleVerdict},
-    body::ResponseBody,
-    future::ResponseFuture,
     header::HeaderStyle,
-    layer::RateLimitLayer,
     message::{
         MessageBody, MessageLimit, MessageLimitError, MessageLimitErrorKind, MessageLimitFuture,
         MessageLimitLayer, MessageLimitResponseBody,
     },
     protocol::Protocol,
-    refund::Refund,
+    rate_limit::{
+        Admission, Denied, RateLimit, RateLimitLayer, Refund, ResponseBody, ResponseFuture,
+        RuleVerdict,
+    },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},
-    service::RateLimit,
 };
 
 /// Compiles the program in the README.

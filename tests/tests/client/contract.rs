@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::{Request, Response};
 use tokio::task::JoinSet;
-use tollgate::client::{PaceLayer, ReplayBody};
+use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tollgate_tests::probe::{Leaf, Probe};
 use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit};
 
@@ -17,8 +17,8 @@ where
     service.ready().await.unwrap()
 }
 
-/// Answers all with 503 that come first, by way of `wrap`, to many requests at once.
-async fn all_are_answered<S>(wrap: impl Fn(Probe<Provider>) -> S)
+/// Sends many requests at once through `wrap`; the first ones get a 503.
+async fn all_are_retried<S>(wrap: impl Fn(Probe<Provider>) -> S)
 where
     S: Service<Request<ReplayBody<Bytes>>, Response = Response<()>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -26,7 +26,7 @@ where
 {
     let refused = (0..6).map(|_| answer(503, &[("retry-after", "1")]));
     let provider = Provider::new(refused);
-    let mut client = PaceLayer::new().layer(wrap(Probe::new(provider.clone())));
+    let mut client = ClientRateLimitLayer::new().layer(wrap(Probe::new(provider.clone())));
     let mut tasks = JoinSet::new();
     for _ in 0..6 {
         let ready = readied(&mut client).await;
@@ -39,20 +39,20 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_instance_that_was_ready_is_called_and_made_ready_for_each_retry() {
-    all_are_answered(Probe::new).await;
+async fn the_ready_instance_is_called_and_polled_ready_for_each_retry() {
+    all_are_retried(Probe::new).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_stands_over_a_buffer() {
-    all_are_answered(|probe| Probe::new(Buffer::new(probe, 2))).await;
+async fn it_wraps_a_buffer() {
+    all_are_retried(|probe| Probe::new(Buffer::new(probe, 2))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_stands_over_a_concurrency_limit() {
+async fn it_wraps_a_concurrency_limit() {
     let leaf = Leaf::default();
     let inner = Probe::new(ConcurrencyLimit::new(Probe::new(leaf.clone()), 1));
-    let mut client = PaceLayer::new().layer(inner);
+    let mut client = ClientRateLimitLayer::new().layer(inner);
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let ready = readied(&mut client).await;
@@ -65,11 +65,11 @@ async fn it_stands_over_a_concurrency_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_under_a_concurrency_limit_is_free_for_retries() {
+async fn retries_get_permits_of_a_concurrency_limit() {
     let refused = (0..4).map(|_| answer(503, &[("retry-after", "1")]));
     let provider = Provider::new(refused);
     let inner = Probe::new(ConcurrencyLimit::new(Probe::new(provider.clone()), 1));
-    let client = PaceLayer::new().layer(inner);
+    let client = ClientRateLimitLayer::new().layer(inner);
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
         tasks.spawn(client.clone().oneshot(get()));
@@ -80,10 +80,10 @@ async fn a_place_under_a_concurrency_limit_is_free_for_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_is_dropped_gives_up_its_place_inside() {
+async fn a_dropped_future_frees_the_inner_permit() {
     let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
     let inner = ConcurrencyLimit::new(provider.clone(), 1);
-    let mut client = PaceLayer::new().layer(inner);
+    let mut client = ClientRateLimitLayer::new().layer(inner);
     readied(&mut client).await.call(get()).await.unwrap();
     drop(readied(&mut client).await.call(get()));
     readied(&mut client).await.call(get()).await.unwrap();
@@ -91,11 +91,11 @@ async fn a_future_that_is_dropped_gives_up_its_place_inside() {
 }
 
 #[test]
-fn its_types_can_be_sent_and_shared() {
+fn its_types_are_send_and_sync() {
     fn both<T: Send + Sync>() {}
     fn sent<T: Send>() {}
-    both::<PaceLayer>();
-    both::<tollgate::client::Pace<Provider>>();
+    both::<ClientRateLimitLayer>();
+    both::<tollgate_client::ClientRateLimit<Provider>>();
     both::<ReplayBody<Bytes>>();
-    sent::<tollgate::client::ResponseFuture<Body>>();
+    sent::<tollgate_client::ResponseFuture<Body>>();
 }

@@ -10,7 +10,10 @@ use std::{
 
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
-use tollgate::client::{OverChannel, Pace, PaceError, PaceErrorKind, PaceLayer};
+use tollgate_client::{
+    ClientRateLimit, ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer,
+    OverChannel,
+};
 use tollgate_tests::weather::{
     Mild, city,
     v1::{weather_client::WeatherClient, weather_server::WeatherServer},
@@ -55,7 +58,10 @@ impl Refusing {
         }
     }
 
-    fn client(&self, layer: &PaceLayer) -> WeatherClient<Pace<OverChannel<Channel>>> {
+    fn client(
+        &self,
+        layer: &ClientRateLimitLayer,
+    ) -> WeatherClient<ClientRateLimit<OverChannel<Channel>>> {
         WeatherClient::new(layer.over_channel(self.channel.clone()))
     }
 
@@ -70,8 +76,8 @@ impl Drop for Refusing {
     }
 }
 
-fn repeatable() -> PaceLayer {
-    PaceLayer::new().idempotent(|head| head.uri.path() == "/weather.v1.Weather/Current")
+fn repeatable() -> ClientRateLimitLayer {
+    ClientRateLimitLayer::new().idempotent(|head| head.uri.path() == "/weather.v1.Weather/Current")
 }
 
 fn with_pushback(code: Code, millis: &'static str) -> Status {
@@ -97,7 +103,7 @@ fn with_retry_info() -> Status {
 }
 
 #[tokio::test]
-async fn a_call_that_was_refused_with_a_wait_is_made_again() {
+async fn a_call_rejected_with_a_wait_is_retried() {
     for status in [
         with_retry_info(),
         with_pushback(Code::ResourceExhausted, "20"),
@@ -112,7 +118,7 @@ async fn a_call_that_was_refused_with_a_wait_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_exhausted_without_a_wait_is_the_callers() {
+async fn resource_exhausted_without_a_wait_goes_to_the_caller() {
     let server = Refusing::start(1, Status::resource_exhausted("no")).await;
     let error = server
         .client(&repeatable())
@@ -124,7 +130,7 @@ async fn a_call_that_is_exhausted_without_a_wait_is_the_callers() {
 }
 
 #[tokio::test]
-async fn a_server_that_forbids_another_try_is_obeyed() {
+async fn a_server_can_forbid_retries() {
     for forbids in ["-1", "soon"] {
         let server = Refusing::start(1, with_pushback(Code::Unavailable, forbids)).await;
         let error = server
@@ -138,9 +144,9 @@ async fn a_server_that_forbids_another_try_is_obeyed() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_called_idempotent_is_made_once() {
+async fn a_call_not_marked_idempotent_is_not_retried() {
     let server = Refusing::start(1, with_retry_info()).await;
-    let mut client = server.client(&PaceLayer::new());
+    let mut client = server.client(&ClientRateLimitLayer::new());
     assert!(client.current(city("Ulm")).await.is_err());
     assert_eq!(server.asked(), 1);
     // The next one waits for its turn.
@@ -151,7 +157,7 @@ async fn a_call_that_nobody_called_idempotent_is_made_once() {
     let key = AsciiMetadataValue::from_static("k-1");
     request.metadata_mut().insert("idempotency-key", key);
     server
-        .client(&PaceLayer::new())
+        .client(&ClientRateLimitLayer::new())
         .current(request)
         .await
         .unwrap();
@@ -159,7 +165,7 @@ async fn a_call_that_nobody_called_idempotent_is_made_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_would_wait_too_long_fails_with_its_reason_as_the_source() {
+async fn a_call_beyond_max_wait_fails_with_its_reason_as_the_source() {
     let server = Refusing::start(1, with_pushback(Code::Unavailable, "3600000")).await;
     let mut client = server.client(&repeatable());
     assert_eq!(
@@ -170,15 +176,18 @@ async fn a_call_that_would_wait_too_long_fails_with_its_reason_as_the_source() {
     assert_eq!(status.code(), Code::Unknown);
     let reason = status
         .source()
-        .and_then(|source| source.downcast_ref::<PaceError>());
-    assert_eq!(reason.map(PaceError::kind), Some(PaceErrorKind::Held));
+        .and_then(|source| source.downcast_ref::<ClientRateLimitError>());
+    assert_eq!(
+        reason.map(ClientRateLimitError::kind),
+        Some(ClientRateLimitErrorKind::ServerLimit)
+    );
     assert_eq!(server.asked(), 1);
 }
 
 #[tokio::test]
-async fn streams_pass_as_they_are() {
+async fn streams_pass_unchanged() {
     let server = Refusing::start(0, Status::unavailable("never")).await;
-    let mut client = server.client(&PaceLayer::new());
+    let mut client = server.client(&ClientRateLimitLayer::new());
     let reports = (0..100).map(|_| tollgate_tests::weather::report("Ulm"));
     let summary = client.record(tokio_stream::iter(reports)).await.unwrap();
     assert_eq!(summary.get_ref().reports, 100);

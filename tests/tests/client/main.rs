@@ -1,11 +1,11 @@
-//! The client's layer as its users meet it: over scripted providers, over sockets, under tonic.
+//! The layer for outgoing requests: over scripted providers, over sockets, under tonic.
 
+mod client_limit;
 mod contract;
 mod grpc;
-mod own_quota;
+mod max_wait;
 mod own_server;
-mod patience;
 mod provider;
 mod retries;
+mod server_limits;
 mod sockets;
-mod telling;

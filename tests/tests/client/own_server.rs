@@ -1,4 +1,4 @@
-//! Our client and our server, both as they are made without a setting, over HTTP in memory, where time can stand still.
+//! Our client and our server, both with default settings, over HTTP in memory with paused time.
 
 use std::{
     io,
@@ -21,16 +21,15 @@ use tokio::{
 };
 use tollgate::{
     Clock, HeaderStyle, Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer,
-    Retry, Rule, SECOND,
-    client::{PaceLayer, ReplayBody},
-    key::constant,
+    Retry, Rule, SECOND, key::constant,
 };
+use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 /// The start of a minute.
 const START: u64 = 1_700_000_040_000_000;
 
-/// One of each algorithm, none of which makes a request wait for longer than the patience of a client.
+/// One of each algorithm, none of which makes a request wait longer than the default `max_wait`.
 fn quotas() -> [Quota; 8] {
     let window = 10 * SECOND;
     [
@@ -110,7 +109,7 @@ async fn paced(
     let (send, denied) = server(quota, cost, set).await;
     let send = Arc::new(Mutex::new(send));
     let client = ServiceBuilder::new()
-        .layer(PaceLayer::new())
+        .layer(ClientRateLimitLayer::new())
         .service_fn(move |request| {
             let send = Arc::clone(&send);
             async move {
@@ -158,7 +157,7 @@ fn ideal(quota: Quota, requests: u64, cost: u64) -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_without_a_setting_keeps_to_each_algorithm_and_is_never_denied() {
+async fn a_default_client_is_never_denied_by_any_algorithm() {
     for quota in quotas() {
         let requests = quota.limit() + 25;
         let (answered, denied) = paced(quota, (requests, 1), |limits| limits).await;
@@ -168,7 +167,7 @@ async fn a_client_without_a_setting_keeps_to_each_algorithm_and_is_never_denied(
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_a_minute_are_sixty_and_then_one_a_second() {
+async fn sixty_a_minute_is_a_burst_of_sixty_then_one_a_second() {
     let (answered, denied) = paced(Quota::gcra(60, MINUTE), (65, 1), |limits| limits).await;
     let seconds: Vec<_> = answered.iter().map(Duration::as_secs).collect();
     assert_eq!(seconds[..60], [0; 60]);
@@ -176,7 +175,7 @@ async fn sixty_a_minute_are_sixty_and_then_one_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_does_so_in_each_style() {
+async fn every_header_style_works() {
     for style in [
         HeaderStyle::DRAFT_11,
         HeaderStyle::DRAFT_7,
@@ -195,7 +194,7 @@ async fn it_does_so_in_each_style() {
 
 /// It cannot know what a request costs: where something is left it tries, is denied, and comes back when it is told to.
 #[tokio::test(start_paused = true)]
-async fn requests_that_cost_more_than_is_left_are_answered_in_the_end() {
+async fn requests_that_cost_more_than_is_left_succeed_eventually() {
     for quota in quotas().into_iter().filter(|quota| quota.limit() >= 5) {
         let (answered, denied) = paced(quota, (20, 4), |limits| limits).await;
         assert!(

@@ -1,4 +1,4 @@
-//! A provider that answers as it was told, and remembers what it was asked.
+//! A scripted provider that records the requests it gets.
 
 use std::{
     collections::VecDeque,
@@ -12,12 +12,12 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tokio::time::{Duration, Instant, sleep};
-use tollgate::client::{Pace, PaceLayer, ReplayBody};
+use tollgate_client::{ClientRateLimit, ClientRateLimitLayer, ReplayBody};
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 pub(crate) type Bytes = Full<bytes::Bytes>;
 
-/// Answers in turn with what it was given, and with 200 after that.
+/// Returns the given responses in order, then 200.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     script: Arc<Mutex<Script>>,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
 }
 
 impl Provider {
-    /// Answers with these at once. Outside of a request, time stands still.
+    /// Returns these responses without delay.
     pub(crate) fn new(answers: impl IntoIterator<Item = Response<()>>) -> Self {
         Self {
             script: Arc::new(Mutex::new(Script {
@@ -133,8 +133,11 @@ pub(crate) fn get() -> Request<Bytes> {
     request("GET", "/", "")
 }
 
-/// What the client has for an answer.
-pub(crate) async fn send<S>(client: &Pace<S>, request: Request<Bytes>) -> Result<u16, BoxError>
+/// Sends a request and returns the status of the response.
+pub(crate) async fn send<S>(
+    client: &ClientRateLimit<S>,
+    request: Request<Bytes>,
+) -> Result<u16, BoxError>
 where
     S: Service<Request<ReplayBody<Bytes>>, Response = Response<()>, Error = BoxError>
         + Clone
@@ -147,6 +150,9 @@ where
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a layer is made in the call")]
-pub(crate) fn client(layer: PaceLayer, provider: &Provider) -> Pace<Provider> {
+pub(crate) fn client(
+    layer: ClientRateLimitLayer,
+    provider: &Provider,
+) -> ClientRateLimit<Provider> {
     layer.layer(provider.clone())
 }

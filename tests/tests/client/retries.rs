@@ -1,4 +1,4 @@
-//! What is sent again.
+//! Retries.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant;
-use tollgate::client::{PaceLayer, ReplayBody};
+use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tower::{BoxError, Layer, ServiceExt, retry::budget::TpsBudget, service_fn};
 
 use crate::provider::{Provider, answer, client, get, request, send};
 
-fn refused() -> Response<()> {
+fn rejected() -> Response<()> {
     answer(429, &[("retry-after", "1")])
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_idempotent_is_sent_again_when_the_server_said() {
+async fn idempotent_requests_are_retried_when_the_server_says() {
     for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"] {
         for status in [429, 503] {
             let provider = Provider::new([answer(status, &[("retry-after", "10")])]);
-            let client = client(PaceLayer::new(), &provider);
+            let client = client(ClientRateLimitLayer::new(), &provider);
             assert_eq!(
                 send(&client, request(method, "/x", "body")).await.unwrap(),
                 200
@@ -36,26 +36,26 @@ async fn what_is_idempotent_is_sent_again_when_the_server_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_do_harm_is_sent_once() {
+async fn unsafe_requests_are_not_retried() {
     for method in ["POST", "PATCH"] {
-        let provider = Provider::new([refused()]);
-        let client = client(PaceLayer::new(), &provider);
+        let provider = Provider::new([rejected()]);
+        let client = client(ClientRateLimitLayer::new(), &provider);
         assert_eq!(send(&client, request(method, "/", "x")).await.unwrap(), 429);
         assert_eq!(provider.calls(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_post_with_a_key_or_a_word_from_the_user_is_sent_again() {
-    let provider = Provider::new([refused()]);
-    let with_key = client(PaceLayer::new(), &provider);
+async fn a_post_is_retried_with_an_idempotency_key_or_if_marked() {
+    let provider = Provider::new([rejected()]);
+    let with_key = client(ClientRateLimitLayer::new(), &provider);
     let mut post = request("POST", "/", "x");
     post.headers_mut()
         .insert("idempotency-key", "k-1".parse().unwrap());
     assert_eq!(send(&with_key, post).await.unwrap(), 200);
 
-    let provider = Provider::new([refused(), refused()]);
-    let search = PaceLayer::new().idempotent(|head| head.uri.path() == "/search");
+    let provider = Provider::new([rejected(), rejected()]);
+    let search = ClientRateLimitLayer::new().idempotent(|head| head.uri.path() == "/search");
     let client = client(search, &provider);
     assert_eq!(
         send(&client, request("POST", "/search", "")).await.unwrap(),
@@ -68,23 +68,23 @@ async fn a_post_with_a_key_or_a_word_from_the_user_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_answers_are_the_callers() {
+async fn other_responses_are_not_retried() {
     for status in [200, 304, 400, 401, 403, 404, 500, 502, 504] {
         let provider = Provider::new([answer(status, &[("retry-after", "1")])]);
-        let client = client(PaceLayer::new(), &provider);
+        let client = client(ClientRateLimitLayer::new(), &provider);
         assert_eq!(send(&client, get()).await.unwrap(), status);
         assert_eq!(provider.calls(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_four_retries_unless_told_otherwise() {
+async fn the_default_is_four_retries() {
     for (layer, calls) in [
-        (PaceLayer::new(), 5),
-        (PaceLayer::new().retries(1), 2),
-        (PaceLayer::new().without_retries(), 1),
+        (ClientRateLimitLayer::new(), 5),
+        (ClientRateLimitLayer::new().retries(1), 2),
+        (ClientRateLimitLayer::new().without_retries(), 1),
     ] {
-        let provider = Provider::new((0..9).map(|_| refused()));
+        let provider = Provider::new((0..9).map(|_| rejected()));
         let client = client(layer, &provider);
         assert_eq!(send(&client, get()).await.unwrap(), 429);
         assert_eq!(provider.calls(), calls);
@@ -92,9 +92,9 @@ async fn there_are_four_retries_unless_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_server_says_nothing_the_waits_grow() {
+async fn without_retry_after_the_backoff_grows() {
     let provider = Provider::new((0..9).map(|_| answer(503, &[])));
-    let client = client(PaceLayer::new(), &provider);
+    let client = client(ClientRateLimitLayer::new(), &provider);
     assert_eq!(send(&client, get()).await.unwrap(), 503);
     let seen = provider.seen();
     let waits = seen.windows(2).map(|pair| pair[1].millis - pair[0].millis);
@@ -104,9 +104,10 @@ async fn where_the_server_says_nothing_the_waits_grow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_is_not_asked_many_times_as_often() {
+async fn the_retry_budget_limits_retries_of_all_requests() {
     let provider = Provider::new((0..2_000).map(|_| answer(503, &[])));
-    let layer = PaceLayer::new().retry_budget(TpsBudget::new(Duration::from_secs(10), 1, 0.2));
+    let layer =
+        ClientRateLimitLayer::new().retry_budget(TpsBudget::new(Duration::from_secs(10), 1, 0.2));
     let client = client(layer, &provider);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..100 {
@@ -119,9 +120,9 @@ async fn a_server_that_is_down_is_not_asked_many_times_as_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_beyond_what_is_kept_is_sent_once() {
-    let provider = Provider::new([refused(), answer(200, &[]), refused()]);
-    let client = client(PaceLayer::new().keep_bodies(4), &provider);
+async fn a_body_beyond_max_replay_bytes_is_not_retried() {
+    let provider = Provider::new([rejected(), answer(200, &[]), rejected()]);
+    let client = client(ClientRateLimitLayer::new().max_replay_bytes(4), &provider);
     assert_eq!(
         send(&client, request("PUT", "/", "four")).await.unwrap(),
         200
@@ -133,7 +134,7 @@ async fn a_body_beyond_what_is_kept_is_sent_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_sent_again_frame_by_frame_with_its_trailers() {
+async fn a_stream_is_replayed_frame_by_frame_with_its_trailers() {
     type Frame = Result<http_body::Frame<Bytes>, std::convert::Infallible>;
     let frames = |parts: &[&'static str]| {
         let data = parts
@@ -154,7 +155,7 @@ async fn a_stream_is_sent_again_frame_by_frame_with_its_trailers() {
             assert_eq!(collected.trailers().unwrap()["etag"], "v1");
             assert_eq!(collected.to_bytes(), "abc");
             Ok::<_, BoxError>(if call == 0 {
-                refused()
+                rejected()
             } else {
                 answer(200, &[])
             })
@@ -163,7 +164,7 @@ async fn a_stream_is_sent_again_frame_by_frame_with_its_trailers() {
     let request = http::Request::put("http://api.example/")
         .body(frames(&["a", "bc"]))
         .unwrap();
-    let response = PaceLayer::new()
+    let response = ClientRateLimitLayer::new()
         .layer(server)
         .oneshot(request)
         .await
@@ -173,7 +174,7 @@ async fn a_stream_is_sent_again_frame_by_frame_with_its_trailers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_client_inside_is_not_tried_again_and_comes_as_it_is() {
+async fn an_error_of_the_inner_client_is_not_retried_and_comes_unchanged() {
     #[derive(Debug, PartialEq)]
     struct Broken;
     impl std::fmt::Display for Broken {
@@ -187,7 +188,7 @@ async fn an_error_of_the_client_inside_is_not_tried_again_and_comes_as_it_is() {
         service_fn(|_: http::Request<ReplayBody<String>>| async { Err::<Response<()>, _>(Broken) });
     let before = Instant::now();
     let request = http::Request::get("/").body(String::new()).unwrap();
-    let error = PaceLayer::new()
+    let error = ClientRateLimitLayer::new()
         .layer(broken)
         .oneshot(request)
         .await

@@ -1,4 +1,4 @@
-//! A server with limits on a socket, and clients that keep to them.
+//! A server with limits on a socket, and clients that obey them.
 
 use std::{
     convert::Infallible,
@@ -23,11 +23,8 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{
-    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
-    client::{Pace, PaceLayer, ReplayBody},
-    key::constant,
-};
+use tollgate::{HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
+use tollgate_client::{ClientRateLimit, ClientRateLimitLayer, ReplayBody};
 use tollgate_tests::server::Server;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
@@ -72,13 +69,13 @@ impl Limited {
     }
 }
 
-fn client() -> Pace<Hyper> {
+fn client() -> ClientRateLimit<Hyper> {
     ServiceBuilder::new()
-        .layer(PaceLayer::new())
+        .layer(ClientRateLimitLayer::new())
         .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()))
 }
 
-async fn ask(client: &Pace<Hyper>, uri: &str, body: &'static str) -> u16 {
+async fn ask(client: &ClientRateLimit<Hyper>, uri: &str, body: &'static str) -> u16 {
     let request = Request::put(uri).body(Full::from(body)).unwrap();
     let response = client.clone().oneshot(request).await.unwrap();
     response.status().as_u16()
@@ -109,7 +106,7 @@ async fn learns_and_is_not_denied(quota: Quota, style: HeaderStyle) {
 }
 
 #[tokio::test]
-async fn a_client_that_has_heard_of_a_budget_is_never_denied() {
+async fn a_client_that_knows_the_budget_is_never_denied() {
     // All at the same time: each takes seconds.
     let mut servers = JoinSet::new();
     for style in styles() {
@@ -121,7 +118,7 @@ async fn a_client_that_has_heard_of_a_budget_is_never_denied() {
 }
 
 #[tokio::test]
-async fn a_client_that_knows_nothing_yet_is_denied_once_for_each_request_at_the_most() {
+async fn before_the_first_response_each_request_is_denied_at_most_once() {
     let limited = Limited::start(Quota::gcra(20, SECOND), HeaderStyle::DRAFT_11).await;
     let (client, uri) = (client(), limited.uri());
     let mut tasks = JoinSet::new();
@@ -134,7 +131,7 @@ async fn a_client_that_knows_nothing_yet_is_denied_once_for_each_request_at_the_
 }
 
 #[tokio::test]
-async fn where_only_retry_after_is_told_everything_is_answered_in_the_end() {
+async fn with_retry_after_alone_all_requests_succeed_eventually() {
     let limited = Limited::start(Quota::gcra(20, SECOND), HeaderStyle::NONE).await;
     let (client, uri) = (client(), limited.uri());
     let mut tasks = JoinSet::new();
@@ -148,7 +145,7 @@ async fn where_only_retry_after_is_told_everything_is_answered_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_refused_half_way_is_sent_again_and_goes_on() {
+async fn a_stream_rejected_half_way_is_replayed_and_continues() {
     let refused = Arc::new(Notify::new());
     let (calls, refuses) = (Arc::new(AtomicU64::new(0)), Arc::clone(&refused));
     let handler = move |request: Request<Body>| {
@@ -168,7 +165,7 @@ async fn a_stream_that_is_refused_half_way_is_sent_again_and_goes_on() {
     let body = StreamBody::new(ReceiverStream::new(stream));
     let uri = format!("http://{}/", server.address());
     let client = ServiceBuilder::new()
-        .layer(PaceLayer::new())
+        .layer(ClientRateLimitLayer::new())
         .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()));
     let part = |part: &'static str| Ok(Frame::data(bytes::Bytes::from_static(part.as_bytes())));
     parts.send(part("first, ")).await.unwrap();
@@ -185,11 +182,11 @@ async fn a_stream_that_is_refused_half_way_is_sent_again_and_goes_on() {
 }
 
 #[tokio::test]
-async fn reqwest_goes_into_the_stack_with_one_line() {
+async fn reqwest_works_as_the_inner_client() {
     let limited = Limited::start(Quota::fixed_window(2, SECOND), HeaderStyle::DRAFT_11).await;
     let reqwest = reqwest::Client::new();
     let client = ServiceBuilder::new()
-        .layer(PaceLayer::new().patience(Duration::from_secs(20)))
+        .layer(ClientRateLimitLayer::new().max_wait(Duration::from_secs(20)))
         .service_fn(move |request: Request<ReplayBody<Full<bytes::Bytes>>>| {
             let request = reqwest::Request::try_from(request.map(reqwest::Body::wrap));
             let client = reqwest.clone();

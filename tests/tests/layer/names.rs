@@ -9,9 +9,10 @@ use std::{
 
 use http::{Request, Response};
 use tollgate::{
-    Admission, HOUR, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
-    RequestRule, Rule, RuleError, RuleErrorKind, client::PaceLayer, key::constant,
+    Admission, HOUR, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
+    RequestRule, Rule, RuleError, RuleErrorKind, key::constant,
 };
+use tollgate_client::ClientRateLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::{get, still};
@@ -22,8 +23,12 @@ fn strict() -> RequestRule {
     Rule::new("per-ip", Quota::fixed_window(5, HOUR)).by(constant("all"))
 }
 
+fn loose_rule() -> Rule {
+    Rule::new("per-ip", Quota::fixed_window(6_000, MINUTE))
+}
+
 fn loose() -> RequestRule {
-    Rule::new("per-ip", Quota::fixed_window(6_000, MINUTE)).by(constant("all"))
+    loose_rule().by(constant("all"))
 }
 
 fn in_use<T>(made: Result<T, RuleError>) -> bool {
@@ -41,7 +46,7 @@ fn request() -> Request<Body> {
 }
 
 #[test]
-fn a_second_quota_is_refused_between_all_who_bind_names() {
+fn a_second_quota_of_a_name_is_rejected_by_layers_and_limiters() {
     let (store, _) = still();
     let log_in = RateLimitLayer::new(store.clone(), [strict()]).expect("the first");
     let error = RateLimitLayer::new(store.clone(), [loose()]).expect_err("the second");
@@ -55,14 +60,11 @@ fn a_second_quota_is_refused_between_all_who_bind_names() {
         assert!(error.to_string().contains(words), "{error}");
     }
     assert!(in_use(MessageLimitLayer::new(store.clone(), [loose()])));
-    assert!(in_use(PaceLayer::new().limit(store.clone(), [loose()])));
-    let rule = Rule::new("per-ip", Quota::fixed_window(6_000, MINUTE));
-    assert!(in_use(Limiter::new(store.clone(), [rule])));
+    assert!(in_use(Limiter::new(store.clone(), [loose_rule()])));
     // The same quota shares the budget.
     for made in [
         RateLimitLayer::new(store.clone(), [strict()]).is_ok(),
         MessageLimitLayer::new(store.clone(), [strict()]).is_ok(),
-        PaceLayer::new().limit(store.clone(), [strict()]).is_ok(),
     ] {
         assert!(made);
     }
@@ -73,7 +75,7 @@ fn a_second_quota_is_refused_between_all_who_bind_names() {
 }
 
 #[test]
-fn the_layer_of_outgoing_requests_and_that_of_messages_hold_names_too() {
+fn message_and_client_layers_hold_names_too() {
     let (store, _) = still();
     let messages = MessageLimitLayer::new(store.clone(), [strict()]).expect("valid");
     assert!(in_use(RateLimitLayer::new(store.clone(), [loose()])));
@@ -81,19 +83,20 @@ fn the_layer_of_outgoing_requests_and_that_of_messages_hold_names_too() {
     drop(messages);
     assert!(in_use(RateLimitLayer::new(store.clone(), [loose()])));
     drop(service);
-    let pace = PaceLayer::new()
-        .limit(store.clone(), [loose()])
-        .expect("valid");
+    let limiter = Limiter::new(store.clone(), [loose_rule()]).expect("valid");
+    let client = ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
+        limiter.check("per-ip", &Key::shared()).map(|check| [check])
+    });
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
-    let service = pace.layer(());
-    drop(pace);
+    let service = client.layer(());
+    drop(client);
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
     drop(service);
     assert!(RateLimitLayer::new(store, [strict()]).is_ok());
 }
 
 #[tokio::test]
-async fn requests_on_their_way_hold_no_name() {
+async fn requests_in_flight_hold_no_name() {
     let (store, _) = still();
     let kept: Arc<Mutex<Option<Admission>>> = Arc::default();
     let keep = Arc::clone(&kept);
@@ -118,14 +121,14 @@ async fn requests_on_their_way_hold_no_name() {
         "the service"
     );
     drop(service);
-    let other = RateLimitLayer::new(store, [loose()]).expect("nobody holds the name");
-    // They settle all the same.
+    let other = RateLimitLayer::new(store, [loose()]).expect("the name is free");
+    // The ticket still works.
     ticket.cancel();
     drop((admission, response, other));
 }
 
 #[tokio::test]
-async fn a_layer_that_was_replaced_decides_by_its_rules_until_it_is_gone() {
+async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
     let (store, _) = still();
     let ok = service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::new()))));
     let tight = Rule::new("api", Quota::fixed_window(2, HOUR)).by(constant("all"));
@@ -148,18 +151,20 @@ async fn a_layer_that_was_replaced_decides_by_its_rules_until_it_is_gone() {
 }
 
 #[test]
-fn what_is_refused_replaces_nothing() {
+fn a_failed_replacement_replaces_nothing() {
     let (store, _) = still();
     let old = RateLimitLayer::new(store.clone(), [strict()]).expect("valid");
-    let by_hand = Rule::new("more", Quota::gcra(5, MINUTE)).by_handler();
-    let pace = PaceLayer::new();
-    let refused = pace.limit_replacing(&[old.limiter()], store.clone(), [loose(), by_hand]);
-    assert!(refused.is_err());
+    let invalid = Rule::new("more", Quota::gcra(0, MINUTE)).by(constant("all"));
+    let replaced = [old.limiter()];
+    let failed = RateLimitLayer::replacing(&replaced, store.clone(), [loose(), invalid]);
+    assert!(failed.is_err());
     assert!(in_use(RateLimitLayer::new(store.clone(), [loose()])));
-    let pace = PaceLayer::new();
-    let pace = pace.limit_replacing(&[old.limiter()], store.clone(), [loose()]);
-    let pace = pace.expect("it replaces the other");
+    let limiter = Limiter::replacing(&replaced, store.clone(), [loose_rule()]);
+    let client = ClientRateLimitLayer::new()
+        .limit(limiter.expect("it replaces the layer"), |_, _| {
+            Ok::<_, RuleError>([])
+        });
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
-    let own = pace.limiter().expect("it has rules");
+    let own = client.limiter().expect("it has rules");
     assert!(RateLimitLayer::replacing(&[own], store, [strict()]).is_ok());
 }

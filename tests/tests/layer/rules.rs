@@ -357,7 +357,7 @@ fn a_jitter_above_the_wait_is_refused() {
         "{error}"
     );
     assert!(layer().retry_after_jitter(100).is_ok());
-    let error = tollgate::client::PaceLayer::new().retry_jitter(101);
+    let error = tollgate_client::ClientRateLimitLayer::new().retry_jitter(101);
     assert!(
         error
             .expect_err("not a share")

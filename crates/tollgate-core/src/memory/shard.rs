@@ -338,24 +338,27 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_entry_is_evicted_before_a_live_one_whatever_it_has_used() {
-        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
-        let by = By(quota, 100);
-        let mut shard = Shard::<FixedWindow>::new(4_096);
-        let minute = 60_000_000;
-        let mut add = |n: u64, now: Tick, cost: u64| {
+    fn an_expired_entry_is_evicted_before_a_live_one() {
+        let quota = SlidingLog::new(&Quota::sliding_log(1_000, MINUTE)).expect("valid");
+        let by = By(quota, 1_000);
+        let mut shard = Shard::<SlidingLog>::new(64 << 10);
+        let taken = |now: Tick| {
             let mut state = Default::default();
-            quota.take(&mut state, now, cost);
-            shard.insert(key(n), Entry::new(key(n), 0, state), now, &by);
-            shard.evicted_live
+            (0..200).for_each(|n| quota.take(&mut state, now + n, 1));
+            state
         };
-        // One window long ago is full of denials, and half of the shard is live.
-        for n in 0..40 {
-            add(n, minute, 100);
+        let mut keys = 0;
+        while shard.bytes() < 60 << 10 {
+            keys += 1;
+            shard.insert(key(keys), Entry::new(key(keys), 0, taken(0)), 0, &by);
         }
-        for n in 40..96 {
-            assert_eq!(add(n, 10 * minute, 1), 0, "{n}");
-        }
+        // Ten minutes later all of them have expired. Nothing sweeps while an entry grows.
+        let now = 600_000_000;
+        shard.update(key(1), now, &by, |entry| {
+            (0..1_000).for_each(|n| quota.take(&mut entry.state, now + n, 1));
+        });
+        assert!((shard.entries.used() as u64) < keys);
+        assert_eq!(shard.evicted_live, 0);
     }
 
     #[test]
@@ -403,7 +406,9 @@ mod tests {
         let by = By(quota, 1_000);
         let mut shard = Shard::<SlidingLog>::new(64 << 10);
         for n in 0..20 {
-            shard.insert(key(n), Entry::new(key(n), 0, Default::default()), 0, &by);
+            let mut state = Default::default();
+            quota.take(&mut state, 0, 1);
+            shard.insert(key(n), Entry::new(key(n), 0, state), 0, &by);
             for now in 0..400 {
                 shard.update(key(n), now, &by, |entry| {
                     quota.take(&mut entry.state, now, 1);

@@ -44,7 +44,7 @@ use crate::lease::{
 /// parked stays so, for five lives of a lot at most. Only a lot that is handed back before the step in a question which
 /// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
 /// most. This one does so too, and forgets lots that processes still hold: they are spent above it, once, so that at most
-/// the reserve, what is in transit and what is lent ahead comes on top.
+/// the reserve and what is lent ahead comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
     pub(super) quota: Gcra,
@@ -231,11 +231,6 @@ impl BucketLender {
                 state.loans.current += units;
                 self.quota.take(&mut state.arrival, now, units);
                 return Some(Lot::Parking { units, generation });
-            }
-            let units = self.terms.lot(ask.transit, level, u64::MAX);
-            if units > 0 && level <= self.terms.transit_below() {
-                self.quota.take(&mut state.arrival, now, units);
-                return Some(Lot::Transit { units });
             }
         }
         if answer.retry == Retry::Never {

@@ -51,9 +51,8 @@ impl Ledger for Bucket {
         clock: Tick,
         cost: u64,
         ask: &Ask,
-        untracked: u64,
     ) -> (bool, Option<Lot>) {
-        let ask = Fault::before(fault, self, clock, ask, untracked);
+        let ask = Fault::before(fault, self, clock, ask);
         let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, &ask);
         Fault::after(fault, self);
         if answer.fits {

@@ -116,5 +116,5 @@
 //! | --- | --- |
 //! | gRPC's own (C++, Python, Ruby, Go, Java) | `grpc-retry-pushback-ms`, if its service config has a `retryPolicy` with `RESOURCE_EXHAUSTED`: it waits exactly so long, or does not retry at -1 |
 //! | OpenTelemetry exporters | `RetryInfo`: without it they drop what they hold |
-//! | tonic's | nothing by itself: read `Status::get_error_details` of `tonic-types`, as `cargo run --example tonic` does, or put tollgate's client layer in front of its channel: `PaceLayer::new().over_channel(channel)` (features `client` and `tonic`) |
+//! | tonic's | nothing by itself: read `Status::get_error_details` of `tonic-types`, as `cargo run --example tonic` does, or put `tollgate-client` in front of its channel: `ClientRateLimitLayer::new().over_channel(channel)` (feature `tonic`) |
 //! | browsers, by gRPC-Web | what their code reads; CORS has to expose `grpc-status`, `grpc-message` and `grpc-status-details-bin` |

@@ -235,7 +235,7 @@
 //! ```
 //!
 //! [`RateLimitLayer::replacing`](crate::RateLimitLayer::replacing) does the same for a layer, and
-//! [`MessageLimitLayer`](crate::MessageLimitLayer::replacing) and the layer for outgoing requests have it too. Name all
+//! [`MessageLimitLayer::replacing`](crate::MessageLimitLayer::replacing) for the layer of messages. Name all
 //! layers that use the name; make those that stay anew, with the new quota. Without `replacing`, a name is free for another
 //! quota when the last limiter, layer and service with it is dropped; tickets and requests on their way do not hold it.
 //!

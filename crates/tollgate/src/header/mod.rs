@@ -58,7 +58,7 @@
 //!
 //! | client | version | `Retry-After` | `DRAFT_11` | `DRAFT_7` | `DRAFT_6` | `X_RATELIMIT_EPOCH` | `X_RATELIMIT_DELTA` |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | `client::PaceLayer` of this crate | 0.1 | yes | yes | yes | yes | yes | yes |
+//! | `tollgate-client` | 0.1 | yes | yes | yes | yes | yes | yes |
 //! | Python: urllib3 (with `Retry`) | 2.8.0 | yes | | | | | |
 //! | Python: httpx with httpx-retries | 0.6.0 | yes | | | | | |
 //! | npm: got | 16.1.0 | yes | | | | | |

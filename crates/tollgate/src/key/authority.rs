@@ -10,8 +10,8 @@ use crate::key::{
     value::sole,
 };
 
-/// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. For clients, a budget
-/// for each server; for servers, one for each virtual host.
+/// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. A budget for each
+/// virtual host.
 ///
 /// Case does not matter, nor a port that the URI's scheme has anyway; user and password do not count. A `Host` header that
 /// is there more than once is [`NoKey::Ambiguous`]. The key has one part of [`PartKind::AUTHORITY`].
@@ -39,7 +39,7 @@ impl KeyExtractor for Authority {
 }
 
 /// The host and port that a request is for, in lower case.
-pub(crate) fn authority_of(head: &Parts) -> Result<Cow<'_, str>, NoKey> {
+fn authority_of(head: &Parts) -> Result<Cow<'_, str>, NoKey> {
     let authority = match head.uri.authority() {
         Some(authority) => authority.as_str(),
         None => sole(head.headers.get_all(header::HOST).iter())?

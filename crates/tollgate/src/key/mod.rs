@@ -18,7 +18,7 @@
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
-//! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up; for outgoing requests, the server |
+//! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up |
 //! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds in the head |
 //! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure makes |
 //! | [`look_up(\|head\| async ..)`](look_up()) | what a future finds |
@@ -153,8 +153,6 @@ mod query;
 mod tuple;
 mod value;
 
-#[cfg(feature = "client")]
-pub(crate) use self::authority::authority_of;
 pub(crate) use self::grpc::service_and_method;
 pub use self::{
     authority::{Authority, authority},

@@ -11,10 +11,10 @@ use http::{HeaderMap, Request, Response, header, request};
 use tollgate_core::{Checks, Decision, Reason};
 
 use crate::{
-    config::Config,
-    judge::seed_of,
     message::error::{MessageLimitError, MessageLimitErrorKind},
     protocol::Spoken,
+    rate_limit::config::Config,
+    rate_limit::decide::seed_of,
 };
 
 /// How long a message waits for its turn. Not at all unless told otherwise.

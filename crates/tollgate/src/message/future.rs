@@ -15,13 +15,13 @@ use tollgate_core::{Checks, Pending};
 use tower_service::Service;
 
 use crate::{
-    config::Config,
     message::{
         body::MessageBody,
         call::{Call, Patience},
         response_body::MessageLimitResponseBody,
     },
-    request_rules::Refusal,
+    rate_limit::config::Config,
+    rate_limit::request_rules::Refusal,
 };
 
 type LookUp = Pending<Result<Checks, Box<Refusal>>>;

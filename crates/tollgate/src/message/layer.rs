@@ -6,12 +6,12 @@ use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
 
 use crate::{
-    config::Config,
     header::HeaderStyle,
-    live::Live,
     message::{call::Patience, service::MessageLimit},
     protocol::Protocol,
-    request_rules::refuse_much_jitter,
+    rate_limit::config::Config,
+    rate_limit::live::Live,
+    rate_limit::request_rules::refuse_much_jitter,
     rule::{KeyedRule, RequestRule},
 };
 

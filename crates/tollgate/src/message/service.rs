@@ -12,9 +12,6 @@ use tollgate_core::Pending;
 use tower_service::Service;
 
 use crate::{
-    config::Config,
-    judge::is_preflight,
-    live::Live,
     message::{
         body::MessageBody,
         call::Patience,
@@ -22,7 +19,10 @@ use crate::{
         response_body::MessageLimitResponseBody,
     },
     protocol::Spoken,
-    request_rules::Asked,
+    rate_limit::config::Config,
+    rate_limit::decide::is_preflight,
+    rate_limit::live::Live,
+    rate_limit::request_rules::Asked,
 };
 
 /// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::MessageLimitLayer).

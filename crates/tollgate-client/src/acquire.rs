@@ -1,0 +1,118 @@
+//! Waiting until both the server's and the client's limit have room for a request.
+
+use http::request::Parts;
+use tokio::time::Instant;
+use tollgate_core::{Checks, Ticket};
+
+use crate::{
+    client_limit::ClientLimit,
+    config::Config,
+    error::{ClientRateLimitError, ClientRateLimitErrorKind},
+    partition::{Closed, Partition, Permit, QueueHead},
+};
+
+/// What a request counts against in the client's own limit.
+pub(crate) fn checks(config: &Config, head: &Parts) -> Result<Checks, ClientRateLimitError> {
+    match &config.client_limit {
+        Some(limit) => limit.checks(head).map_err(ClientRateLimitError::no_checks),
+        None => Ok(Checks::new()),
+    }
+}
+
+/// Waits until both limits have room, and takes from both.
+///
+/// It never holds units of the client's limit while it waits for the server: they would all be sent at once when the server
+/// opens.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves the queues and takes nothing if the store is in memory.
+pub(crate) async fn acquire<'a>(
+    config: &Config,
+    partition: &'a Partition,
+    checks: &Checks,
+    deadline: Instant,
+) -> Result<Permit<'a>, ClientRateLimitError> {
+    let Some(limit) = config.client_limit.as_ref().filter(|_| !checks.is_empty()) else {
+        if let Some(permit) = partition.try_acquire() {
+            return Ok(permit);
+        }
+        let head = partition.wait(deadline).await.map_err(server_limit)?;
+        loop {
+            match partition.take() {
+                Ok(permit) => return Ok(permit),
+                Err(_) => head.opened(deadline).await.map_err(server_limit)?,
+            }
+        }
+    };
+    loop {
+        if partition.closed_until().is_none() {
+            let units = wait_for_units(config, limit, checks, deadline).await?;
+            if let Some(permit) = take_with(partition, units) {
+                return Ok(permit);
+            }
+        }
+        let head = partition.wait(deadline).await.map_err(server_limit)?;
+        if let Some(permit) =
+            take_at_head(config, limit, checks, partition, &head, deadline).await?
+        {
+            return Ok(permit);
+        }
+        // The client's own limit is empty. Leave the head of the server's queue, which would block requests with other keys,
+        // and wait in the queue of the key.
+    }
+}
+
+/// Waits in the queue of the client's limit.
+async fn wait_for_units(
+    config: &Config,
+    limit: &ClientLimit,
+    checks: &Checks,
+    deadline: Instant,
+) -> Result<Ticket, ClientRateLimitError> {
+    let max_wait = deadline.saturating_duration_since(Instant::now());
+    let no_room = |wait| ClientRateLimitError::new(ClientRateLimitErrorKind::ClientLimit, wait);
+    let decision = limit.limiter.acquire_within(checks, max_wait).await;
+    let decision = decision.map_err(|_| no_room(None))?;
+    config.observe(checks, &decision);
+    if !decision.is_allowed() {
+        return Err(no_room(decision.retry_after()));
+    }
+    Ok(limit.limiter.ticket(checks, &decision).cancel_on_drop())
+}
+
+/// At the head of the server's queue: takes what the client's limit has now, or `None` if it has nothing.
+async fn take_at_head<'a>(
+    config: &Config,
+    limit: &ClientLimit,
+    checks: &Checks,
+    partition: &'a Partition,
+    head: &QueueHead<'_>,
+    deadline: Instant,
+) -> Result<Option<Permit<'a>>, ClientRateLimitError> {
+    loop {
+        let decision = limit.limiter.acquire(checks).await;
+        if !decision.is_allowed() {
+            return Ok(None);
+        }
+        config.observe(checks, &decision);
+        let units = limit.limiter.ticket(checks, &decision).cancel_on_drop();
+        if let Some(permit) = take_with(partition, units) {
+            return Ok(Some(permit));
+        }
+        head.opened(deadline).await.map_err(server_limit)?;
+    }
+}
+
+/// Spends the units together with a permit of the server, or returns them.
+fn take_with(partition: &Partition, units: Ticket) -> Option<Permit<'_>> {
+    let permit = partition.take().ok()?;
+    units.keep();
+    Some(permit)
+}
+
+fn server_limit(Closed(until): Closed) -> ClientRateLimitError {
+    let wait = until.saturating_duration_since(Instant::now());
+    let wait = (!wait.is_zero()).then_some(wait);
+    ClientRateLimitError::new(ClientRateLimitErrorKind::ServerLimit, wait)
+}

@@ -1,0 +1,314 @@
+//! The status of a gRPC call that was rejected in the head of the response.
+
+use std::time::Duration;
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use http::{HeaderMap, header};
+
+/// `RESOURCE_EXHAUSTED`.
+const EXHAUSTED: &[u8] = b"8";
+/// `UNAVAILABLE`.
+const UNAVAILABLE: &[u8] = b"14";
+
+/// Longer details are ignored; clients cap a whole head at 8 KiB.
+const MOST_DETAILS: usize = 16 << 10;
+
+/// With or without padding: servers send both.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The status of a call that a gRPC server rejects for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GrpcStatus {
+    unavailable: bool,
+    retry_info: Option<Duration>,
+    pushback: Option<Pushback>,
+}
+
+/// `grpc-retry-pushback-ms` (gRFC A6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pushback {
+    After(Duration),
+    Never,
+}
+
+impl GrpcStatus {
+    /// The status, if it is `RESOURCE_EXHAUSTED` or `UNAVAILABLE`.
+    pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
+        let content_type = headers.get(header::CONTENT_TYPE)?.as_bytes();
+        if !content_type
+            .get(..16)?
+            .eq_ignore_ascii_case(b"application/grpc")
+        {
+            return None;
+        }
+        let unavailable = match headers.get("grpc-status")?.as_bytes() {
+            EXHAUSTED => false,
+            UNAVAILABLE => true,
+            _ => return None,
+        };
+        let details = headers
+            .get("grpc-status-details-bin")
+            .map(|details| details.as_bytes())
+            .filter(|details| details.len() <= MOST_DETAILS)
+            .and_then(|details| BASE64.decode(details).ok());
+        Some(Self {
+            unavailable,
+            retry_info: details.as_deref().and_then(retry_delay),
+            pushback: headers.get("grpc-retry-pushback-ms").map(|value| {
+                // A negative or malformed value means: do not retry.
+                let millis = value
+                    .to_str()
+                    .ok()
+                    .and_then(|text| text.parse::<i32>().ok());
+                millis
+                    .and_then(|millis| u64::try_from(millis).ok())
+                    .map_or(Pushback::Never, |millis| {
+                        Pushback::After(Duration::from_millis(millis))
+                    })
+            }),
+        })
+    }
+
+    /// How long the server asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        let pushback = match self.pushback {
+            Some(Pushback::After(wait)) => Some(wait),
+            Some(Pushback::Never) | None => None,
+        };
+        self.retry_info.max(pushback)
+    }
+
+    /// Whether the call may be retried. After `RESOURCE_EXHAUSTED` only if the server says when, as OTLP's clients do.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.pushback != Some(Pushback::Never) && (self.unavailable || self.wait().is_some())
+    }
+}
+
+/// The delay of the `RetryInfo` in a serialised `google.rpc.Status`.
+fn retry_delay(status: &[u8]) -> Option<Duration> {
+    const DETAILS: u64 = 3;
+    const TYPE_URL: u64 = 1;
+    const VALUE: u64 = 2;
+    const RETRY_DELAY: u64 = 1;
+    messages(status, DETAILS)
+        .filter(|any| {
+            let name = messages(any, TYPE_URL).last().unwrap_or_default();
+            name.rsplit(|byte| *byte == b'/').next() == Some(b"google.rpc.RetryInfo")
+        })
+        .filter_map(|any| messages(any, VALUE).last())
+        .filter_map(|info| messages(info, RETRY_DELAY).last())
+        .find_map(duration)
+}
+
+/// A `google.protobuf.Duration` that is not negative.
+fn duration(message: &[u8]) -> Option<Duration> {
+    let (mut seconds, mut nanos) = (0, 0);
+    for field in Fields(message) {
+        match field {
+            (1, Value::Number(number)) => seconds = number,
+            (2, Value::Number(number)) => nanos = number,
+            _ => {}
+        }
+    }
+    // Negative numbers are above `i64::MAX` on the wire.
+    let seconds = i64::try_from(seconds).ok()?;
+    let nanos = u32::try_from(nanos)
+        .ok()
+        .filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(seconds).ok()?, nanos))
+}
+
+/// The contents of all fields with this number that hold bytes.
+fn messages(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
+    Fields(message).filter_map(move |field| match field {
+        (found, Value::Bytes(bytes)) if found == number => Some(bytes),
+        _ => None,
+    })
+}
+
+/// The fields of a serialised message, up to its end or the first malformed byte.
+struct Fields<'a>(&'a [u8]);
+
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Skipped,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u64, Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => self.take(8).map(|_| Value::Skipped)?,
+            2 => {
+                let len = usize::try_from(self.varint()?).ok()?;
+                Value::Bytes(self.take(len)?)
+            }
+            5 => self.take(4).map(|_| Value::Skipped)?,
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for place in 0..10 {
+            let byte = *self.take(1)?.first()?;
+            number |= u64::from(byte & 0x7f) << (7 * place);
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    /// Code 8, "rate limit exceeded", and a `RetryInfo` of 7 s.
+    const SEVEN_SECONDS: &str = "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIBw";
+
+    fn of(fields: &[(&'static str, &str)]) -> Option<GrpcStatus> {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/grpc+proto"),
+        );
+        for (name, value) in fields {
+            headers.insert(
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).expect("a value"),
+            );
+        }
+        GrpcStatus::read(&headers)
+    }
+
+    fn budget(fields: &[(&'static str, &str)]) -> (bool, Option<u64>) {
+        let status = of(fields).expect("a status that means later");
+        let millis = status.wait().map(|wait| wait.as_millis() as u64);
+        (status.may_retry(), millis)
+    }
+
+    const EIGHT: (&str, &str) = ("grpc-status", "8");
+    const FOURTEEN: (&str, &str) = ("grpc-status", "14");
+
+    #[test]
+    fn what_is_exhausted_is_tried_again_only_where_the_server_says_when() {
+        assert_eq!(budget(&[EIGHT]), (false, None));
+        for padding in ["", "=", "=="] {
+            let details = format!("{SEVEN_SECONDS}{padding}");
+            let details = ("grpc-status-details-bin", &*details);
+            if padding != "=" {
+                assert_eq!(budget(&[EIGHT, details]), (true, Some(7_000)));
+            }
+        }
+        let pushback = |millis| ("grpc-retry-pushback-ms", millis);
+        assert_eq!(budget(&[EIGHT, pushback("1500")]), (true, Some(1_500)));
+        assert_eq!(budget(&[EIGHT, pushback("0")]), (true, Some(0)));
+    }
+
+    #[test]
+    fn what_is_unavailable_is_tried_again_unless_the_server_forbids_it() {
+        assert_eq!(budget(&[FOURTEEN]), (true, None));
+        for forbids in ["-1", "x", "", "1.5", "2147483648", "99999999999999999999"] {
+            let fields = [FOURTEEN, ("grpc-retry-pushback-ms", forbids)];
+            assert_eq!(budget(&fields), (false, None), "{forbids}");
+        }
+    }
+
+    #[test]
+    fn of_two_waits_the_longer_one_counts() {
+        let details = ("grpc-status-details-bin", SEVEN_SECONDS);
+        for (pushback, expected) in [("1", 7_000), ("8000", 8_000)] {
+            let fields = [EIGHT, details, ("grpc-retry-pushback-ms", pushback)];
+            assert_eq!(budget(&fields), (true, Some(expected)));
+        }
+    }
+
+    #[test]
+    fn other_codes_and_other_protocols_say_nothing() {
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("grpc-status", "0")]), None);
+        assert_eq!(of(&[("grpc-status", "4")]), None);
+        assert_eq!(of(&[("content-type", "application/json"), EIGHT]), None);
+        assert_eq!(of(&[("content-type", "x"), EIGHT]), None);
+    }
+
+    #[test]
+    fn details_that_make_no_sense_say_nothing() {
+        for details in ["", "!", "AAAA", "////////////////", "GgUKA2Zvbw"] {
+            let fields = [EIGHT, ("grpc-status-details-bin", details)];
+            assert_eq!(budget(&fields), (false, None), "{details}");
+        }
+    }
+
+    fn status_of(seconds: &[u8]) -> Vec<u8> {
+        let url = b"type.googleapis.com/google.rpc.RetryInfo";
+        let field = |tag, bytes: &[u8]| [&[tag, bytes.len() as u8][..], bytes].concat();
+        let info = field(0x0a, seconds);
+        let any = [field(0x0a, url), field(0x12, &info)].concat();
+        field(0x1a, &any)
+    }
+
+    #[test]
+    fn a_delay_that_is_negative_or_no_duration_is_none() {
+        assert_eq!(
+            retry_delay(&status_of(&[8, 3])),
+            Some(Duration::from_secs(3))
+        );
+        assert_eq!(retry_delay(&status_of(&[])), Some(Duration::ZERO));
+        assert_eq!(
+            retry_delay(&status_of(&[16, 5])),
+            Some(Duration::from_nanos(5))
+        );
+        let minus_one = [8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+        assert_eq!(retry_delay(&status_of(&minus_one)), None);
+        // 10^9 nanoseconds are out of range.
+        assert_eq!(
+            retry_delay(&status_of(&[16, 0x80, 0x94, 0xeb, 0xdc, 3])),
+            None
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in vec(any::<u8>(), 0..200)) {
+            let _ = retry_delay(&bytes);
+            let _ = retry_delay(&status_of(&bytes[..bytes.len().min(60)]));
+        }
+
+        #[test]
+        fn a_broken_status_panics_nowhere(place in 0_usize..80, byte in any::<u8>()) {
+            let mut bytes = BASE64.decode(SEVEN_SECONDS).unwrap();
+            let len = bytes.len();
+            bytes[place % len] = byte;
+            let _ = retry_delay(&bytes);
+            let _ = retry_delay(&bytes[..place % len]);
+        }
+    }
+}

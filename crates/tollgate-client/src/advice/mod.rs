@@ -1,0 +1,13 @@
+//! Parsing what a server says about its limits: pure functions of a response's head and the time.
+
+mod advised_budget;
+mod grpc;
+mod ratelimit_dictionary;
+mod ratelimit_list;
+mod retry_after;
+mod server_advice;
+mod structured;
+mod time_until;
+mod triple;
+
+pub(crate) use self::{advised_budget::AdvisedBudget, server_advice::ServerAdvice};

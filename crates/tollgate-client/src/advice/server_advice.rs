@@ -1,0 +1,295 @@
+//! All that one response says.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use tollgate_core::Tick;
+
+use crate::advice::{
+    advised_budget::{Budgets, MOST},
+    grpc::GrpcStatus,
+    ratelimit_dictionary, ratelimit_list, retry_after, time_until, triple,
+};
+
+/// What one response says.
+#[derive(Debug, Default)]
+pub(crate) struct ServerAdvice {
+    /// Whether it asks to come back later, by its status.
+    pub(crate) refused: bool,
+    /// When to come back; nothing where the server did not say or advice "now".
+    pub(crate) retry_after: Option<Duration>,
+    /// What is left of the server's budgets.
+    pub(crate) budgets: Budgets,
+    /// The status of a gRPC call that was refused at once.
+    pub(crate) grpc: Option<GrpcStatus>,
+}
+
+impl ServerAdvice {
+    /// Reads the head of a response that came at `now`. No wait is longer than `longest`.
+    pub(crate) fn read(
+        status: StatusCode,
+        headers: &HeaderMap,
+        now: Tick,
+        longest: Duration,
+    ) -> Self {
+        let now = time_until::date_of(headers).unwrap_or(now);
+        let grpc = GrpcStatus::read(headers);
+        let refused = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let retry_after = match &grpc {
+            _ if refused => retry_after::read(headers, now),
+            Some(grpc) => grpc.wait(),
+            None => None,
+        };
+        let retry_after = retry_after
+            .filter(|wait| !wait.is_zero())
+            .map(|wait| wait.min(longest));
+        let mut budgets = if is_stored(headers) {
+            Budgets::new()
+        } else {
+            budgets(headers, now)
+        };
+        budgets.sort_by_key(|budget| budget.left);
+        budgets.truncate(MOST);
+        for budget in &mut budgets {
+            budget.reset = budget.reset.min(longest);
+            // RFC 9110's field wins over the draft's, in both directions.
+            if let (0, Some(wait)) = (budget.left, retry_after) {
+                budget.reset = wait;
+            }
+        }
+        Self {
+            refused,
+            retry_after,
+            budgets,
+            grpc,
+        }
+    }
+
+    /// Whether the server may serve the same request later, by what it says.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.grpc.map_or(self.refused, |status| status.may_retry())
+    }
+
+    /// How long to wait before the same request is worth another try, where the server says.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        let empty = self.budgets.iter().filter(|budget| budget.left == 0);
+        self.retry_after
+            .or_else(|| empty.map(|budget| budget.reset).max())
+            .filter(|wait| !wait.is_zero())
+    }
+}
+
+/// What the newest style that can be read says.
+fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
+    [
+        ratelimit_list::read as fn(&HeaderMap, Tick) -> Budgets,
+        ratelimit_dictionary::read,
+        triple::read,
+    ]
+    .into_iter()
+    .map(|read| read(headers, now))
+    .find(|budgets| !budgets.is_empty())
+    .unwrap_or_default()
+}
+
+/// Whether a cache gives the answer: then the budgets are those of another time, or of somebody else.
+fn is_stored(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::AGE)
+        .and_then(|age| age.to_str().ok())
+        .is_some_and(|age| {
+            let age = age.trim();
+            !age.is_empty()
+                && age.bytes().all(|byte| byte.is_ascii_digit())
+                && age.bytes().any(|byte| byte != b'0')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue, Response};
+    use proptest::{collection::vec, prelude::*, sample::select};
+
+    use super::*;
+
+    const NOW: Tick = 1_700_000_000_000_000;
+    const LONGEST: Duration = Duration::from_secs(600);
+
+    fn advice(status: u16, fields: &[(&'static str, &str)]) -> ServerAdvice {
+        let mut response = Response::builder().status(status);
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        let response = response.body(()).unwrap();
+        ServerAdvice::read(response.status(), response.headers(), NOW, LONGEST)
+    }
+
+    fn lefts(advice: &ServerAdvice) -> Vec<(u64, u64)> {
+        let budgets = advice.budgets.iter();
+        budgets
+            .map(|budget| (budget.left, budget.reset.as_secs()))
+            .collect()
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_back() {
+        for status in [429, 503] {
+            let advice = advice(status, &[("retry-after", "7")]);
+            assert!(advice.refused);
+            assert_eq!(advice.wait(), Some(Duration::from_secs(7)));
+        }
+    }
+
+    #[test]
+    fn retry_after_on_a_redirect_or_an_answer_holds_nothing() {
+        for status in [200, 301, 404, 500] {
+            let advice = advice(status, &[("retry-after", "7")]);
+            assert_eq!((advice.refused, advice.wait()), (false, None));
+        }
+    }
+
+    #[test]
+    fn retry_after_wins_over_an_empty_budget() {
+        let fields = [("retry-after", "2"), ("ratelimit", r#""a";r=0;t=60"#)];
+        let advice = advice(429, &fields);
+        assert_eq!(advice.wait(), Some(Duration::from_secs(2)));
+        assert_eq!(lefts(&advice), [(0, 2)]);
+    }
+
+    #[test]
+    fn where_there_is_no_retry_after_the_longest_empty_budget_counts() {
+        let advice = advice(
+            429,
+            &[("ratelimit", r#""a";r=0;t=6, "b";r=0;t=9, "c";r=1;t=99"#)],
+        );
+        assert_eq!(advice.wait(), Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_the_longest() {
+        for value in [
+            "999999",
+            "99999999999999999999999",
+            "Sun, 06 Nov 9994 08:49:37 GMT",
+        ] {
+            let fields = [
+                ("retry-after", value),
+                ("ratelimit", r#""a";r=1;t=999999999999999"#),
+            ];
+            let advice = advice(429, &fields);
+            assert_eq!(advice.wait(), Some(LONGEST), "{value}");
+            assert_eq!(advice.budgets[0].reset, LONGEST);
+        }
+    }
+
+    #[test]
+    fn the_budgets_of_a_stored_response_are_somebody_elses() {
+        let budget = ("ratelimit", r#""a";r=0;t=60"#);
+        assert_eq!(lefts(&advice(200, &[budget, ("age", "1")])), []);
+        for age in ["0", "000", "-1", "x", ""] {
+            assert_eq!(lefts(&advice(200, &[budget, ("age", age)])), [(0, 60)]);
+        }
+    }
+
+    #[test]
+    fn the_newest_style_that_can_be_read_counts() {
+        let old = [
+            ("x-ratelimit-remaining", "3"),
+            ("x-ratelimit-reset", "30"),
+            ("ratelimit-remaining", "2"),
+            ("ratelimit-reset", "20"),
+        ];
+        assert_eq!(lefts(&advice(200, &old)), [(2, 20)]);
+        let mut fields = old.to_vec();
+        fields.push(("ratelimit", r#""a";r=1;t=10"#));
+        assert_eq!(lefts(&advice(200, &fields)), [(1, 10)]);
+        // One field that is broken discards itself alone.
+        fields.pop();
+        fields.push(("ratelimit", r#""a";r=1;t=10,"#));
+        assert_eq!(lefts(&advice(200, &fields)), [(2, 20)]);
+    }
+
+    #[test]
+    fn at_most_eight_budgets_are_kept_and_they_are_the_tightest() {
+        let all: Vec<_> = (0..20).map(|n| format!(r#""p{n}";r={n};t=5"#)).collect();
+        let advice = advice(200, &[("ratelimit", &all.join(", "))]);
+        let left: Vec<_> = advice.budgets.iter().map(|budget| budget.left).collect();
+        assert_eq!(left, (0..8).collect::<Vec<_>>());
+    }
+
+    fn names() -> impl Strategy<Value = &'static str> {
+        select(vec![
+            "retry-after",
+            "ratelimit",
+            "ratelimit-policy",
+            "ratelimit-limit",
+            "ratelimit-remaining",
+            "ratelimit-reset",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+            "x-rate-limit-remaining",
+            "x-rate-limit-reset",
+            "date",
+            "age",
+            "content-type",
+            "grpc-status",
+            "grpc-status-details-bin",
+            "grpc-retry-pushback-ms",
+        ])
+    }
+
+    fn values() -> impl Strategy<Value = Vec<u8>> {
+        let pieces = vec![
+            "\"a\"",
+            ";r=0",
+            ";t=",
+            "9",
+            "0",
+            "-",
+            "1e9",
+            ".",
+            ",",
+            " ",
+            "=",
+            "remaining",
+            "reset",
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "2021-05-10T11:00Z",
+            "application/grpc",
+            "8",
+            "14",
+            "99999999999999999999",
+            ":",
+            ";w=1",
+            "T",
+            "Z",
+            "+",
+            "AAAA",
+        ];
+        let pieces = vec(select(pieces), 0..8).prop_map(|pieces| pieces.concat().into_bytes());
+        prop_oneof![vec(any::<u8>(), 0..40), pieces]
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_bytes_panic_or_make_anybody_wait_longer_than_the_longest(
+            status in select(vec![200_u16, 301, 429, 503]),
+            fields in vec((names(), values()), 0..8),
+            now in any::<Tick>(),
+        ) {
+            let mut response = Response::builder().status(status).body(()).unwrap();
+            for (name, value) in fields {
+                if let Ok(value) = HeaderValue::from_bytes(&value) {
+                    response.headers_mut().append(HeaderName::from_static(name), value);
+                }
+            }
+            let advice = ServerAdvice::read(response.status(), response.headers(), now, LONGEST);
+            prop_assert!(advice.wait().is_none_or(|wait| wait <= LONGEST));
+            prop_assert!(advice.budgets.len() <= MOST);
+            prop_assert!(advice.budgets.iter().all(|budget| budget.reset <= LONGEST));
+        }
+    }
+}

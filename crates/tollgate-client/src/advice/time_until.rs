@@ -1,0 +1,151 @@
+//! Times in header fields, as durations from now.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{HeaderMap, header};
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use tollgate_core::Tick;
+
+/// A number from here on is seconds since the epoch: 31 years are not a window.
+const LEAST_EPOCH: u64 = 1_000_000_000;
+/// A number from here on is milliseconds since the epoch: in seconds it would be the year 33 658.
+const LEAST_EPOCH_MILLIS: u64 = 1_000_000_000_000;
+
+/// The response's own `Date`, with which the server's other dates are compared.
+pub(crate) fn date_of(headers: &HeaderMap) -> Option<Tick> {
+    http_date(headers.get(header::DATE)?.to_str().ok()?)
+}
+
+/// The duration from `now` until the given time: seconds from now, seconds or milliseconds since the epoch, an HTTP-date, or
+/// RFC 3339 with optional seconds and offset. Zero for a time in the past.
+pub(crate) fn until(text: &str, now: Tick) -> Option<Duration> {
+    let text = text.trim();
+    if text.len() > 64 {
+        return None;
+    }
+    if let Some((whole, micros)) = number(text) {
+        let since_epoch = |scale: u64| {
+            let then = whole
+                .checked_mul(scale)?
+                .checked_add(micros * scale / 1_000_000)?;
+            Some(Duration::from_micros(then.saturating_sub(now)))
+        };
+        return match whole {
+            LEAST_EPOCH_MILLIS.. => since_epoch(1_000),
+            LEAST_EPOCH.. => since_epoch(1_000_000),
+            _ => Some(Duration::from_secs(whole) + Duration::from_micros(micros)),
+        };
+    }
+    let then = http_date(text).or_else(|| rfc_3339(text))?;
+    Some(Duration::from_micros(then.saturating_sub(now)))
+}
+
+/// An HTTP-date (RFC 9110 §5.6.7), in any of its three forms.
+pub(crate) fn http_date(text: &str) -> Option<Tick> {
+    let date = httpdate::parse_http_date(text.trim()).ok()?;
+    ticks(date)
+}
+
+fn ticks(date: SystemTime) -> Option<Tick> {
+    let since = date.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_micros()).ok()
+}
+
+fn rfc_3339(text: &str) -> Option<Tick> {
+    let timestamp = text.parse::<Timestamp>().or_else(|_| {
+        // Without an offset it is UTC.
+        let local = text.parse::<DateTime>()?;
+        local.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
+    });
+    u64::try_from(timestamp.ok()?.as_microsecond()).ok()
+}
+
+/// The whole part of a decimal number of at most 15 digits, and the millionths of the rest.
+fn number(text: &str) -> Option<(u64, u64)> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || whole.len() > 15 {
+        return None;
+    }
+    let micros = fraction.bytes().chain(std::iter::repeat(b'0')).take(6);
+    let micros = micros.fold(0, |micros, digit| micros * 10 + u64::from(digit - b'0'));
+    Some((whole.parse().ok()?, micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Mon, 10 May 2021 11:00:00 GMT.
+    const NOW: Tick = 1_620_644_400_000_000;
+
+    #[test]
+    fn a_moment_is_read_in_every_way_that_servers_write_it() {
+        for (text, millis) in [
+            ("0", 0),
+            ("17", 17_000),
+            ("1.5", 1_500),
+            ("1000000000", 0),
+            ("999999999", 999_999_999_000),
+            ("1620644460", 60_000),
+            ("1620644460.25", 60_250),
+            ("1620644460250", 60_250),
+            ("1620644399", 0),
+            ("Mon, 10 May 2021 11:01:00 GMT", 60_000),
+            ("Monday, 10-May-21 11:01:00 GMT", 60_000),
+            ("2021-05-10T11:01:00Z", 60_000),
+            ("2021-05-10T13:01:00.5+02:00", 60_500),
+            ("2021-05-10T11:01Z", 60_000),
+            ("2021-05-10 11:01:00Z", 60_000),
+            ("2021-05-10T11:01:00", 60_000),
+            ("2021-05-10T10:59:00Z", 0),
+            ("1969-05-10T10:59:00Z", u64::MAX),
+        ] {
+            let expected = (millis != u64::MAX).then(|| Duration::from_millis(millis));
+            assert_eq!(until(text, NOW), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment_is_ignored() {
+        for text in [
+            "",
+            " ",
+            "-1",
+            "+1",
+            "1.",
+            ".5",
+            "1.2.3",
+            "1e3",
+            "0x10",
+            "30s",
+            "soon",
+            "1_000",
+            "1234567890123456",
+            "Mon, 10 May 2021",
+            "2021-05-10T25:00Z",
+            "١٢",
+        ] {
+            assert_eq!(until(text, NOW), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,70}", now in any::<Tick>()) {
+            let _ = until(&text, now);
+        }
+
+        #[test]
+        fn no_number_panics(text in "[0-9]{0,18}[.]?[0-9]{0,18}", now in any::<Tick>()) {
+            let _ = until(&text, now);
+        }
+
+        #[test]
+        fn no_date_panics(text in "[0-9]{1,6}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+][0-9]{2}:[0-9]{2})?", now in any::<Tick>()) {
+            let _ = until(&text, now);
+        }
+    }
+}

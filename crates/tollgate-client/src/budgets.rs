@@ -1,0 +1,234 @@
+//! The budgets of a server as the client knows them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::{advice::AdvisedBudget, cooldown::Cooldown};
+
+/// The number of budgets kept per partition.
+pub(crate) const MOST: usize = 8;
+
+/// How long to wait for the response to a probe of an empty budget before sending another.
+pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A server has counted a request after this time, even if the response takes longer, as for a long poll.
+pub(crate) const COUNTED_AFTER: Duration = Duration::from_secs(5);
+
+/// The budgets of a partition, and the requests that the server may not have counted yet.
+#[derive(Debug, Default)]
+pub(crate) struct Budgets {
+    /// When the requests in flight were sent, by number.
+    in_flight: BTreeMap<u64, Instant>,
+    /// The number of requests in flight that the server may not have counted: those from `counted` on. Kept as a number,
+    /// because each request needs it.
+    uncounted: u64,
+    /// The server has counted the requests with numbers below this one.
+    counted: u64,
+    /// The number of the next request.
+    sent: u64,
+    budgets: SmallVec<[Budget; 2]>,
+}
+
+/// One budget of the server.
+#[derive(Debug)]
+struct Budget {
+    name: Name,
+    /// At least this many requests may be sent.
+    left: u64,
+    /// When the budget is reset.
+    until: Instant,
+    /// The first request sent as a probe after the reset.
+    first_probe: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// The cooldown that the server asks for.
+    Cooldown,
+    AdvisedBudget(u64),
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    number: u64,
+    /// How many other requests the server may not have counted when this one was sent.
+    others: u64,
+}
+
+impl Budgets {
+    /// Takes one request of each budget. The error is the instant at which the server opens.
+    pub(crate) fn take(&mut self, now: Instant) -> Result<InFlight, Instant> {
+        if let Some(until) = self.closed_until(now) {
+            return Err(until);
+        }
+        let number = self.sent;
+        for budget in &mut self.budgets {
+            match budget.left.checked_sub(1) {
+                Some(left) => budget.left = left,
+                // The reset has passed, and the new budget is unknown: send one probe.
+                None => {
+                    budget.until = now + PROBE_INTERVAL;
+                    budget.first_probe.get_or_insert(number);
+                }
+            }
+        }
+        let others = self.uncounted(now);
+        self.in_flight.insert(number, now);
+        self.uncounted += 1;
+        self.sent += 1;
+        Ok(InFlight { number, others })
+    }
+
+    /// Applies the budgets and the cooldown of a response.
+    pub(crate) fn on_response(
+        &mut self,
+        request: &InFlight,
+        budgets: &[AdvisedBudget],
+        cooldown: Option<Cooldown>,
+        now: Instant,
+    ) {
+        self.on_end(request);
+        // Forget a budget whose reset has passed if the response does not mention it.
+        self.budgets.retain(|known| {
+            let probed = known
+                .first_probe
+                .is_some_and(|first| first <= request.number);
+            let over = known.left > 0 && known.until <= now;
+            !(probed || over)
+                || budgets
+                    .iter()
+                    .any(|budget| known.name == Name::AdvisedBudget(budget.name))
+        });
+        // The server may have counted these after this one: those in flight when it was sent, and those sent since.
+        let overlapping = request.others + (self.sent - request.number - 1);
+        let in_flight = self.uncounted(now);
+        for budget in budgets {
+            let certain = budget.left.saturating_sub(overlapping);
+            let likely = budget.left.saturating_sub(in_flight);
+            let left = self
+                .find(Name::AdvisedBudget(budget.name))
+                .map(|known| known.left);
+            self.set(Budget {
+                name: Name::AdvisedBudget(budget.name),
+                // Counting down from the last response is exact if no other client uses the budget.
+                left: left.map_or(certain, |left| left.min(likely).max(certain)),
+                until: now + budget.reset,
+                first_probe: None,
+            });
+        }
+        if let Some(cooldown) = cooldown {
+            let before = self.find(Name::Cooldown).map(|known| known.until);
+            let asked = now + cooldown.asked;
+            self.set(Budget {
+                name: Name::Cooldown,
+                left: 0,
+                // Keep a cooldown that is long enough: the maximum over many rejections would always be the full jitter.
+                until: before
+                    .filter(|before| *before >= asked)
+                    .unwrap_or(asked + cooldown.jitter),
+                first_probe: None,
+            });
+        }
+    }
+
+    /// The request has ended.
+    pub(crate) fn on_end(&mut self, request: &InFlight) {
+        let was_in_flight = self.in_flight.remove(&request.number).is_some();
+        if was_in_flight && request.number >= self.counted {
+            self.uncounted -= 1;
+        }
+    }
+
+    /// When the server opens again, if it is closed now.
+    pub(crate) fn closed_until(&self, now: Instant) -> Option<Instant> {
+        self.budgets
+            .iter()
+            .filter(|budget| budget.left == 0 && budget.until > now)
+            .map(|budget| budget.until)
+            .max()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.budgets.len()
+    }
+
+    /// The number of requests in flight that the server may not have counted yet.
+    fn uncounted(&mut self, now: Instant) -> u64 {
+        // Visits each request once.
+        while let Some((number, sent)) = self.in_flight.range(self.counted..).next()
+            && now.duration_since(*sent) >= COUNTED_AFTER
+        {
+            self.counted = number + 1;
+            self.uncounted -= 1;
+        }
+        self.uncounted
+    }
+
+    fn find(&self, name: Name) -> Option<&Budget> {
+        self.budgets.iter().find(|budget| budget.name == name)
+    }
+
+    /// Replaces a budget or adds it, evicting the one that matters least.
+    fn set(&mut self, budget: Budget) {
+        if let Some(known) = self
+            .budgets
+            .iter_mut()
+            .find(|known| known.name == budget.name)
+        {
+            *known = budget;
+            return;
+        }
+        if self.budgets.len() >= MOST {
+            let least = self
+                .budgets
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, known)| (known.left == 0, known.until))
+                .map(|(place, _)| place);
+            if let Some(place) = least {
+                self.budgets.swap_remove(place);
+            }
+        }
+        self.budgets.push(budget);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_number_of_uncounted_requests_is_exact(
+            steps in vec((any::<bool>(), any::<prop::sample::Index>(), 0_u64..3_000), 1..200),
+        ) {
+            let mut budgets = Budgets::default();
+            let mut sent: Vec<(InFlight, Instant)> = Vec::new();
+            let mut now = Instant::now();
+            for (ends, which, millis) in steps {
+                now += Duration::from_millis(millis);
+                if ends && !sent.is_empty() {
+                    let (request, _) = sent.swap_remove(which.index(sent.len()));
+                    budgets.on_end(&request);
+                    // Both the response and the drop end it.
+                    budgets.on_end(&request);
+                } else {
+                    sent.push((budgets.take(now).expect("it is open"), now));
+                }
+                let fresh = sent.iter().filter(|(_, sent)| now - *sent < COUNTED_AFTER);
+                prop_assert_eq!(budgets.uncounted(now), fresh.count() as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The settings of a layer, and the state that its services share.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::request::Parts;
+use tokio::time::Instant;
+use tollgate_core::{Check, Clock, Decision};
+use tower::{
+    retry::budget::{Budget, TpsBudget},
+    util::rng::{HasherRng, Rng},
+};
+
+use crate::{
+    authority::authority_of,
+    client_limit::{ClientLimit, DecisionFn},
+    cooldown::Cooldown,
+    partitions::Partitions,
+};
+
+/// Longer than any process runs, and within the range of every clock.
+const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
+
+pub(crate) type PartitionFn = dyn Fn(&Parts) -> String + Send + Sync;
+pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+
+/// The settings of a layer, and the state that its services share.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) client_limit: Option<ClientLimit>,
+    pub(crate) on_decision: Option<Arc<DecisionFn>>,
+    pub(crate) partitions: Arc<Partitions>,
+    pub(crate) partition_of: Arc<PartitionFn>,
+    pub(crate) max_wait: Duration,
+    max_retry_after: Duration,
+    pub(crate) retries: u32,
+    pub(crate) retry_budget: Arc<dyn Budget + Send + Sync>,
+    pub(crate) jitter_percent: u8,
+    pub(crate) max_replay_bytes: u64,
+    pub(crate) idempotent: Option<Arc<Predicate>>,
+    pub(crate) clock: Clock,
+}
+
+impl Config {
+    pub(crate) fn new() -> Self {
+        Self {
+            client_limit: None,
+            on_decision: None,
+            partitions: Arc::default(),
+            partition_of: Arc::new(|head| authority_of(head).into_owned()),
+            max_wait: Duration::from_secs(30),
+            max_retry_after: Duration::from_secs(600),
+            retries: 4,
+            retry_budget: Arc::new(TpsBudget::new(Duration::from_secs(10), 10, 0.2)),
+            jitter_percent: 10,
+            max_replay_bytes: 64 << 10,
+            idempotent: None,
+            clock: Clock::system(),
+        }
+    }
+
+    pub(crate) fn set_max_retry_after(&mut self, longest: Duration) {
+        self.max_retry_after = longest.min(MAX_DURATION);
+    }
+
+    pub(crate) fn max_retry_after(&self) -> Duration {
+        self.max_retry_after
+    }
+
+    /// The cooldown of a server that asks for this wait in response to a request that may wait until `deadline`.
+    pub(crate) fn cooldown(&self, asked: Duration, deadline: Instant) -> Cooldown {
+        let room = deadline.saturating_duration_since(Instant::now());
+        let chance = HasherRng::new().next_f64();
+        Cooldown::new(
+            asked,
+            self.jitter_percent,
+            self.max_retry_after,
+            room,
+            chance,
+        )
+    }
+
+    /// The deadline of a request that arrives now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.max_wait.min(MAX_DURATION)
+    }
+
+    /// Reports a decision of the client's own limit.
+    pub(crate) fn observe(&self, checks: &[Check], decision: &Decision) {
+        if let Some(on_decision) = &self.on_decision {
+            on_decision(checks, decision);
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("client_limit", &self.client_limit)
+            .field("partitions", &self.partitions)
+            .field("max_wait", &self.max_wait)
+            .field("max_retry_after", &self.max_retry_after)
+            .field("retries", &self.retries)
+            .finish_non_exhaustive()
+    }
+}

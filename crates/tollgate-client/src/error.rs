@@ -1,0 +1,95 @@
+//! Why a request was not sent.
+
+use std::{error::Error, fmt, time::Duration};
+
+use tower::BoxError;
+
+/// A request that was not sent.
+///
+/// [`ClientRateLimit`](crate::ClientRateLimit) returns it inside of a [`BoxError`]: find it with
+/// `error.downcast_ref::<ClientRateLimitError>()`. The request was not sent, so it is safe to repeat.
+pub struct ClientRateLimitError {
+    kind: ClientRateLimitErrorKind,
+    retry_after: Option<Duration>,
+    source: Option<BoxError>,
+}
+
+/// The kinds of [`ClientRateLimitError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClientRateLimitErrorKind {
+    /// The server asks for a longer wait than [`max_wait`](crate::ClientRateLimitLayer::max_wait).
+    ServerLimit,
+    /// The client's own [`limit`](crate::ClientRateLimitLayer::limit) has no room within `max_wait`, its queue is full, or the
+    /// request's cost can never fit.
+    ClientLimit,
+    /// The closure given to [`limit`](crate::ClientRateLimitLayer::limit) returned an error, which is the source of this one.
+    NoChecks,
+}
+
+impl ClientRateLimitError {
+    pub(crate) fn new(kind: ClientRateLimitErrorKind, retry_after: Option<Duration>) -> Self {
+        Self {
+            kind,
+            retry_after,
+            source: None,
+        }
+    }
+
+    pub(crate) fn no_checks(source: BoxError) -> Self {
+        Self {
+            kind: ClientRateLimitErrorKind::NoChecks,
+            retry_after: None,
+            source: Some(source),
+        }
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ClientRateLimitErrorKind {
+        self.kind
+    }
+
+    /// When to try again, if known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+}
+
+impl fmt::Display for ClientRateLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            ClientRateLimitErrorKind::ServerLimit => {
+                "the server asks for a longer wait than max_wait"
+            }
+            ClientRateLimitErrorKind::ClientLimit => {
+                "the client's own limit has no room within max_wait"
+            }
+            ClientRateLimitErrorKind::NoChecks => {
+                "the request has no checks for the client's own limit"
+            }
+        })?;
+        match self.retry_after {
+            Some(wait) => write!(f, "; try again in {:.1} s", wait.as_secs_f64()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The same text as `Display`, because it is what `main` prints; and the source.
+impl fmt::Debug for ClientRateLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for ClientRateLimitError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

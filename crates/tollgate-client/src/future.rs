@@ -1,0 +1,163 @@
+//! The future of a response: wait, send, retry.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response, request::Parts};
+use http_body::Body;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tower::BoxError;
+use tower_service::Service;
+
+use crate::{
+    acquire::{self, acquire},
+    advice::ServerAdvice,
+    config::Config,
+    partition::Permit,
+    replay_body::{Replay, ReplayBody},
+    retry::{Retries, is_repeatable},
+};
+
+/// The response to an outgoing request, after waits and retries. Made by [`ClientRateLimit`](crate::ClientRateLimit).
+///
+/// # Cancel safety
+///
+/// Dropping it frees the request's places in queues and in flight.
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<RB> {
+    // Boxed: the cost is negligible next to a network request, and the states (queues, limits, cooldowns, the inner
+    // future, retries) read as one function.
+    inner: Pin<Box<dyn Future<Output = Result<Response<RB>, BoxError>> + Send>>,
+}
+
+impl<RB> ResponseFuture<RB> {
+    pub(crate) fn new<S, B>(ready: S, request: Request<B>, config: Arc<Config>) -> Self
+    where
+        S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: Body + Send + 'static,
+        RB: Send + 'static,
+    {
+        Self {
+            inner: Box::pin(respond(ready, request, config)),
+        }
+    }
+}
+
+impl<RB> Future for ResponseFuture<RB> {
+    type Output = Result<Response<RB>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.as_mut().poll(cx)
+    }
+}
+
+impl<RB> fmt::Debug for ResponseFuture<RB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// Sends a request with the service that was polled ready, and retries it.
+async fn respond<S, B, RB>(
+    mut ready: S,
+    request: Request<B>,
+    config: Arc<Config>,
+) -> Result<Response<RB>, BoxError>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    let deadline = config.deadline();
+    let (head, body) = request.into_parts();
+    let partition = config
+        .partitions
+        .find_or_insert((config.partition_of)(&head));
+    let checks = acquire::checks(&config, &head)?;
+    let (request, again) = first_attempt(&config, head, body);
+
+    let permit = acquire(&config, &partition, &checks, deadline).await?;
+    config.retry_budget.deposit();
+    let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
+
+    let Some(Retryable { head, replay }) = again else {
+        return Ok(response);
+    };
+    let mut retries = Retries::new(config.retries);
+    while replay.is_complete()
+        && let Some(at) = retries.next(&config, &advice, deadline)
+    {
+        sleep_until(at).await;
+        // If anything prevents the retry from here on, the caller gets the response that there is.
+        let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|ready| ready.is_ok()));
+        if timeout_at(deadline, is_ready).await != Ok(true) {
+            return Ok(response);
+        }
+        let Ok(permit) = acquire(&config, &partition, &checks, deadline).await else {
+            return Ok(response);
+        };
+        let Some(body) = replay.replay() else {
+            return Ok(response);
+        };
+        drop(response);
+        let request = Request::from_parts(head.clone(), body);
+        (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
+    }
+    Ok(response)
+}
+
+/// The parts of a request that a retry needs.
+struct Retryable<B> {
+    head: Parts,
+    replay: Replay<B>,
+}
+
+/// The first attempt, and what a retry needs.
+fn first_attempt<B: Body>(
+    config: &Config,
+    head: Parts,
+    body: B,
+) -> (Request<ReplayBody<B>>, Option<Retryable<B>>) {
+    if !is_repeatable(config, &head) {
+        return (Request::from_parts(head, ReplayBody::once(body)), None);
+    }
+    let (body, replay) = ReplayBody::buffered(body, config.max_replay_bytes);
+    let again = replay.map(|replay| Retryable {
+        head: head.clone(),
+        replay,
+    });
+    (Request::from_parts(head, body), again)
+}
+
+/// Sends a request, and applies what the server says about its limits.
+async fn send<S, B, RB>(
+    ready: &mut S,
+    request: Request<ReplayBody<B>>,
+    permit: Permit<'_>,
+    config: &Config,
+    deadline: Instant,
+) -> Result<(Response<RB>, ServerAdvice), BoxError>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
+    S::Error: Into<BoxError>,
+{
+    let response = ready.call(request).await.map_err(Into::into)?;
+    let advice = ServerAdvice::read(
+        response.status(),
+        response.headers(),
+        config.clock.now(),
+        config.max_retry_after(),
+    );
+    let cooldown = advice
+        .retry_after
+        .map(|asked| config.cooldown(asked, deadline));
+    permit.on_response(&advice.budgets, cooldown);
+    Ok((response, advice))
+}

@@ -1,0 +1,180 @@
+//! The layer: limits, retries, and how long a request may wait.
+
+use std::{sync::Arc, time::Duration};
+
+use http::request::Parts;
+use tollgate_core::{Check, Clock, Decision, Limiter, RuleError, RuleErrorKind};
+use tower::{BoxError, retry::budget::Budget};
+use tower_layer::Layer;
+
+use crate::{client_limit::ClientLimit, config::Config, service::ClientRateLimit};
+
+/// Sends outgoing requests as fast as their servers allow.
+///
+/// Cheap to clone. Clones, and the services that they make, share what they know about the servers.
+///
+/// See the [crate documentation](crate).
+#[must_use = "a layer limits nothing until a service is wrapped in it"]
+#[derive(Clone, Debug)]
+pub struct ClientRateLimitLayer {
+    config: Arc<Config>,
+    /// Keeps the names of the client's own rules in use.
+    limiter: Option<Limiter>,
+}
+
+impl ClientRateLimitLayer {
+    /// Obeys server limits, retries up to four times, and waits for at most 30 seconds.
+    pub fn new() -> Self {
+        Self {
+            config: Arc::new(Config::new()),
+            limiter: None,
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        // A layer that is being configured has no clones yet, so nothing is copied.
+        change(Arc::make_mut(&mut self.config));
+        self
+    }
+
+    /// Applies the rules of `limiter` to outgoing requests: for providers that do not report what is left, or to use only a
+    /// share of it. Each request waits in the limiter's queue, and so does each retry.
+    ///
+    /// `checks` names the rules that a request counts against, with a key, a cost and a plan for each: see
+    /// [`Limiter::check`], [`Limiter::check_with_plan`] and [`Check::with_cost`]. No checks: the request is not limited. An
+    /// error: the request is not sent, and the caller gets
+    /// [`NoChecks`](crate::ClientRateLimitErrorKind::NoChecks).
+    ///
+    /// ```
+    /// use tollgate_client::ClientRateLimitLayer;
+    /// use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule, SECOND};
+    ///
+    /// let rule = Rule::new("per-account", Quota::gcra(10, SECOND));
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+    /// let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, head| {
+    ///     let account = head.headers.get("x-account").ok_or("the request has no x-account")?;
+    ///     let check = limiter.check("per-account", &Key::of(account.as_bytes()))?;
+    ///     Ok::<_, tower::BoxError>([check])
+    /// });
+    /// # let _ = layer;
+    /// # Ok::<(), tollgate_core::RuleError>(())
+    /// ```
+    pub fn limit<C, E>(
+        self,
+        limiter: Limiter,
+        checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: IntoIterator<Item = Check>,
+        E: Into<BoxError>,
+    {
+        let limit = ClientLimit::new(&limiter, checks);
+        let mut layer = self.with(|config| config.client_limit = Some(limit));
+        layer.limiter = Some(limiter);
+        layer
+    }
+
+    /// Calls this with each decision of the client's own [`limit`](Self::limit), to count or log it.
+    pub fn on_decision(
+        self,
+        on_decision: impl Fn(&[Check], &Decision) + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|config| config.on_decision = Some(Arc::new(on_decision)))
+    }
+
+    /// The limiter of the client's own [`limit`](Self::limit), if there is one.
+    #[must_use]
+    pub fn limiter(&self) -> Option<&Limiter> {
+        self.limiter.as_ref()
+    }
+
+    /// Which requests share the limits of a server: those for which `partition` returns the same text. Default: the host and
+    /// port. Add the path for a server with limits per route, or an account's id for limits per account.
+    ///
+    /// The layer remembers 1 024 partitions. Do not return a value that differs with each request.
+    pub fn partition_by(
+        self,
+        partition: impl Fn(&Parts) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|config| config.partition_of = Arc::new(partition))
+    }
+
+    /// How long a request may wait in total: in queues, for servers, and between retries. Default: 30 seconds, beginning with
+    /// the call.
+    ///
+    /// It does not limit how long the server takes to respond: put a timeout around the client for that.
+    pub fn max_wait(self, max_wait: Duration) -> Self {
+        self.with(|config| config.max_wait = max_wait)
+    }
+
+    /// The longest wait that the layer accepts from a server. Default: ten minutes. If a server asks for more, the layer tries
+    /// again after this time.
+    pub fn max_retry_after(self, longest: Duration) -> Self {
+        self.with(|config| config.set_max_retry_after(longest))
+    }
+
+    /// The maximum number of retries of a request. Default: 4.
+    pub fn retries(self, most: u32) -> Self {
+        self.with(|config| config.retries = most)
+    }
+
+    /// Disables retries. Server limits still apply.
+    pub fn without_retries(self) -> Self {
+        self.retries(0)
+    }
+
+    /// How many retries there may be in total, over all servers. Default: one for every five requests of the last ten seconds,
+    /// plus ten per second. It keeps retries from multiplying the load on a server that is down.
+    pub fn retry_budget(self, budget: impl Budget + Send + Sync + 'static) -> Self {
+        self.with(|config| config.retry_budget = Arc::new(budget))
+    }
+
+    /// Adds up to this many percent to the delay of a retry and to the cooldown that a server asks for (`Retry-After`, gRPC's
+    /// `RetryInfo` and pushback), so that clients that were rejected together do not return together. Default: 10. It never
+    /// shortens a wait, and never extends one beyond [`max_retry_after`](Self::max_retry_after).
+    ///
+    /// # Errors
+    ///
+    /// More than 100.
+    pub fn retry_jitter(self, percent: u8) -> Result<Self, RuleError> {
+        if percent > 100 {
+            return Err(RuleError::general(
+                RuleErrorKind::RuleSet,
+                format!("a jitter of {percent} % would more than double the wait; take 0 to 100"),
+            ));
+        }
+        Ok(self.with(|config| config.jitter_percent = percent))
+    }
+
+    /// How many bytes of a request's body are buffered for a retry. Default: 64 KiB. A request with a longer body is not
+    /// retried.
+    pub fn max_replay_bytes(self, bytes: u64) -> Self {
+        self.with(|config| config.max_replay_bytes = bytes)
+    }
+
+    /// Marks more requests as safe to retry: those for which `predicate` returns `true`, in addition to those that are
+    /// idempotent by their method or have an `Idempotency-Key`. All gRPC calls are POST, so name the repeatable ones here.
+    pub fn idempotent(self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|config| config.idempotent = Some(Arc::new(predicate)))
+    }
+
+    /// The wall clock for dates from servers that send no `Date`. Default: [`Clock::system`]. Waits are always measured by
+    /// tokio's clock.
+    pub fn clock(self, clock: impl Into<Clock>) -> Self {
+        self.with(|config| config.clock = clock.into())
+    }
+}
+
+impl Default for ClientRateLimitLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> Layer<S> for ClientRateLimitLayer {
+    type Service = ClientRateLimit<S>;
+
+    fn layer(&self, inner: S) -> ClientRateLimit<S> {
+        ClientRateLimit::new(inner, Arc::clone(&self.config), self.limiter.clone())
+    }
+}

@@ -1,0 +1,48 @@
+//! The layer over tonic's channel.
+
+use std::task::{Context, Poll};
+
+use http::Request;
+use http_body::Body;
+use tower::BoxError;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{layer::ClientRateLimitLayer, replay_body::ReplayBody, service::ClientRateLimit};
+
+impl ClientRateLimitLayer {
+    /// Wraps a service that takes tonic's body, such as `tonic::transport::Channel`. Generated clients take the result:
+    /// `GreeterClient::new(ClientRateLimitLayer::new().over_channel(channel))`.
+    ///
+    /// Calls on one channel go to one server and are one [partition](Self::partition_by). All gRPC calls are POST: mark those
+    /// to retry with [`idempotent`](Self::idempotent). A [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the
+    /// source of a `tonic::Status` with the code `UNKNOWN`.
+    pub fn over_channel<S>(&self, channel: S) -> ClientRateLimit<OverChannel<S>> {
+        self.layer(OverChannel { channel })
+    }
+}
+
+/// Converts the bodies of [`ClientRateLimit`] to tonic's body. Made by [`ClientRateLimitLayer::over_channel`].
+#[derive(Clone, Debug)]
+pub struct OverChannel<S> {
+    channel: S,
+}
+
+impl<S, B> Service<Request<ReplayBody<B>>> for OverChannel<S>
+where
+    S: Service<Request<tonic::body::Body>>,
+    B: Body + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.channel.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<ReplayBody<B>>) -> S::Future {
+        self.channel.call(request.map(tonic::body::Body::new))
+    }
+}

@@ -1,0 +1,394 @@
+//! A partition: the requests that share the limits of a server.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::{
+    sync::{Notify, Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    advice::AdvisedBudget,
+    budgets::{Budgets, InFlight},
+    cooldown::Cooldown,
+};
+
+/// The budgets of a server for one partition of requests, and the queue of the requests that wait for them.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    budgets: Mutex<Budgets>,
+    /// One permit: its holder waits for the server, the others for the permit, in FIFO order.
+    queue: Semaphore,
+    /// Wakes the head of the queue: it may go sooner than expected.
+    changed: Notify,
+}
+
+/// A request in flight. Dropping it ends the request.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Permit<'a> {
+    partition: &'a Partition,
+    in_flight: InFlight,
+}
+
+/// The head of the queue of a partition.
+#[derive(Debug)]
+pub(crate) struct QueueHead<'a> {
+    partition: &'a Partition,
+    _permit: SemaphorePermit<'a>,
+}
+
+/// The server takes no request before this instant.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Closed(pub(crate) Instant);
+
+impl Partition {
+    pub(crate) fn new() -> Self {
+        Self {
+            budgets: Mutex::default(),
+            queue: Semaphore::new(1),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes one request of each budget, or nothing.
+    pub(crate) fn take(&self) -> Result<Permit<'_>, Closed> {
+        let in_flight = self.lock().take(Instant::now()).map_err(Closed)?;
+        Ok(Permit {
+            partition: self,
+            in_flight,
+        })
+    }
+
+    /// The same, or `None` if the server is closed or other requests wait.
+    pub(crate) fn try_acquire(&self) -> Option<Permit<'_>> {
+        let _head = self.queue.try_acquire().ok()?;
+        self.take().ok()
+    }
+
+    /// When the server opens again, if it is closed now.
+    pub(crate) fn closed_until(&self) -> Option<Instant> {
+        self.lock().closed_until(Instant::now())
+    }
+
+    /// Waits in the queue until the server is open.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue.
+    pub(crate) async fn wait(&self, deadline: Instant) -> Result<QueueHead<'_>, Closed> {
+        self.refuse_long_wait(deadline)?;
+        let permit = match timeout_at(deadline, self.queue.acquire()).await {
+            Ok(Ok(permit)) => permit,
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => return Err(Closed(self.closed_until().unwrap_or(deadline))),
+        };
+        let head = QueueHead {
+            partition: self,
+            _permit: permit,
+        };
+        head.opened(deadline).await?;
+        Ok(head)
+    }
+
+    fn refuse_long_wait(&self, deadline: Instant) -> Result<(), Closed> {
+        match self.closed_until() {
+            Some(until) if until > deadline => Err(Closed(until)),
+            _ => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Budgets> {
+        // Nothing panics under the lock.
+        self.budgets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueHead<'_> {
+    /// Waits until the server is open.
+    pub(crate) async fn opened(&self, deadline: Instant) -> Result<(), Closed> {
+        loop {
+            let changed = self.partition.changed.notified();
+            self.partition.refuse_long_wait(deadline)?;
+            let Some(until) = self.partition.closed_until() else {
+                return Ok(());
+            };
+            // Look again in either case.
+            let _ = timeout_at(until, changed).await;
+        }
+    }
+}
+
+impl Permit<'_> {
+    /// Applies the budgets and the cooldown of the response.
+    pub(crate) fn on_response(self, budgets: &[AdvisedBudget], cooldown: Option<Cooldown>) {
+        let now = Instant::now();
+        self.partition
+            .lock()
+            .on_response(&self.in_flight, budgets, cooldown, now);
+        self.partition.changed.notify_one();
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.partition.lock().on_end(&self.in_flight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::budgets::{COUNTED_AFTER, MOST, PROBE_INTERVAL};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn budget(left: u64, seconds: u64) -> [AdvisedBudget; 1] {
+        [AdvisedBudget {
+            name: 1,
+            left,
+            reset: Duration::from_secs(seconds),
+        }]
+    }
+
+    /// A partition with this budget.
+    fn after(left: u64, seconds: u64) -> Partition {
+        let partition = Partition::new();
+        partition
+            .take()
+            .unwrap()
+            .on_response(&budget(left, seconds), None);
+        partition
+    }
+
+    /// A cooldown without jitter.
+    fn cooldown(asked: Duration) -> Option<Cooldown> {
+        let jitter = Duration::ZERO;
+        Some(Cooldown { asked, jitter })
+    }
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(3_600)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_server_is_open() {
+        let partition = Partition::new();
+        let permits: Vec<_> = (0..100).map(|_| partition.take().unwrap()).collect();
+        assert_eq!(permits.len(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_used_up_budget_is_followed_by_one_probe() {
+        let partition = after(2, 3);
+        let until = Instant::now() + 3 * SECOND;
+        let _permits = [partition.take().unwrap(), partition.take().unwrap()];
+        assert_eq!(partition.take().unwrap_err(), Closed(until));
+        tokio::time::advance(3 * SECOND).await;
+        let probe = partition.take().unwrap();
+        assert_eq!(
+            partition.take().unwrap_err(),
+            Closed(Instant::now() + PROBE_INTERVAL)
+        );
+        // It says that there are three: two others are on their way.
+        probe.on_response(&budget(5, 10), None);
+        let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
+        assert_eq!(more.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_without_a_response_is_followed_by_another() {
+        let partition = after(0, 10);
+        tokio::time::advance(10 * SECOND).await;
+        let _hangs = partition.take().unwrap();
+        assert!(partition.take().is_err());
+        tokio::time::advance(PROBE_INTERVAL).await;
+        let _second = partition.take().unwrap();
+        assert!(partition.take().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stops_reporting_is_open() {
+        let partition = after(0, 10);
+        tokio::time::advance(10 * SECOND).await;
+        let probe = partition.take().unwrap();
+        // A slow one: another probe was sent meanwhile.
+        tokio::time::advance(3 * SECOND).await;
+        let _second = partition.take().unwrap();
+        probe.on_response(&[], None);
+        let _open = [partition.take().unwrap(), partition.take().unwrap()];
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_budget_missing_from_a_response_stays_empty_until_its_reset() {
+        let partition = Partition::new();
+        let both = [partition.take().unwrap(), partition.take().unwrap()];
+        let [first, second] = both;
+        first.on_response(&budget(0, 10), None);
+        second.on_response(&[], None);
+        assert!(partition.take().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reordered_responses_do_not_raise_the_budget() {
+        let partition = after(10, 10);
+        let [a, b, c] = [(); 3].map(|()| partition.take().unwrap());
+        // The server has counted b, c, a.
+        c.on_response(&budget(8, 10), None);
+        b.on_response(&budget(9, 10), None);
+        a.on_response(&budget(7, 10), None);
+        let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
+        assert_eq!(more.len(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn usage_by_other_clients_is_deducted() {
+        let partition = after(10, 10);
+        partition.take().unwrap().on_response(&budget(3, 10), None);
+        let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
+        assert_eq!(more.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_polls_are_not_deducted() {
+        let partition = Partition::new();
+        let _polls: Vec<_> = (0..100).map(|_| partition.take().unwrap()).collect();
+        tokio::time::advance(COUNTED_AFTER).await;
+        partition.take().unwrap().on_response(&budget(10, 60), None);
+        let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
+        assert_eq!(more.len(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cooldown_closes_the_server_whatever_is_left() {
+        let partition = Partition::new();
+        let until = Instant::now() + 5 * SECOND;
+        partition
+            .take()
+            .unwrap()
+            .on_response(&budget(9, 60), cooldown(5 * SECOND));
+        assert_eq!(partition.take().unwrap_err(), Closed(until));
+        tokio::time::advance(5 * SECOND).await;
+        partition.take().unwrap().on_response(&budget(9, 60), None);
+        let _open = [partition.take().unwrap(), partition.take().unwrap()];
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shorter_cooldown_does_not_shorten_a_longer_one() {
+        let partition = Partition::new();
+        let until = Instant::now() + 50 * SECOND;
+        let [first, second] = [partition.take().unwrap(), partition.take().unwrap()];
+        first.on_response(&[], cooldown(50 * SECOND));
+        second.on_response(&[], cooldown(5 * SECOND));
+        assert_eq!(partition.closed_until(), Some(until));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jitter_is_not_added_twice() {
+        let partition = Partition::new();
+        let start = Instant::now();
+        let [first, second, third] = [(); 3].map(|()| partition.take().unwrap());
+        let cooldown = |asked, jitter| {
+            Some(Cooldown {
+                asked: asked * SECOND,
+                jitter: jitter * SECOND,
+            })
+        };
+        first.on_response(&[], cooldown(50, 3));
+        assert_eq!(partition.closed_until(), Some(start + 53 * SECOND));
+        second.on_response(&[], cooldown(52, 5));
+        assert_eq!(partition.closed_until(), Some(start + 53 * SECOND));
+        third.on_response(&[], cooldown(54, 1));
+        assert_eq!(partition.closed_until(), Some(start + 55 * SECOND));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_beyond_the_deadline_fails_at_once() {
+        let partition = after(0, 100);
+        let until = Instant::now() + 100 * SECOND;
+        let before = Instant::now();
+        let refused = partition.wait(before + 99 * SECOND).await.unwrap_err();
+        assert_eq!(refused, Closed(until));
+        assert_eq!(Instant::now(), before);
+        partition.wait(until).await.unwrap();
+        assert_eq!(Instant::now(), until);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_with_room_wakes_the_head_of_the_queue() {
+        let partition = Arc::new(after(1, 100));
+        let last = partition.take().unwrap();
+        let before = Instant::now();
+        let waiting = tokio::spawn({
+            let partition = Arc::clone(&partition);
+            async move { partition.wait(far()).await.map(|_| ()) }
+        });
+        tokio::task::yield_now().await;
+        last.on_response(&budget(4, 100), None);
+        waiting.await.unwrap().unwrap();
+        assert_eq!(Instant::now(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_fifo() {
+        let partition = Arc::new(after(0, 5));
+        let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for number in 0..10 {
+            let (partition, sender) = (Arc::clone(&partition), sender.clone());
+            tasks.spawn(async move {
+                loop {
+                    let _head = partition.wait(far()).await.unwrap();
+                    if let Ok(permit) = partition.take() {
+                        sender.send(number).unwrap();
+                        permit.on_response(&budget(9, 5), None);
+                        return;
+                    }
+                }
+            });
+            tokio::task::yield_now().await;
+        }
+        tasks.join_all().await;
+        drop(sender);
+        for number in 0..10 {
+            assert_eq!(order.recv().await, Some(number));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_wait_leaves_the_queue() {
+        let partition = after(0, 5);
+        {
+            let mut waits = std::pin::pin!(partition.wait(far()));
+            let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(std::future::Future::poll(waits.as_mut(), cx).is_pending());
+            assert_eq!(partition.queue.available_permits(), 0);
+        }
+        assert_eq!(partition.queue.available_permits(), 1);
+        tokio::time::advance(5 * SECOND).await;
+        drop(partition.take().unwrap());
+        assert_eq!(partition.lock().in_flight(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_eight_budgets_are_kept() {
+        let partition = Partition::new();
+        for name in 0..100 {
+            let budget = AdvisedBudget {
+                name,
+                left: 1_000,
+                reset: SECOND,
+            };
+            partition
+                .take()
+                .unwrap()
+                .on_response(&[budget], cooldown(SECOND));
+            tokio::time::advance(SECOND).await;
+        }
+        assert!(partition.lock().len() <= MOST);
+    }
+}

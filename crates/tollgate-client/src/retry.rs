@@ -1,0 +1,186 @@
+//! Which requests are retried, and when.
+
+use std::time::Duration;
+
+use http::{Method, request::Parts};
+use tokio::time::Instant;
+use tower::{
+    retry::backoff::{Backoff, ExponentialBackoff, ExponentialBackoffMaker, MakeBackoff},
+    util::rng::{HasherRng, Rng},
+};
+
+use crate::{advice::ServerAdvice, config::Config};
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Whether a request with this head may be sent more than once.
+pub(crate) fn is_repeatable(config: &Config, head: &Parts) -> bool {
+    let marked = || config.idempotent.as_ref().is_some_and(|is| is(head));
+    config.retries > 0 && (is_idempotent(head) || marked())
+}
+
+/// Whether a request is idempotent by its method (RFC 9110 §9.2.2) or by an `Idempotency-Key`.
+fn is_idempotent(head: &Parts) -> bool {
+    matches!(
+        head.method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
+    ) || head
+        .headers
+        .get("idempotency-key")
+        .is_some_and(|key| !key.is_empty())
+}
+
+/// The retries of one request.
+pub(crate) struct Retries {
+    left: u32,
+    rng: HasherRng,
+    /// Made when a server first rejects the request without a time.
+    backoff: Option<ExponentialBackoff>,
+}
+
+impl Retries {
+    pub(crate) fn new(most: u32) -> Self {
+        Self {
+            left: most,
+            rng: HasherRng::new(),
+            backoff: None,
+        }
+    }
+
+    /// When to retry the request, if at all.
+    pub(crate) fn next(
+        &mut self,
+        config: &Config,
+        advice: &ServerAdvice,
+        deadline: Instant,
+    ) -> Option<Instant> {
+        if self.left == 0 || !advice.may_retry() {
+            return None;
+        }
+        let earliest = match advice.wait() {
+            Some(wait) => Instant::now() + wait,
+            None => self.backoff()?.next_backoff().deadline(),
+        };
+        if earliest > deadline || !config.retry_budget.withdraw() {
+            return None;
+        }
+        self.left -= 1;
+        let jitter = advice.wait().unwrap_or_default() * u32::from(config.jitter_percent) / 100;
+        // Jitter never goes beyond the deadline.
+        Some((earliest + jitter.mul_f64(self.rng.next_f64())).min(deadline))
+    }
+
+    fn backoff(&mut self) -> Option<&mut ExponentialBackoff> {
+        if self.backoff.is_none() {
+            // A maker clones its random numbers: all backoffs of one maker would be equal.
+            let rng = HasherRng::new();
+            let maker = ExponentialBackoffMaker::new(FIRST_BACKOFF, LONGEST_BACKOFF, 1.0, rng);
+            self.backoff = Some(maker.ok()?.make_backoff());
+        }
+        self.backoff.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+    use tower::retry::budget::TpsBudget;
+
+    use super::*;
+
+    fn head(method: &str, key: Option<&str>) -> Parts {
+        let mut request = Request::builder().method(method);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn requests_are_idempotent_by_method_or_key() {
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"] {
+            assert!(is_idempotent(&head(method, None)), "{method}");
+        }
+        for method in ["POST", "PATCH", "CONNECT", "PURGE"] {
+            assert!(!is_idempotent(&head(method, None)), "{method}");
+            assert!(!is_idempotent(&head(method, Some(""))), "{method}");
+            assert!(is_idempotent(&head(method, Some("k-1"))), "{method}");
+        }
+    }
+
+    fn advice(fields: &[(&'static str, &'static str)]) -> ServerAdvice {
+        let fields = fields.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        let headers: HeaderMap = fields.collect();
+        ServerAdvice::read(
+            StatusCode::TOO_MANY_REQUESTS,
+            &headers,
+            0,
+            Duration::from_secs(600),
+        )
+    }
+
+    fn config() -> Config {
+        Config::new()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retry_is_never_early_and_at_most_a_tenth_late() {
+        let (now, ten) = (Instant::now(), Duration::from_secs(10));
+        let deadline = now + 3 * ten;
+        for _ in 0..100 {
+            let retry =
+                Retries::new(1).next(&config(), &advice(&[("retry-after", "10")]), deadline);
+            let at = retry.expect("there is time");
+            assert!((now + ten..=now + ten + ten / 10).contains(&at));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jitter_does_not_exceed_the_deadline() {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let in_ten = advice(&[("retry-after", "10")]);
+        assert_eq!(
+            Retries::new(1).next(&config(), &in_ten, deadline),
+            Some(deadline)
+        );
+        let in_eleven = advice(&[("retry-after", "11")]);
+        assert_eq!(Retries::new(1).next(&config(), &in_eleven, deadline), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_time_from_the_server_the_backoff_grows() {
+        for nothing in [advice(&[]), advice(&[("retry-after", "0")])] {
+            let mut retries = Retries::new(20);
+            let mut least = FIRST_BACKOFF;
+            for _ in 0..20 {
+                let now = Instant::now();
+                let deadline = now + Duration::from_secs(100);
+                let at = retries.next(&config(), &nothing, deadline).expect("time");
+                assert!(at >= now + least && at <= now + (2 * least).min(LONGEST_BACKOFF));
+                least = (2 * least).min(LONGEST_BACKOFF);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_are_limited_by_number_and_budget() {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut retries = Retries::new(2);
+        let mut next = |config: &Config| retries.next(config, &advice(&[]), deadline).is_some();
+        assert_eq!(
+            [next(&config()), next(&config()), next(&config())],
+            [true, true, false]
+        );
+        let mut broke = config();
+        broke.retry_budget = Arc::new(TpsBudget::new(Duration::from_secs(1), 0, 0.5));
+        assert_eq!(Retries::new(9).next(&broke, &advice(&[]), deadline), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! The service.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use http_body::Body;
+use tollgate_core::Limiter;
+use tower::BoxError;
+use tower_service::Service;
+
+use crate::{config::Config, future::ResponseFuture, replay_body::ReplayBody};
+
+/// Sends requests to `S` as fast as their servers allow. Made by [`ClientRateLimitLayer`](crate::ClientRateLimitLayer).
+///
+/// See the [crate documentation](crate).
+#[derive(Clone)]
+pub struct ClientRateLimit<S> {
+    inner: S,
+    config: Arc<Config>,
+    /// Keeps the names of the client's own rules in use. Requests in flight hold `config` alone.
+    _limiter: Option<Limiter>,
+}
+
+impl<S> ClientRateLimit<S> {
+    pub(crate) fn new(inner: S, config: Arc<Config>, limiter: Option<Limiter>) -> Self {
+        Self {
+            inner,
+            config,
+            _limiter: limiter,
+        }
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for ClientRateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientRateLimit")
+            .field("inner", &self.inner)
+            .field("config", &self.config)
+            .finish()
+    }
+}
+
+impl<S, B, RB> Service<Request<B>> for ClientRateLimit<S>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    RB: Send + 'static,
+{
+    type Response = Response<RB>;
+    type Error = BoxError;
+    type Future = ResponseFuture<RB>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<RB> {
+        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        ResponseFuture::new(ready, request, Arc::clone(&self.config))
+    }
+}

@@ -1,0 +1,106 @@
+//! What a layer knows: its rules on their store, and how it answers.
+
+use std::{fmt, sync::Arc};
+
+use http::StatusCode;
+use tollgate_core::{Limiter, RuleError, Store};
+
+use crate::{
+    header::{HeaderStyle, Headers},
+    protocol::Protocol,
+    rate_limit::applied::Applied,
+    rate_limit::request_rules::RequestRules,
+    rejection::{Rejection, Responses},
+    rule::RequestRule,
+};
+
+/// The rules of a layer on their store, and how it answers.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) rules: RequestRules,
+    pub(crate) headers: Arc<Headers>,
+    style: HeaderStyle,
+    pub(crate) quiet: bool,
+    pub(crate) rejection: Rejection,
+    pub(crate) denied_status: StatusCode,
+    pub(crate) protocol: Protocol,
+    /// The rejection and its status, with what can be prepared.
+    pub(crate) responses: Arc<Responses>,
+    pub(crate) jitter_percent: u8,
+    pub(crate) attach: bool,
+    pub(crate) count_preflight: bool,
+    /// Whether a handler may ask rules of its own.
+    pub(crate) asks_in_handler: bool,
+    pub(crate) applied: Applied,
+}
+
+impl Config {
+    pub(crate) fn new(
+        replaced: &[&Limiter],
+        store: &dyn Store,
+        rules: Vec<RequestRule>,
+    ) -> Result<Self, RuleError> {
+        let rules = RequestRules::new(replaced, store, rules)?;
+        let style = HeaderStyle::DRAFT_11;
+        let rejection = Rejection::problem();
+        let denied_status = StatusCode::TOO_MANY_REQUESTS;
+        Ok(Self {
+            responses: Arc::new(Responses::new(
+                rejection.clone(),
+                rules.set(),
+                denied_status,
+            )),
+            headers: Arc::new(Headers::new(style, rules.set())),
+            asks_in_handler: rules.asks_in_handler(),
+            // A rule that is left to handlers limits nothing where they have nobody to ask.
+            attach: rules.asks_in_handler(),
+            applied: Applied::new(rules.set().version()),
+            rules,
+            style,
+            quiet: false,
+            rejection,
+            denied_status,
+            protocol: Protocol::Auto,
+            jitter_percent: 0,
+            count_preflight: false,
+        })
+    }
+
+    pub(crate) fn set_headers(&mut self, style: HeaderStyle) {
+        self.style = style;
+        self.headers = Arc::new(Headers::new(style, self.rules.set()));
+    }
+
+    pub(crate) fn set_rejection(&mut self, rejection: Rejection) {
+        self.rejection = rejection;
+        self.prepare_responses();
+    }
+
+    pub(crate) fn set_denied_status(&mut self, status: StatusCode) {
+        self.denied_status = status;
+        self.prepare_responses();
+    }
+
+    fn prepare_responses(&mut self) {
+        self.responses = Arc::new(Responses::new(
+            self.rejection.clone(),
+            self.rules.set(),
+            self.denied_status,
+        ));
+    }
+
+    /// Whether clients are told of their budgets.
+    pub(crate) fn tells_budget(&self) -> bool {
+        !self.quiet && self.style != HeaderStyle::NONE
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("rules", &self.rules)
+            .field("headers", &self.style)
+            .field("rejection", &self.rejection)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! The client's own limit.
+
+use std::{
+    error::Error,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{task::JoinSet, time::Instant};
+use tollgate::{Clock, Key, Limiter, MINUTE, MemoryStore, Quota, Rule, SECOND};
+use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
+use tower::BoxError;
+
+use crate::provider::{Provider, answer, client, get, send};
+
+fn store() -> MemoryStore {
+    MemoryStore::builder().clock(Clock::tokio()).build()
+}
+
+/// A layer whose requests all count against one budget.
+fn limit(quota: Quota) -> ClientRateLimitLayer {
+    let limiter = Limiter::new(store(), [Rule::new("provider", quota)]).unwrap();
+    ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
+        limiter
+            .check("provider", &Key::shared())
+            .map(|check| [check])
+    })
+}
+
+/// A layer whose requests count by their `x-account`.
+fn limit_accounts(quota: Quota) -> ClientRateLimitLayer {
+    let limiter = Limiter::new(store(), [Rule::new("per-account", quota)]).unwrap();
+    ClientRateLimitLayer::new().limit(limiter, |limiter, head| {
+        let account = head.headers.get("x-account").ok_or("no account")?;
+        let key = Key::of(account.as_bytes());
+        Ok::<_, BoxError>([limiter.check("per-account", &key)?])
+    })
+}
+
+fn ten_a_second() -> ClientRateLimitLayer {
+    limit(Quota::gcra(10, SECOND))
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_tasks_keep_to_the_limit_and_all_get_a_response() {
+    let provider = Provider::new([]);
+    let client = client(ten_a_second(), &provider);
+    let mut tasks = JoinSet::new();
+    for _ in 0..100 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await.unwrap() });
+    }
+    assert_eq!(tasks.join_all().await, [200; 100]);
+    let seen = provider.seen();
+    // Ten at once, and then one every 100 ms.
+    for (number, seen) in seen.iter().enumerate() {
+        let due = 100 * (number as u64).saturating_sub(9);
+        assert!(
+            (due..=due + 10).contains(&seen.millis),
+            "{number}: {seen:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_waited_for_the_server_do_not_exceed_the_limit() {
+    let provider = Provider::new([answer(503, &[("retry-after", "20")])]);
+    let client = client(ten_a_second().without_retries(), &provider);
+    send(&client, get()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..60 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await.unwrap() });
+    }
+    assert_eq!(tasks.join_all().await, [200; 60]);
+    let seen = provider.seen();
+    for window in seen[1..].windows(21) {
+        // Ten of the burst and ten of the second.
+        assert!(window[20].millis - window[0].millis >= 1_000, "{window:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_takes_a_unit_too() {
+    let provider = Provider::new([answer(503, &[]), answer(503, &[])]);
+    let client = client(limit(Quota::gcra(1, MINUTE).burst(2)), &provider);
+    // The third attempt gets no unit within `max_wait`, so the caller gets the second response.
+    assert_eq!(send(&client, get()).await.unwrap(), 503);
+    assert_eq!(provider.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_room_within_max_wait_is_an_error_at_once() {
+    let provider = Provider::new([]);
+    let client = client(limit(Quota::gcra(1, MINUTE)), &provider);
+    send(&client, get()).await.unwrap();
+    let before = Instant::now();
+    let error = send(&client, get()).await.unwrap_err();
+    let error = error.downcast_ref::<ClientRateLimitError>().unwrap();
+    assert_eq!(error.kind(), ClientRateLimitErrorKind::ClientLimit);
+    let wait = error.retry_after().unwrap();
+    assert!(
+        (Duration::from_secs(59)..=MINUTE).contains(&wait),
+        "{wait:?}"
+    );
+    assert_eq!(Instant::now(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_closure_is_the_source_of_the_error() {
+    let provider = Provider::new([]);
+    let layer = limit_accounts(Quota::gcra(1, MINUTE));
+    let error = send(&client(layer, &provider), get()).await.unwrap_err();
+    let error = error.downcast_ref::<ClientRateLimitError>().unwrap();
+    assert_eq!(error.kind(), ClientRateLimitErrorKind::NoChecks);
+    assert_eq!(error.source().unwrap().to_string(), "no account");
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_one_key_does_not_block_another() {
+    let provider = Provider::new([]);
+    let client = client(limit_accounts(Quota::gcra(1, SECOND * 20)), &provider);
+    let of = |account: &str| {
+        let mut request = get();
+        let account = account.parse().unwrap();
+        request.headers_mut().insert("x-account", account);
+        request
+    };
+    send(&client, of("a")).await.unwrap();
+    let waits = tokio::spawn({
+        let (client, request) = (client.clone(), of("a"));
+        async move { send(&client, request).await.unwrap() }
+    });
+    tokio::task::yield_now().await;
+    let before = Instant::now();
+    send(&client, of("b")).await.unwrap();
+    assert_eq!(Instant::now(), before);
+    assert_eq!(waits.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_checks_is_not_limited() {
+    let provider = Provider::new([]);
+    let limiter = Limiter::new(store(), [Rule::new("none", Quota::gcra(1, MINUTE))]).unwrap();
+    let layer = ClientRateLimitLayer::new().limit(limiter, |_, _| Ok::<_, BoxError>([]));
+    let client = client(layer, &provider);
+    for _ in 0..3 {
+        send(&client, get()).await.unwrap();
+    }
+    assert_eq!(provider.seconds(), [0; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_decision_is_reported() {
+    let provider = Provider::new([]);
+    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let layer = limit(Quota::gcra(1, MINUTE)).on_decision({
+        let seen = Arc::clone(&seen);
+        move |checks, decision| {
+            assert_eq!(checks.len(), 1);
+            seen.lock().unwrap().push(decision.is_allowed());
+        }
+    });
+    let client = client(layer, &provider);
+    send(&client, get()).await.unwrap();
+    send(&client, get()).await.unwrap_err();
+    assert_eq!(*seen.lock().unwrap(), [true, false]);
+}

@@ -1,0 +1,187 @@
+//! How long a request may wait.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::{task::JoinSet, time::Instant};
+use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
+use tower::BoxError;
+
+use crate::provider::{Provider, answer, client, get, send};
+
+fn server_limit(error: &BoxError) -> Option<Duration> {
+    let error = error
+        .downcast_ref::<ClientRateLimitError>()
+        .expect("a ClientRateLimitError");
+    assert_eq!(error.kind(), ClientRateLimitErrorKind::ServerLimit);
+    error.retry_after()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_beyond_max_wait_goes_to_the_caller_at_once() {
+    let provider = Provider::new([answer(503, &[("retry-after", "31")])]);
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    let before = Instant::now();
+    assert_eq!(send(&client, get()).await.unwrap(), 503);
+    assert_eq!(Instant::now(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_beyond_max_wait_fails_at_once_with_the_time_to_wait() {
+    let provider = Provider::new([answer(503, &[("retry-after", "31")])]);
+    let client = client(
+        ClientRateLimitLayer::new()
+            .retry_jitter(0)
+            .expect("a share"),
+        &provider,
+    );
+    send(&client, get()).await.unwrap();
+    let before = Instant::now();
+    let error = send(&client, get()).await.unwrap_err();
+    assert_eq!(server_limit(&error), Some(Duration::from_secs(31)));
+    assert_eq!(Instant::now(), before);
+    assert_eq!(provider.calls(), 1);
+    assert!(error.to_string().contains("31.0 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_rejected_together_do_not_return_together() {
+    for refused in [
+        answer(503, &[("retry-after", "100")]),
+        answer(
+            200,
+            &[
+                ("content-type", "application/grpc"),
+                ("grpc-status", "8"),
+                ("grpc-retry-pushback-ms", "100000"),
+            ],
+        ),
+    ] {
+        let mut holds = BTreeSet::new();
+        for _ in 0..20 {
+            let provider = Provider::new([refused.clone()]);
+            let client = client(ClientRateLimitLayer::new(), &provider);
+            send(&client, get()).await.unwrap();
+            let error = send(&client, get()).await.unwrap_err();
+            holds.extend(server_limit(&error));
+        }
+        let (least, most) = (Duration::from_secs(100), Duration::from_secs(110));
+        assert!(holds.first() >= Some(&least) && holds.last() <= Some(&most));
+        assert!(holds.len() > 1, "{holds:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_wait_covers_all_waits_together() {
+    let provider = Provider::new((0..9).map(|_| answer(503, &[("retry-after", "4")])));
+    let layer = ClientRateLimitLayer::new().max_wait(Duration::from_secs(10));
+    let client = client(layer, &provider);
+    let before = Instant::now();
+    assert_eq!(send(&client, get()).await.unwrap(), 503);
+    assert!(before.elapsed() <= Duration::from_secs(10));
+    assert_eq!(provider.calls(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_capped_at_ten_minutes_by_default() {
+    for fields in [
+        [("retry-after", "999999999999999999999"), ("x-a", "")],
+        [
+            ("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT"),
+            ("x-a", ""),
+        ],
+        [
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "999999999999"),
+        ],
+        [
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "9999-01-01T00:00Z"),
+        ],
+        [("ratelimit", r#""a";r=0;t=999999999999999"#), ("x-a", "")],
+    ] {
+        let provider = Provider::new([answer(429, &fields)]);
+        let layer = ClientRateLimitLayer::new().without_retries();
+        let hour = ClientRateLimitLayer::new()
+            .without_retries()
+            .max_wait(Duration::from_secs(3_600));
+        send(&client(layer.clone(), &provider), get())
+            .await
+            .unwrap();
+        let error = send(&client(layer, &provider), get()).await.unwrap_err();
+        assert_eq!(
+            server_limit(&error),
+            Some(Duration::from_secs(600)),
+            "{fields:?}"
+        );
+        // A patient one waits as long and no longer.
+        let provider = Provider::new([answer(429, &fields)]);
+        let client = client(hour, &provider);
+        send(&client, get()).await.unwrap();
+        assert_eq!(send(&client, get()).await.unwrap(), 200);
+        let [_, second] = provider.seconds()[..] else {
+            panic!("it was not sent")
+        };
+        assert!(second <= 601, "{second}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_retry_after_is_configurable() {
+    let provider = Provider::new([answer(503, &[("retry-after", "3600")])]);
+    let layer = ClientRateLimitLayer::new().max_retry_after(Duration::from_secs(2));
+    let client = client(layer, &provider);
+    assert_eq!(send(&client, get()).await.unwrap(), 200);
+    assert_eq!(provider.seconds(), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_behind_the_head_of_the_queue_time_out_too() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
+    let provider = provider.taking(Duration::from_secs(3));
+    let client = client(
+        ClientRateLimitLayer::new().max_wait(Duration::from_secs(10)),
+        &provider,
+    );
+    send(&client, get()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..20 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await });
+    }
+    let before = Instant::now();
+    let answers = tasks.join_all().await;
+    assert!(before.elapsed() <= Duration::from_secs(13));
+    assert!(answers.iter().any(Result::is_ok));
+    for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        server_limit(error);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_request_leaves_the_queue() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    send(&client, get()).await.unwrap();
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client, get()).await }
+    });
+    tokio::task::yield_now().await;
+    let second = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client, get()).await }
+    });
+    tokio::task::yield_now().await;
+    first.abort();
+    assert_eq!(second.await.unwrap().unwrap(), 200);
+    assert_eq!(provider.seconds(), [0, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn extreme_durations_do_not_overflow() {
+    let provider = Provider::new([answer(503, &[("retry-after", "1")])]);
+    let layer = ClientRateLimitLayer::new()
+        .max_wait(Duration::MAX)
+        .max_retry_after(Duration::MAX);
+    assert_eq!(send(&client(layer, &provider), get()).await.unwrap(), 200);
+}

@@ -1,0 +1,187 @@
+//! Budgets that servers report.
+
+use std::time::Duration;
+
+use tokio::{task::JoinSet, time::Instant};
+use tollgate::ManualClock;
+use tollgate_client::ClientRateLimitLayer;
+
+use crate::provider::{Provider, answer, client, get, request, send};
+
+/// Mon, 10 May 2021 11:00:00 GMT.
+const ELEVEN: u64 = 1_620_644_400_000_000;
+
+fn nothing_left() -> [Vec<(&'static str, &'static str)>; 12] {
+    [
+        vec![("ratelimit", r#""a";r=0;t=5"#)],
+        vec![
+            ("ratelimit", r#""a";r=0"#),
+            ("ratelimit-policy", r#""a";q=9;w=5"#),
+        ],
+        vec![("ratelimit", "limit=9, remaining=0, reset=5")],
+        vec![
+            ("ratelimit-limit", "9, 9;w=5"),
+            ("ratelimit-remaining", "0"),
+            ("ratelimit-reset", "5"),
+        ],
+        vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "5")],
+        vec![("x-rate-limit-remaining", "0"), ("x-rate-limit-reset", "5")],
+        vec![
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1620644405"),
+        ],
+        vec![
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1620644405.0"),
+        ],
+        vec![
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1620644405000"),
+        ],
+        vec![
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "Mon, 10 May 2021 11:00:05 GMT"),
+        ],
+        vec![
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "2021-05-10T11:00:05Z"),
+        ],
+        // By its own clock it is a minute later, and eleven there.
+        vec![
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "2021-05-10T11:01Z"),
+            ("date", "Mon, 10 May 2021 11:00:55 GMT"),
+        ],
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_budget_delays_the_next_request_until_its_reset() {
+    for fields in nothing_left() {
+        let provider = Provider::new([answer(200, &fields)]);
+        let layer = ClientRateLimitLayer::new().clock(ManualClock::new(ELEVEN));
+        let client = client(layer, &provider);
+        for _ in 0..2 {
+            assert_eq!(send(&client, get()).await.unwrap(), 200);
+        }
+        assert_eq!(provider.seconds(), [0, 5], "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_something_is_left_no_request_waits() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=3;t=60"#)])]);
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    for _ in 0..4 {
+        send(&client, get()).await.unwrap();
+    }
+    assert_eq!(provider.seconds(), [0; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_several_budgets_apply() {
+    let both = r#""burst";r=5;t=1, "daily";r=0;t=9"#;
+    let provider = Provider::new([answer(200, &[("ratelimit", both)])]);
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    send(&client, get()).await.unwrap();
+    send(&client, get()).await.unwrap();
+    assert_eq!(provider.seconds(), [0, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_server_has_its_own_budgets() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    send(&client, get()).await.unwrap();
+    let mut other = get();
+    *other.uri_mut() = "http://other.example/".parse().unwrap();
+    send(&client, other).await.unwrap();
+    assert_eq!(provider.seconds(), [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_are_configurable() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
+    let by_path = ClientRateLimitLayer::new().partition_by(|head| head.uri.path().to_owned());
+    let client = client(by_path, &provider);
+    for path in ["/a", "/b", "/a"] {
+        send(&client, request("GET", path, "")).await.unwrap();
+    }
+    assert_eq!(provider.seconds(), [0, 0, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_and_services_of_one_layer_share_budgets() {
+    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
+    let layer = ClientRateLimitLayer::new();
+    send(&client(layer.clone(), &provider), get())
+        .await
+        .unwrap();
+    send(&client(layer, &provider), get()).await.unwrap();
+    assert_eq!(provider.seconds(), [0, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_delays_all_requests_to_the_server() {
+    let provider = Provider::new([answer(503, &[("retry-after", "7")])]);
+    let client = client(ClientRateLimitLayer::new().without_retries(), &provider);
+    assert_eq!(send(&client, get()).await.unwrap(), 503);
+    let mut tasks = JoinSet::new();
+    for _ in 0..5 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await.unwrap() });
+    }
+    assert_eq!(tasks.join_all().await, [200; 5]);
+    assert_eq!(provider.seconds(), [0, 7, 7, 7, 7, 7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_cooldown_one_request_probes_and_the_others_follow_its_response() {
+    let again = answer(503, &[("retry-after", "3")]);
+    let provider = Provider::new([answer(503, &[("retry-after", "7")]), again]);
+    let provider = provider.taking(Duration::from_millis(100));
+    let layer = ClientRateLimitLayer::new()
+        .without_retries()
+        .retry_jitter(0)
+        .expect("a share");
+    let client = client(layer, &provider);
+    send(&client, get()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..5 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await.unwrap() });
+    }
+    let mut answers = tasks.join_all().await;
+    answers.sort_unstable();
+    assert_eq!(answers, [200, 200, 200, 200, 503]);
+    // One at 7.1 s, one at 10.2 s, and three once that one was answered.
+    assert_eq!(provider.seconds(), [0, 7, 10, 10, 10, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_on_a_redirect_is_ignored() {
+    let provider = Provider::new([answer(301, &[("retry-after", "9")])]);
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    assert_eq!(send(&client, get()).await.unwrap(), 301);
+    send(&client, get()).await.unwrap();
+    assert_eq!(provider.seconds(), [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_with_room_wakes_waiting_requests() {
+    let told = |fields: &str| answer(200, &[("ratelimit", fields)]);
+    let provider = Provider::new([told(r#""a";r=1;t=20"#), told(r#""a";r=9;t=20"#)]);
+    let provider = provider.taking(Duration::from_secs(1));
+    let client = client(ClientRateLimitLayer::new(), &provider);
+    send(&client, get()).await.unwrap();
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let client = client.clone();
+        tasks.spawn(async move { send(&client, get()).await.unwrap() });
+    }
+    tasks.join_all().await;
+    // The other two hear after a second that nine are left.
+    assert_eq!(start.elapsed(), Duration::from_secs(2));
+    assert_eq!(provider.calls(), 4);
+}
