@@ -339,7 +339,7 @@ impl Decision {
         }
     }
 
-    /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and marks do not.
+    /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and thresholds do not.
     ///
     /// An enforced denial decides; then an enforced failure; then the request is allowed.
     #[inline]

@@ -73,7 +73,7 @@
 //! | [`Store`], [`BoundStore`] | where state lives; a rule set tied to it |
 //! | [`Tick`] | a microsecond since the Unix epoch, by the store's clock |
 //!
-//! A *mark* is a second limit that is read on a rule's state and never written. A *shadow* is a rule that counts and denies
+//! A *threshold* is a second limit that is read on a rule's state and never written. A *shadow* is a rule that counts and denies
 //! nothing. Which algorithm to take is the subject of [`algorithm`], how memory is kept that of [`memory`].
 //!
 //! # What holds
@@ -101,7 +101,7 @@
 //!   a second quota under a name that is in use.
 //! - **`acquire` is one atomic step.** Checks on the same state (rule and fingerprint) are folded first, their costs summed.
 //!   Only enforced rules decide ([`RuleSet::enforces`]); if one denies, no enforced rule is debited. A shadow is counted as
-//!   if it were alone. A mark is read and never written.
+//!   if it were alone. A threshold is read and never written.
 //! - **Verdicts come in the order of the checks**, one for each. [`Decision::new`] draws the conclusion.
 //! - **A store never fails a call, it fails checks.** A check that could not be decided is
 //!   [`Verdict::unanswered`] with [`Outcome::Failed`]; the limiter then asks the rule's

@@ -47,7 +47,7 @@ struct Shared {
     bound: Arc<dyn BoundStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     fallback: Option<Fallback>,
-    has_marks: bool,
+    has_thresholds: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
     /// The number of rules.
@@ -225,7 +225,7 @@ impl Limiter {
         };
         Ok(Self {
             shared: Arc::new(Shared {
-                has_marks: bound.rules().has_marks(),
+                has_thresholds: bound.rules().has_thresholds(),
                 rules_version: bound.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
                 rules: bound.rules().rules().len() as u16,
@@ -297,7 +297,7 @@ impl Limiter {
     /// is in memory.
     ///
     /// The decision is `Allow` or `Deny`, never `Failed`: what the store could not decide was decided by the rules'
-    /// answers to a store failure. Marks of the rules are checked with them; their verdicts come last.
+    /// answers to a store failure. Thresholds of the rules are checked with them; their verdicts come last.
     ///
     /// # Cancel safety
     ///
@@ -313,8 +313,8 @@ impl Limiter {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        if self.shared.has_marks {
-            return self.acquire_resolved(&with_marks(self.rules(), checks));
+        if self.shared.has_thresholds {
+            return self.acquire_resolved(&with_thresholds(self.rules(), checks));
         }
         self.acquire_resolved(checks)
     }
@@ -352,8 +352,8 @@ impl Limiter {
             return Step::Ready(Check::deny_mistake(checks));
         }
         let rules = self.rules();
-        if rules.has_marks() {
-            return self.shared.bound.peek(&with_marks(rules, checks));
+        if rules.has_thresholds() {
+            return self.shared.bound.peek(&with_thresholds(rules, checks));
         }
         self.shared.bound.peek(checks)
     }
@@ -534,13 +534,13 @@ impl Shared {
     }
 }
 
-/// The checks, then those of their marks.
-fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
+/// The checks, then those of their thresholds.
+fn with_thresholds(rules: &RuleSet, checks: &[Check]) -> Checks {
     let mut all = Checks::from_slice(checks);
     for check in checks {
-        for mark in rules.marks_of(usize::from(check.rule())) {
+        for threshold in rules.thresholds_of(usize::from(check.rule())) {
             // A rule set has fewer than 65 536 rules.
-            all.push(check.with_rule(mark as u16).with_plan(0));
+            all.push(check.with_rule(threshold as u16).with_plan(0));
         }
     }
     all

@@ -22,7 +22,7 @@ pub enum Mode {
         instead_of: Option<Arc<str>>,
     },
     /// A second limit that is read on the state of the rule with this name, and never written.
-    Mark {
+    Threshold {
         /// The rule whose state is read.
         of: Arc<str>,
     },
@@ -161,7 +161,7 @@ pub struct Rule {
     pub(crate) name: Arc<str>,
     pub(crate) quota: Quota,
     plans: Vec<(Arc<str>, Quota)>,
-    pub(crate) marks: Vec<(Arc<str>, Quota)>,
+    pub(crate) thresholds: Vec<(Arc<str>, Quota)>,
     cost: u64,
     pub(crate) mode: Mode,
     consistency: Consistency,
@@ -180,7 +180,7 @@ impl Rule {
             name: name.into(),
             quota,
             plans: Vec::new(),
-            marks: Vec::new(),
+            thresholds: Vec::new(),
             cost: 1,
             mode: Mode::Enforce,
             consistency: Consistency::Exact,
@@ -202,10 +202,10 @@ impl Rule {
         self
     }
 
-    /// Adds a mark: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
+    /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
     #[must_use]
-    pub fn mark(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        self.marks.push((name.into(), quota));
+    pub fn threshold(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        self.thresholds.push((name.into(), quota));
         self
     }
 
@@ -478,7 +478,7 @@ fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
     })
 }
 
-/// Checks the name of a rule or a mark: what is valid both as a quoted string and as a token of a structured field.
+/// Checks the name of a rule or a threshold: what is valid both as a quoted string and as a token of a structured field.
 pub(crate) fn validate_name(name: &str) -> Result<(), RuleError> {
     let error = |message: String| Err(RuleError::new(RuleErrorKind::Name, name, message));
     let first = name.bytes().next();

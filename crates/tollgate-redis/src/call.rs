@@ -238,7 +238,7 @@ impl Call {
                 places.push(NOBODY);
                 continue;
             };
-            // Checks on one state are one check. A mark has a limit of its own, and a rule of its own.
+            // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
             let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
             let leader = (0..index).find(|other| places[*other] != NOBODY && same(&checks[*other]));
             if let Some(leader) = leader {

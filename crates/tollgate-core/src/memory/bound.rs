@@ -217,7 +217,7 @@ impl BoundMemory {
         true
     }
 
-    /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for marks.
+    /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for thresholds.
     #[inline]
     fn rank(&self, check: &Check) -> u64 {
         self.ranks
@@ -291,7 +291,7 @@ impl BoundMemory {
         let mut slots: SmallVec<[Slot; 4]> = SmallVec::with_capacity(checks.len());
         for (index, (check, place)) in checks.iter().zip(&places).enumerate() {
             let lock = place.and_then(|place| order.binary_search_by_key(&place, |(p, _)| *p).ok());
-            // A mark has a limit of its own on the state, so it is never folded into the rule it reads.
+            // A threshold has a limit of its own on the state, so it is never folded into the rule it reads.
             let leader = (0..index)
                 .find(|other| {
                     let (there, other) = (places[*other], &checks[*other]);
@@ -402,7 +402,7 @@ impl BoundMemory {
         let Some(rule) = self.rule(check) else { return };
         let place = usize::from(check.rule());
         let takes = match self.rules.rules()[place].mode() {
-            Mode::Mark { .. } | Mode::Off => return,
+            Mode::Threshold { .. } | Mode::Off => return,
             // As if it were alone, or in the place of the rule it refers to.
             Mode::Shadow { instead_of } => {
                 let replaced = self.rules.refers_to(place);

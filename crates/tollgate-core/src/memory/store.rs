@@ -210,7 +210,7 @@ impl Shared {
         tables.unbound.forget_fresh(now);
     }
 
-    /// Ties a rule to its table. `of` is the rule whose table it reads: a mark has none of its own.
+    /// Ties a rule to its table. `of` is the rule whose table it reads: a threshold has none of its own.
     fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<BoundRule, RuleError> {
         Ok(match Family::of(rule) {
             None => BoundRule::Unlimited,
@@ -262,7 +262,7 @@ impl Store for MemoryStore {
             .enumerate()
             .map(|(place, rule)| {
                 let of = match rule.mode() {
-                    Mode::Mark { .. } => rules.refers_to(place),
+                    Mode::Threshold { .. } => rules.refers_to(place),
                     _ => None,
                 };
                 shared.bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))

@@ -49,7 +49,7 @@
 //! | bytes | as | what |
 //! | --- | --- | --- |
 //! | 0 | u8 | 0 take, 1 look, 2 give back, 3 take more as far as there is, 4 forget, but for what is out in lots |
-//! | 1 | u8 | 0 the rule is enforced, 1 a shadow, 2 a mark |
+//! | 1 | u8 | 0 the rule is enforced, 1 a shadow, 2 a threshold |
 //! | 2 | u8 | 1 if the next check belongs to the same request |
 //! | 3, 4 | u16 | which of `KEYS`, from 1 |
 //! | 5 to 12 | f64 | units |

@@ -30,7 +30,7 @@
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
 //!
-//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a mark is always asked about,
+//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a threshold is always asked about,
 //! and costs its call with every request.
 //!
 //! # Units that come back

@@ -214,7 +214,7 @@ impl Prefilter {
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.
     ///
-    /// A shadow counts what is denied as well, and a mark tells of it. So a request that has one goes to the store.
+    /// A shadow counts what is denied as well, and a threshold tells of it. So a request that has one goes to the store.
     fn deny_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decision> {
         let enforced = |check: &Check| rules.enforces(usize::from(check.rule()));
         if !checks.iter().all(enforced) {
@@ -280,7 +280,7 @@ impl Prefilter {
         wait(plan, self.store_time.at(now), (check.cost(), left), due)
     }
 
-    /// The same for one of several checks. What a mark of the request reads is left to the store, which is asked anyway.
+    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is asked anyway.
     fn hold_beside(
         &self,
         rules: &RuleSet,
@@ -288,10 +288,10 @@ impl Prefilter {
         check: &Check,
         now: Tick,
     ) -> Result<Verdict, Missed> {
-        if rules.has_marks()
+        if rules.has_thresholds()
             && let Some(reports) = &self.reports
             && self.report_terms(slot_of(check)).is_some()
-            && has_mark(rules, checks, check)
+            && has_threshold(rules, checks, check)
         {
             return Err(reports.see(slot_of(check)));
         }
@@ -335,10 +335,14 @@ impl Prefilter {
     }
 }
 
-/// Whether a mark of a request reads the state of one of its checks.
-fn has_mark(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
-    let mut marks = rules.marks_of(usize::from(check.rule()));
-    marks.any(|mark| checks.iter().any(|other| usize::from(other.rule()) == mark))
+/// Whether a threshold of a request reads the state of one of its checks.
+fn has_threshold(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
+    let mut thresholds = rules.thresholds_of(usize::from(check.rule()));
+    thresholds.any(|threshold| {
+        checks
+            .iter()
+            .any(|other| usize::from(other.rule()) == threshold)
+    })
 }
 
 /// Whether two checks are on one state.

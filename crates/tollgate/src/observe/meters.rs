@@ -103,7 +103,7 @@ fn describe() {
         metrics::describe_counter!(
             DIFFERENCES,
             Unit::Count,
-            "Requests that a shadow rule or a mark would have decided otherwise, by what was enforced."
+            "Requests that a shadow rule or a threshold would have decided otherwise, by what was enforced."
         );
         metrics::describe_histogram!(
             RETRY_AFTER,
@@ -218,7 +218,7 @@ impl Handles {
         }
     }
 
-    /// The verdict of a shadow or a mark.
+    /// The verdict of a shadow or a threshold.
     fn reported(&self, verdict: &Verdict, allowed: bool) {
         let would_allow = match verdict.outcome() {
             Outcome::Allow => true,
@@ -332,7 +332,7 @@ impl Meters {
             let Some(usage) = bound.usage(place as u16) else {
                 continue;
             };
-            if matches!(rule.mode, Mode::Mark { .. }) {
+            if matches!(rule.mode, Mode::Threshold { .. }) {
                 continue;
             }
             let handles = rule.handles();

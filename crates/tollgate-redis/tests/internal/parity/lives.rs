@@ -64,7 +64,7 @@ impl Lives {
                 let Some(packed) = call.args().nth(1) else {
                     continue;
                 };
-                // A mark reads states and writes none.
+                // A threshold reads states and writes none.
                 let name = call.keys().next().map(rule_of).unwrap_or_default();
                 if name == given.name().as_bytes() {
                     let bound = Arc::clone(bound);
