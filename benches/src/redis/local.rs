@@ -132,7 +132,7 @@ impl Local {
             let mut waiting = Vec::new();
             for client in clients {
                 let check = self.check(namer.name(*client));
-                if let Step::Wait(done) = self.limiter.bound().reset(&[check.with_cost(1)]) {
+                if let Step::Wait(done) = self.limiter.rule_store().reset(&[check.with_cost(1)]) {
                     waiting.push(done);
                 }
             }
@@ -168,7 +168,7 @@ impl Local {
     #[inline]
     #[must_use]
     pub fn acquire_of_store(&self, check: Check) -> bool {
-        self.answer(self.limiter.bound().acquire(&[check]))
+        self.answer(self.limiter.rule_store().acquire(&[check]))
     }
 
     /// How many checks Redis was asked about since [`learn`](Self::learn).

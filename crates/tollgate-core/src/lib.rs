@@ -70,7 +70,7 @@
 //! | acquire, peek | decide all checks and take, all or nothing; decide and take nothing |
 //! | [`Decision`], [`Verdict`] | the answer to a request; the answer to one of its checks |
 //! | [`Ticket`] | what an allowed request holds: to settle, to give back |
-//! | [`Store`], [`BoundStore`] | where state lives; a rule set tied to it |
+//! | [`Store`], [`RuleStore`] | where state lives; a rule set tied to it |
 //! | [`Tick`] | a microsecond since the Unix epoch, by the store's clock |
 //!
 //! A *threshold* is a second limit that is read on a rule's state and never written. A *shadow* is a rule that counts and denies
@@ -94,7 +94,7 @@
 //!
 //! # Writing a store
 //!
-//! A [`Store`] ties a rule set to state and gives a [`BoundStore`]. What it has to keep:
+//! A [`Store`] ties a rule set to state and gives a [`RuleStore`]. What it has to keep:
 //!
 //! - **State is found by the rule's name.** What was used under a name stays used when the quota changes.
 //! - **One name has one quota at a time.** A store keeps one [`RuleRegistry`] for itself and its clones; [`Limiter`] refuses
@@ -108,7 +108,7 @@
 //!   [`on_store_error`](Rule::on_store_error). An answer that did not come is never asked for again: it may have been
 //!   counted.
 //! - **`instances` says what it last knew**, also while the store cannot be reached: local shares are cut by it.
-//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Holding`] took, to the
+//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Receipt`] took, to the
 //!   state as it is: where another quota has converted that, the units are
 //!   [converted](algorithm::Algorithm::refund_converted) too, and never dropped.
 //! - **`retire` hands back what is held in advance.** It is called when the last limiter is gone or has been replaced; a store
@@ -122,7 +122,7 @@
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
-//!     BoundStore, Check, Decision, Fingerprint, Holding, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
+//!     RuleStore, Check, Decision, Fingerprint, Receipt, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
 //!     Quota, Rule, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
 //! };
 //!
@@ -134,12 +134,12 @@
 //!
 //! #[derive(Debug)]
 //! struct Bound {
-//!     inner: Arc<dyn BoundStore>,
+//!     inner: Arc<dyn RuleStore>,
 //!     asked: Arc<AtomicU64>,
 //! }
 //!
 //! impl Store for Counted {
-//!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+//!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
 //!         Ok(Arc::new(Bound { inner: self.inner.bind(rules)?, asked: Arc::clone(&self.asked) }))
 //!     }
 //!     fn registry(&self) -> &RuleRegistry {
@@ -147,7 +147,7 @@
 //!     }
 //! }
 //!
-//! impl BoundStore for Bound {
+//! impl RuleStore for Bound {
 //!     fn rules(&self) -> &Arc<RuleSet> {
 //!         self.inner.rules()
 //!     }
@@ -164,8 +164,8 @@
 //!     fn peek(&self, checks: &[Check]) -> Step<Decision> {
 //!         self.inner.peek(checks)
 //!     }
-//!     fn settle(&self, holdings: &[Holding], how: Settlement) {
-//!         self.inner.settle(holdings, how);
+//!     fn settle(&self, receipts: &[Receipt], how: Settlement) {
+//!         self.inner.settle(receipts, how);
 //!     }
 //!     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
 //!         self.inner.reset(checks)
@@ -210,7 +210,6 @@ mod instances;
 mod key;
 mod key_part;
 mod last_seen;
-mod learned;
 mod limiter;
 mod lines;
 pub mod memory;
@@ -221,6 +220,7 @@ mod quota;
 mod registry;
 mod rule;
 mod rule_set;
+mod seq_cells;
 mod store;
 mod sync;
 mod ticket;
@@ -232,7 +232,6 @@ pub use self::{
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
-    learned::LearnedCells,
     limiter::{Grant, Limiter},
     lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
@@ -243,9 +242,8 @@ pub use self::{
     registry::RuleRegistry,
     rule::{Consistency, Mode, OnStoreError, Rule},
     rule_set::RuleSet,
-    store::{
-        BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Stepping, Store, Usage,
-    },
+    seq_cells::SeqCells,
+    store::{Check, Checks, Pending, Receipt, RuleStore, Settlement, Step, Stepping, Store, Usage},
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
 };

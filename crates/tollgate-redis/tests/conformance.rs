@@ -5,7 +5,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{BoundStore, Clock, Consistency, RuleError, RuleRegistry, RuleSet, Store};
+use tollgate_core::{Clock, Consistency, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::blocking_server::RedisServer;
@@ -19,7 +19,7 @@ struct WithServer {
 }
 
 impl Store for WithServer {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         if self.consistency == Consistency::Exact {
             return self.store.bind(rules);
         }

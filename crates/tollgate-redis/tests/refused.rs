@@ -5,8 +5,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    BoundStore, Check, Consistency, Decision, Fingerprint, HOUR, Key, Limiter, MAX_PERIOD,
-    OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store,
+    Check, Consistency, Decision, Fingerprint, HOUR, Key, Limiter, MAX_PERIOD, OnStoreError,
+    Outcome, Quota, Rule, RuleSet, RuleStore, Source, Step, Store,
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    fn bind(&self, rules: impl IntoIterator<Item = Rule>) -> Arc<dyn BoundStore> {
+    fn bind(&self, rules: impl IntoIterator<Item = Rule>) -> Arc<dyn RuleStore> {
         let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
         self.store.bind(rules).expect("rules it can serve")
     }

@@ -20,7 +20,7 @@ pub async fn a_name_is_one_budget_for_all_who_bind_it(subject: &Subject) {
         assert!(!other.took(name, "a", 1).await, "{quota:?}");
         other
             .0
-            .bound()
+            .rule_store()
             .reset(&[other.check("another", "a", 1)])
             .await
             .expect("the store is there");

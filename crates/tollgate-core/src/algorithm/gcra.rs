@@ -104,7 +104,7 @@
 //! ```
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     quota::{AlgorithmKind, Interval, Quota},
     time::{Tick, micros},
 };
@@ -449,12 +449,12 @@ impl Algorithm for Gcra {
     }
 
     #[inline]
-    fn learn(&self, state: &GcraState, _now: Tick) -> Option<LearnedBound> {
-        Some(LearnedBound(state.tat, u64::from(state.rest)))
+    fn deny_bound(&self, state: &GcraState, _now: Tick) -> Option<DenyBound> {
+        Some(DenyBound(state.tat, u64::from(state.rest)))
     }
 
     #[inline]
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         let state = GcraState {
             tat: bound.0,
             rest: bound.1 as u32,

@@ -14,8 +14,8 @@ use std::{
 };
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, LearnedCells, Quota, Retry, Tick, Verdict,
-    algorithm::{Algorithm, Assessment, Gcra, LearnedBound},
+    AlgorithmKind, Fingerprint, Quota, Retry, SeqCells, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, DenyBound, Gcra},
 };
 
 use crate::prefilter::slot::Slot;
@@ -38,7 +38,7 @@ pub(crate) struct DenyCache {
 }
 
 struct Cells {
-    cells: LearnedCells<3>,
+    cells: SeqCells<3>,
     /// One writer of a shard at a time.
     writers: Box<[Mutex<()>]>,
 }
@@ -90,7 +90,7 @@ impl Denials {
 impl DenyCache {
     pub(crate) fn new() -> Self {
         let shared = Arc::new(Cells {
-            cells: LearnedCells::new(SHARDS, PER_SHARD),
+            cells: SeqCells::new(SHARDS, PER_SHARD),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
         });
         Self { shared, view: 0 }
@@ -120,7 +120,7 @@ impl DenyCache {
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost) ^ self.view;
-        let [until, rest, told] = self.shared.cells.find(shard, slot.key(), salt)?;
+        let [until, rest, told] = self.shared.cells.get(shard, slot.key(), salt)?;
         // When it was learned in ms, and by how much later than the question was sent the answer came.
         let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
         let rest = rest & ((1 << REST_BITS) - 1);
@@ -129,7 +129,7 @@ impl DenyCache {
         }
         match denials {
             Denials::Bucket { quota, fill } => {
-                let assess = |until| assess(quota, *fill, LearnedBound(until, rest), now, cost);
+                let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
                 let denied = assess(until)?;
                 // What is told is rather too late than too early.
                 if denied.remaining == 0 {
@@ -192,10 +192,10 @@ impl DenyCache {
         ];
         let (shard, salt) = (Self::shard(key), denials.salt(slot, cost) ^ self.view);
         let _writer = self.writer(shard);
-        if has_plans && self.shared.cells.find(shard, key, salt).is_none() {
-            self.shared.cells.forget_if(shard, key, is_of(key));
+        if has_plans && self.shared.cells.get(shard, key, salt).is_none() {
+            self.shared.cells.remove_if(shard, key, is_of(key));
         }
-        self.shared.cells.learn(shard, key, salt, words);
+        self.shared.cells.insert(shard, key, salt, words);
     }
 
     /// Forgets what was learned of a key: something of it is given back or was taken.
@@ -204,7 +204,7 @@ impl DenyCache {
         // What is written meanwhile is of a denial that came later.
         if self.shared.cells.any(shard, key, is_of(key)) {
             let _writer = self.writer(shard);
-            self.shared.cells.forget_if(shard, key, is_of(key));
+            self.shared.cells.remove_if(shard, key, is_of(key));
         }
     }
 
@@ -249,15 +249,15 @@ fn fill(quota: &Quota) -> Tick {
 fn assess(
     quota: &Gcra,
     fill: Tick,
-    LearnedBound(until, rest): LearnedBound,
+    DenyBound(until, rest): DenyBound,
     now: Tick,
     cost: u64,
 ) -> Option<Assessment> {
     let debt = until.saturating_sub(now).saturating_sub(fill);
     if debt == 0 {
-        return quota.assess_learned(LearnedBound(until, rest), now, cost);
+        return quota.deny_by(DenyBound(until, rest), now, cost);
     }
-    let empty = quota.assess_learned(LearnedBound(until - debt, 0), now, cost)?;
+    let empty = quota.deny_by(DenyBound(until - debt, 0), now, cost)?;
     let retry = match empty.retry {
         Retry::After(wait) => Retry::after_micros(
             debt.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),

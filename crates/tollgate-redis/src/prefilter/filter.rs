@@ -204,7 +204,7 @@ impl Prefilter {
         {
             denied = self.unless_due(slot, now, check.cost(), denied);
         }
-        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::LearnedBound);
+        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::DenyCache);
         Some(if knows_left {
             verdict
         } else {
@@ -259,7 +259,7 @@ impl Prefilter {
                 let answer = reports.spend(slot, now, check.cost(), terms)?;
                 // What a denial told is not left any more.
                 self.unlearn(check.key());
-                (answer, Source::Eventual)
+                (answer, Source::Local)
             }
             _ => return Err(Missed { is_new: true }),
         };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
+    Check, Consistency, Decision, Fingerprint, MINUTE, ManualClock, Outcome, Quota, Receipt, Retry,
     Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
 };
 use tollgate_prefilter::Lot;
@@ -258,7 +258,7 @@ fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
         panic!("there is room");
     };
     let at = decision.at();
-    let holding = Holding {
+    let holding = Receipt {
         check: Check::new(0, KEY, 1),
         taken: Taken {
             at,
@@ -403,7 +403,7 @@ fn units_that_were_reported_long_ago_are_not_taken_off_what_others_have_counted_
         panic!("there is room");
     };
     let at = decision.at();
-    let holding = Holding {
+    let holding = Receipt {
         check: Check::new(0, KEY, 1),
         taken: Taken { at, fresh_at: at },
         source: decision.verdicts()[0].source(),

@@ -8,7 +8,7 @@ use std::sync::{
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Check, Checks, Decision, Holding, Outcome, RuleSet, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Outcome, Receipt, RuleSet, Settlement, Tick, Verdict,
 };
 use tollgate_prefilter::{Closed, Lot};
 
@@ -141,7 +141,7 @@ impl Inner {
         Decision::new(0, verdicts, |verdict| self.rules.enforces(verdict.rule()))
     }
 
-    pub(super) fn settle(&self, holdings: &[Holding], how: Settlement) {
+    pub(super) fn settle(&self, holdings: &[Receipt], how: Settlement) {
         let mut call = self.shared.begin();
         if !call.settle_all(&self.encoder, holdings, how) {
             return self.shared.observer.settlement_lost();
@@ -152,7 +152,7 @@ impl Inner {
     }
 
     /// Takes over what the store has taken for a request that nobody waits for any more, as far as it is lent.
-    pub(super) fn take_over(self: &Arc<Self>, holding: &Holding) {
+    pub(super) fn take_over(self: &Arc<Self>, holding: &Receipt) {
         if let Some((holding, how)) = self.prefilter.take_over(holding) {
             self.settle(&[holding], how);
         }

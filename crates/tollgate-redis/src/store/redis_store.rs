@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
+use tollgate_core::{Consistency, Rule, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
 use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
@@ -156,7 +156,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, heartbeat) = (Arc::clone(&self.shared), self.heartbeat.clone());
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
@@ -181,7 +181,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use tollgate_core::{
-        BoundStore, Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
+        Check, Decision, Fingerprint, Quota, Retry, RuleStore, SECOND, Source, Verdict,
         algorithm::Assessment,
     };
 

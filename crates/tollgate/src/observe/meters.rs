@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_core::{BoundStore, Check, Decision, Mode, Outcome, RuleSet, Source, Verdict};
+use tollgate_core::{Check, Decision, Mode, Outcome, RuleSet, RuleStore, Source, Verdict};
 
 use crate::observe::timer::Timer;
 
@@ -289,7 +289,7 @@ impl Meters {
 
     pub(crate) fn decided(
         &self,
-        bound: &dyn BoundStore,
+        bound: &dyn RuleStore,
         checks: &[Check],
         decision: &Decision,
         timer: Timer,
@@ -326,7 +326,7 @@ impl Meters {
     }
 
     /// What the store keeps, once a second at most: a look takes the locks of a rule's shards in turn.
-    fn usage(&self, bound: &dyn BoundStore) {
+    fn usage(&self, bound: &dyn RuleStore) {
         for (place, rule) in self.rules.iter().enumerate() {
             // A rule set has fewer than 65 536 rules.
             let Some(usage) = bound.usage(place as u16) else {

@@ -222,7 +222,7 @@ impl Admission {
         let decision = config.rules.limiter.acquire(&[check]).await;
         let asked = Checks::from_slice(&[check]);
         config.rules.observer.decided(
-            config.rules.limiter.bound().as_ref(),
+            config.rules.limiter.rule_store().as_ref(),
             &asked,
             &decision,
             timer,
