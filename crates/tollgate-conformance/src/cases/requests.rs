@@ -103,6 +103,7 @@ pub async fn two_plans_of_one_rule_and_key_are_denied(subject: &Subject) {
                 vec![gold(cost), own(1)],
                 vec![gold(cost), more(1)],
                 vec![own(1), beside, own(1), gold(cost)],
+                vec![own(1), beside, gold(cost)],
             ] {
                 let denied = limiter.0.acquire(&checks).await;
                 assert_eq!(denied.outcome(), Outcome::Deny, "{small:?} {checks:?}");

@@ -98,6 +98,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cost_that_fits_once_nothing_is_owed_does_not_wait_for_its_next_time() {
+        // Seven units a µs: in the first µs four that are owed come back, and three more.
+        let quota = Quota::token_bucket(10).refill(7, std::time::Duration::from_micros(1));
+        let bucket = Gcra::new(&quota).expect("a bucket");
+        let mut state = GcraState::default();
+        bucket.take(&mut state, START, 10);
+        bucket.take(&mut state, START, 4);
+        let answer = Owing::new(&quota, bucket).assess(&state, START, 2);
+        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(1)));
+    }
+
+    #[test]
     fn a_clock_that_goes_back_adds_nothing_to_what_is_owed() {
         let (owing, mut state) = owing(7);
         let owed = owing.time(&state, START);

@@ -81,6 +81,26 @@ fn a_lot_that_is_not_tracked_brings_nothing_back() {
 }
 
 #[test]
+fn a_lot_brings_nothing_back_that_is_older_than_those_tracked_or_larger_than_it_was() {
+    let (lender, mut state) = (lender(), BucketState::default());
+    lender.acquire(&mut state, 5_000, 1, &park(None));
+    // A generation later, the lot is in the previous one.
+    for (generation, left) in [(3, 20), (4, 20), (5, 21)] {
+        let closed = Some(Closed {
+            size: 20,
+            left,
+            generation,
+        });
+        let ask = Ask {
+            closed,
+            ..Ask::default()
+        };
+        lender.acquire(&mut state, 6_500, 1, &ask);
+        assert_eq!(state.loans.total(), 20, "{generation}, {left}");
+    }
+}
+
+#[test]
 fn no_more_is_parked_than_the_reserve() {
     let (lender, mut state) = (lender(), BucketState::default());
     for now in 5_000..5_400 {

@@ -107,6 +107,24 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
     }
 }
 
+#[test]
+fn a_state_of_another_format_fails_its_check_and_stays() {
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        let (key, check) = (subject.key(rule), Subject::check(rule, 1));
+        assert!(subject.acquire(NOW, &[check]).is_allowed());
+        let Value::Bytes(mut state) = subject.connection.ask([&b"GET"[..], &key]) else {
+            panic!("there is a state");
+        };
+        state[0] = 99;
+        subject.connection.ask([&b"SET"[..], &key, &state]);
+        let decision = subject.acquire(NOW, &[check]);
+        assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
+        let still = subject.connection.ask([&b"GET"[..], &key]);
+        assert_eq!(still, Value::Bytes(state));
+    }
+}
+
 /// A script that ended in the middle would take other requests with it.
 #[test]
 fn a_damaged_state_never_ends_the_script() {
