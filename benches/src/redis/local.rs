@@ -8,7 +8,8 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, Limiter, Pending, Quota, Rule, SECOND, Step, StoreError,
+    Check, Consistency, Decision, LeaseShare, Limiter, Pending, Quota, Rule, SECOND, Step,
+    StoreError,
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 
@@ -55,7 +56,7 @@ impl Knows {
         match self {
             Self::Nothing => rule(VAST),
             Self::Lease => rule(VAST).consistency(Consistency::Leased {
-                reserve_permille: 500,
+                share: LeaseShare::percent(50),
             }),
             Self::Eventual => rule(VAST).consistency(Consistency::Eventual {
                 interval: Duration::from_secs(1),

@@ -203,6 +203,7 @@
 
 pub mod algorithm;
 mod blocking;
+mod consistency;
 mod decision;
 mod error;
 mod fallback;
@@ -214,6 +215,7 @@ mod limiter;
 mod lines;
 pub mod memory;
 mod network;
+mod on_store_error;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
@@ -228,6 +230,7 @@ mod time;
 
 pub use self::{
     algorithm::Retry,
+    consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
@@ -236,11 +239,12 @@ pub use self::{
     lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
+    on_store_error::OnStoreError,
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
     registry::RuleRegistry,
-    rule::{Consistency, Mode, OnStoreError, Rule},
+    rule::{Mode, Rule},
     rule_set::RuleSet,
     seq_cells::SeqCells,
     store::{Check, Checks, Pending, Receipt, RuleStore, Settlement, Step, Stepping, Store, Usage},

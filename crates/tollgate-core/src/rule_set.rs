@@ -10,8 +10,9 @@ use std::{
 
 use crate::{
     error::{RuleError, RuleErrorKind},
+    on_store_error::OnStoreError,
     quota::Quota,
-    rule::{Mode, OnStoreError, Rule, validate_name},
+    rule::{Mode, Rule, validate_name},
 };
 
 /// The rules in force: an immutable snapshot.

@@ -12,10 +12,10 @@ use crate::{
 /// How a quota is counted by the processes that share it: what its rule asked for, or exactly where it cannot have that.
 ///
 /// ```
-/// use tollgate_core::{Consistency, MINUTE, Quota};
+/// use tollgate_core::{Consistency, LeaseShare, MINUTE, Quota};
 /// use tollgate_prefilter::InForce;
 ///
-/// let leased = Consistency::Leased { reserve_permille: 100 };
+/// let leased = Consistency::Leased { share: LeaseShare::percent(10) };
 /// assert!(matches!(InForce::new(&Quota::gcra(6_000, MINUTE), leased), InForce::Leased(_)));
 /// let log = InForce::new(&Quota::sliding_log(100, MINUTE), leased);
 /// let InForce::Exact(Some(why)) = log else { panic!("a log is exact") };
@@ -52,12 +52,10 @@ impl InForce {
     pub fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(None),
-            Consistency::Leased { reserve_permille } => {
-                match LeaseTerms::new(quota, reserve_permille) {
-                    Ok(terms) => Self::Leased(terms),
-                    Err(why) => Self::Exact(Some(WhyExact::NoLease(why))),
-                }
-            }
+            Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
+                Ok(terms) => Self::Leased(terms),
+                Err(why) => Self::Exact(Some(WhyExact::NoLease(why))),
+            },
             Consistency::Eventual {
                 interval,
                 max_unreported,

@@ -113,7 +113,7 @@ mod plain {
 
 mod leased {
     use tollgate_conformance::conformance_suite;
-    use tollgate_core::{Clock, Consistency};
+    use tollgate_core::{Clock, Consistency, LeaseShare};
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};
@@ -121,7 +121,7 @@ mod leased {
     async fn store(clock: Clock) -> WithServer {
         WithServer {
             consistency: Consistency::Leased {
-                reserve_permille: 250,
+                share: LeaseShare::percent(25),
             },
             ..crate::store(clock, Keys::hashed(secret(7))).await
         }

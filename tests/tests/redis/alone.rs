@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
 use tokio::time::{Instant, sleep};
-use tollgate::{Check, Consistency, HOUR, Key, Limiter, Quota, Rule, Source};
+use tollgate::{Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source};
 use tollgate_redis::{InForce, RedisStore};
 use tollgate_tests::{counted::Counted, events::Events};
 use tracing::Level;
@@ -37,7 +37,7 @@ impl Sums {
 
 fn leased(name: &'static str, quota: Quota) -> Rule {
     Rule::new(name, quota).consistency(Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     })
 }
 

@@ -13,7 +13,7 @@
 //! | --- | --- | --- | --- |
 //! | promises | never above the quota | never above the quota | about the quota |
 //! | above it by at most | 0 | 0 | `N · U`, and what was [given up](#what-happens-when) |
-//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
+//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `share · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
 //! | `r` in header fields | exact; not told by a denial without a call, unless it is 0 | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
@@ -54,8 +54,8 @@
 //! | for | take | because |
 //! | --- | --- | --- |
 //! | log-ins, codes, payments, anything of a few a minute | exact | small numbers gain nothing, and the one too many matters |
-//! | an API by key or tenant, tens to thousands a second | leased, 100 ‰ | the limit holds, and a busy key asks seldom |
-//! | the same, with contracts that count every unit that a customer may have | exact, or leased with 20 ‰ | what is parked elsewhere is not there for the customer |
+//! | an API by key or tenant, tens to thousands a second | leased, 10 % | the limit holds, and a busy key asks seldom |
+//! | the same, with contracts that count every unit that a customer may have | exact, or leased with 2 % | what is parked elsewhere is not there for the customer |
 //! | one key for everybody, in front of something that must not be overrun | leased | it is the hottest key there is; above its limit what is to come is lent in turn, and a process asks a few times a second |
 //! | the same, where a few per cent above do no harm | eventual | the fewest calls, and a process answers while Redis is slow |
 //! | many keys of which each is asked about less than once a second | exact | a lot would serve nobody before it ran out |
@@ -100,7 +100,7 @@
 //! What cannot have it is exact. The store tells so with an event (feature `tracing`) when rules are bound, and in code:
 //!
 //! ```
-//! use tollgate::{Consistency, MINUTE, Quota, Rule};
+//! use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
 //! use tollgate_redis::{InForce, Keys, RedisStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -108,7 +108,7 @@
 //! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())
 //!     .cap_new_keys("per-address", 100)
 //!     .connect()?;
-//! let leased = Consistency::Leased { reserve_permille: 100 };
+//! let leased = Consistency::Leased { share: LeaseShare::percent(10) };
 //! let per_key = Rule::new("per-key", Quota::gcra(6_000, MINUTE)).consistency(leased);
 //! let InForce::Leased(terms) = store.in_force(&per_key, 0) else { panic!("a bucket has lots") };
 //! assert_eq!(terms.reserve(), 600);
@@ -243,7 +243,7 @@
 //! Calls for each request; the most above the limit; and the most that was left when a request was refused all the same; both in per
 //! cent of the limit. From the simulator of the repository, `cargo run --release -p tollgate-lab simulate`, seed 1:
 //!
-//! | traffic | exact | leased, 100 ‰ | eventual, 100 ms |
+//! | traffic | exact | leased, 10 % | eventual, 100 ms |
 //! | --- | --- | --- | --- |
 //! | hot keys below their limit, 8 processes | 1.00; 0; 0 | 0.03; 0; 0 | 0.53; 0; 0 |
 //! | one key for everybody at twice its limit, 16 processes | 1.00; 0; 0 | 0.03; 0; 14 | 0.84; 3.5; 8.6 |

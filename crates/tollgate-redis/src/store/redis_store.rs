@@ -59,13 +59,13 @@ impl RedisStore {
     /// [`Exact`](InForce::Exact), with the reason, where the rule cannot have the consistency that it asks for.
     ///
     /// ```
-    /// use tollgate::{Consistency, MINUTE, Quota, Rule};
+    /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
     /// use tollgate_redis::{InForce, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
-    /// let leased = Consistency::Leased { reserve_permille: 100 };
+    /// let leased = Consistency::Leased { share: LeaseShare::percent(10) };
     /// let rule = |quota| Rule::new("per-key", quota).consistency(leased);
     /// assert!(matches!(store.in_force(&rule(Quota::gcra(6_000, MINUTE)), 0), InForce::Leased(_)));
     /// let InForce::Exact(Some(why)) = store.in_force(&rule(Quota::gcra(6, MINUTE)), 0) else {

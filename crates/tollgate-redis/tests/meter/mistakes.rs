@@ -3,8 +3,8 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use tollgate_core::{
-    Consistency, HOUR, OnStoreError, Outcome, Quota, Receipt, Rule, SECOND, Settlement, Source,
-    algorithm::Taken,
+    Consistency, HOUR, LeaseShare, OnStoreError, Outcome, Quota, Receipt, Rule, SECOND, Settlement,
+    Source, algorithm::Taken,
 };
 
 use crate::{
@@ -131,7 +131,7 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
 async fn a_refusal_while_units_are_parked_elsewhere_is_seen() {
     let site = Site::start().await;
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let rules = [Rule::new("per-key", Quota::fixed_window(1_000, HOUR)).consistency(leased)];
     let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
