@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{Consistency, Rule, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
+use tollgate_core::{
+    Consistency, Rule, RuleError, RuleSet, Store,
+    store::{RuleRegistry, RuleStore},
+};
 use tollgate_prefilter::{InForce, WhyExact};
 
 use crate::{
@@ -181,8 +184,8 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use tollgate_core::{
-        Check, Decision, Fingerprint, Quota, Retry, RuleStore, SECOND, Source, Verdict,
-        algorithm::Assessment,
+        Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict, algorithm::Assessment,
+        store::RuleStore,
     };
 
     use super::*;
