@@ -35,8 +35,9 @@
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
-//!     RuleStore, Check, Decision, Fingerprint, Receipt, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
-//!     Quota, Rule, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
+//!     Check, Decision, Fingerprint, Key, KeyBuf, Limiter, MemoryStore, MINUTE, Quota, Rule, RuleError, RuleSet, Step, Store,
+//!     StoreError,
+//!     store::{Receipt, RuleRegistry, RuleStore, Settlement},
 //! };
 //!
 //! #[derive(Clone, Debug, Default)]
