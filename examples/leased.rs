@@ -13,7 +13,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use tollgate::{Check, Consistency, Decision, Key, Limiter, Quota, Rule, SECOND, Source};
+use tollgate::{
+    Check, Consistency, Decision, Key, LeaseShare, Limiter, Quota, Rule, SECOND, Source,
+};
 use tollgate_examples::redis_server::RedisServer;
 use tollgate_redis::{Keys, RedisStore};
 
@@ -45,7 +47,7 @@ async fn main() -> Result<(), Failure> {
         (
             "leased",
             Consistency::Leased {
-                reserve_permille: 100,
+                share: LeaseShare::percent(10),
             },
         ),
         (

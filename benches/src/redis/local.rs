@@ -8,7 +8,8 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, Limiter, Pending, Quota, Rule, SECOND, Step, StoreError,
+    Check, Consistency, Decision, LeaseShare, Limiter, Pending, Quota, Rule, SECOND, Step,
+    StoreError,
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 
@@ -55,7 +56,7 @@ impl Knows {
         match self {
             Self::Nothing => rule(VAST),
             Self::Lease => rule(VAST).consistency(Consistency::Leased {
-                reserve_permille: 500,
+                share: LeaseShare::percent(50),
             }),
             Self::Eventual => rule(VAST).consistency(Consistency::Eventual {
                 interval: Duration::from_secs(1),
@@ -132,7 +133,7 @@ impl Local {
             let mut waiting = Vec::new();
             for client in clients {
                 let check = self.check(namer.name(*client));
-                if let Step::Wait(done) = self.limiter.bound().reset(&[check.with_cost(1)]) {
+                if let Step::Wait(done) = self.limiter.rule_store().reset(&[check.with_cost(1)]) {
                     waiting.push(done);
                 }
             }
@@ -168,7 +169,7 @@ impl Local {
     #[inline]
     #[must_use]
     pub fn acquire_of_store(&self, check: Check) -> bool {
-        self.answer(self.limiter.bound().acquire(&[check]))
+        self.answer(self.limiter.rule_store().acquire(&[check]))
     }
 
     /// How many checks Redis was asked about since [`learn`](Self::learn).

@@ -10,7 +10,7 @@ mod request_layout;
 use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Fingerprint, Holding, Settlement, Tick};
+use tollgate_core::{Check, Fingerprint, Receipt, Settlement, Tick};
 
 pub(crate) use self::request_layout::RequestLayout;
 use self::{
@@ -128,7 +128,7 @@ impl Call {
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
-    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Holding, how: Settlement) -> bool {
+    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Receipt, how: Settlement) -> bool {
         self.settle_all(rules, std::slice::from_ref(holding), how)
     }
 
@@ -139,14 +139,14 @@ impl Call {
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
-        holdings: &[Holding],
+        holdings: &[Receipt],
         how: Settlement,
     ) -> bool {
         if !self.has_room(holdings.len()) {
             return false;
         }
         let with = rules.with(holdings.iter().map(|holding| holding.check));
-        for Holding { check, taken, .. } in holdings {
+        for Receipt { check, taken, .. } in holdings {
             let (what, units) = match how {
                 Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
                 Settlement::Cancel => (What::GiveBack, check.cost()),
@@ -238,7 +238,7 @@ impl Call {
                 places.push(NOBODY);
                 continue;
             };
-            // Checks on one state are one check. A mark has a limit of its own, and a rule of its own.
+            // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
             let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
             let leader = (0..index).find(|other| places[*other] != NOBODY && same(&checks[*other]));
             if let Some(leader) = leader {

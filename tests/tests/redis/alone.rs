@@ -37,7 +37,7 @@ impl Sums {
 
 fn leased(name: &'static str, quota: Quota) -> Rule {
     Rule::new(name, quota).consistency(Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     })
 }
 

@@ -13,7 +13,7 @@
 //! | --- | --- | --- | --- |
 //! | promises | never above the quota | never above the quota | about the quota |
 //! | above it by at most | 0 | 0 | `N · U`, and what was [given up](#what-happens-when) |
-//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
+//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `share · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
 //! | a request waits for Redis | always | when its lease is used up | when it knows nothing newer than 5 s, or has `U` unreported |
 //! | `r` in header fields | exact; not told by a denial without a call, unless it is 0 | what was left at the last answer, and the lease | what was left at the last answer, less what passed here: exact for a process that is alone |
@@ -30,7 +30,7 @@
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
 //!
-//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a mark is always asked about,
+//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a threshold is always asked about,
 //! and costs its call with every request.
 //!
 //! # Units that come back
@@ -108,7 +108,7 @@
 //! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())
 //!     .cap_new_keys("per-address", 100)
 //!     .connect()?;
-//! let leased = Consistency::Leased { reserve_permille: 100 };
+//! let leased = Consistency::Leased { share: LeaseShare::percent(10) };
 //! let per_key = Rule::new("per-key", Quota::gcra(6_000, MINUTE)).consistency(leased);
 //! let Effective::Leased(terms) = store.effective(&per_key, 0) else { panic!("a bucket has leases") };
 //! assert_eq!(terms.reserve(), 600);
@@ -243,7 +243,7 @@
 //! Calls for each request; the most above the limit; and the most that was left when a request was refused all the same; both in per
 //! cent of the limit. From the simulator of the repository, `cargo run --release -p tollgate-lab simulate`, seed 1:
 //!
-//! | traffic | exact | leased, 100 ‰ | eventual, 100 ms |
+//! | traffic | exact | leased, 10 % | eventual, 100 ms |
 //! | --- | --- | --- | --- |
 //! | hot keys below their limit, 8 processes | 1.00; 0; 0 | 0.03; 0; 0 | 0.53; 0; 0 |
 //! | one key for everybody at twice its limit, 16 processes | 1.00; 0; 0 | 0.03; 0; 14 | 0.84; 3.5; 8.6 |

@@ -53,9 +53,9 @@ impl RuleMeters {
         });
         match source {
             Source::Store => &decisions.store,
-            Source::LearnedBound => &decisions.learned_bound,
+            Source::DenyCache => &decisions.learned_bound,
             Source::Lease => &decisions.lease,
-            Source::Eventual => &decisions.eventual,
+            Source::Local => &decisions.eventual,
             _ => return,
         }
         .increment(1);

@@ -14,8 +14,8 @@ use std::{
 };
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, LearnedCells, Quota, Retry, Tick, Verdict,
-    algorithm::{Algorithm, Assessment, Gcra, LearnedBound},
+    AlgorithmKind, Fingerprint, Quota, Retry, SeqCells, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, DenyBound, Gcra},
 };
 
 use crate::prefilter::table_key::TableKey;
@@ -38,7 +38,7 @@ pub(crate) struct DenyCache {
 }
 
 struct Cells {
-    cells: LearnedCells<3>,
+    cells: SeqCells<3>,
     /// One writer of a shard at a time.
     writers: Box<[Mutex<()>]>,
 }
@@ -90,7 +90,7 @@ impl Denials {
 impl DenyCache {
     pub(crate) fn new() -> Self {
         let shared = Arc::new(Cells {
-            cells: LearnedCells::new(SHARDS, PER_SHARD),
+            cells: SeqCells::new(SHARDS, PER_SHARD),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
         });
         Self { shared, view: 0 }
@@ -129,7 +129,7 @@ impl DenyCache {
         }
         match denials {
             Denials::Bucket { quota, fill } => {
-                let assess = |until| assess(quota, *fill, LearnedBound(until, rest), now, cost);
+                let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
                 let denied = assess(until)?;
                 // What is told is rather too late than too early.
                 if denied.remaining == 0 {
@@ -192,10 +192,10 @@ impl DenyCache {
         ];
         let (shard, salt) = (Self::shard(key), denials.salt(slot, cost) ^ self.view);
         let _writer = self.writer(shard);
-        if has_plans && self.shared.cells.find(shard, key, salt).is_none() {
-            self.shared.cells.forget_if(shard, key, is_of(key));
+        if has_plans && self.shared.cells.get(shard, key, salt).is_none() {
+            self.shared.cells.remove_if(shard, key, is_of(key));
         }
-        self.shared.cells.learn(shard, key, salt, words);
+        self.shared.cells.insert(shard, key, salt, words);
     }
 
     /// Forgets what was learned of a key: something of it is given back or was taken.
@@ -204,7 +204,7 @@ impl DenyCache {
         // What is written meanwhile is of a denial that came later.
         if self.shared.cells.any(shard, key, is_of(key)) {
             let _writer = self.writer(shard);
-            self.shared.cells.forget_if(shard, key, is_of(key));
+            self.shared.cells.remove_if(shard, key, is_of(key));
         }
     }
 
@@ -249,7 +249,7 @@ fn fill(quota: &Quota) -> Tick {
 fn assess(
     quota: &Gcra,
     fill: Tick,
-    LearnedBound(until, rest): LearnedBound,
+    DenyBound(until, rest): DenyBound,
     now: Tick,
     cost: u64,
 ) -> Option<Assessment> {

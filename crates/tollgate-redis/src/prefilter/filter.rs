@@ -204,7 +204,7 @@ impl Prefilter {
         {
             denied = self.unless_due(slot, now, check.cost(), denied);
         }
-        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::LearnedBound);
+        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::DenyCache);
         Some(if knows_left {
             verdict
         } else {
@@ -214,7 +214,7 @@ impl Prefilter {
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.
     ///
-    /// A shadow counts what is denied as well, and a mark tells of it. So a request that has one goes to the store.
+    /// A shadow counts what is denied as well, and a threshold tells of it. So a request that has one goes to the store.
     fn deny_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decision> {
         let enforced = |check: &Check| rules.enforces(usize::from(check.rule()));
         if !checks.iter().all(enforced) {
@@ -259,7 +259,7 @@ impl Prefilter {
                 let answer = reports.spend(slot, now, check.cost(), terms)?;
                 // What a denial told is not left any more.
                 self.unlearn(check.key());
-                (answer, Source::Eventual)
+                (answer, Source::Local)
             }
             _ => return Err(Miss { is_new: true }),
         };
@@ -281,7 +281,7 @@ impl Prefilter {
         wait(plan, self.store_time.at(now), (check.cost(), left), due)
     }
 
-    /// The same for one of several checks. What a mark of the request reads is left to the store, which is asked anyway.
+    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is asked anyway.
     fn hold_beside(
         &self,
         rules: &RuleSet,
@@ -337,10 +337,14 @@ impl Prefilter {
     }
 }
 
-/// Whether a mark of a request reads the state of one of its checks.
-fn has_mark(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
-    let mut marks = rules.marks_of(usize::from(check.rule()));
-    marks.any(|mark| checks.iter().any(|other| usize::from(other.rule()) == mark))
+/// Whether a threshold of a request reads the state of one of its checks.
+fn has_threshold(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
+    let mut thresholds = rules.thresholds_of(usize::from(check.rule()));
+    thresholds.any(|threshold| {
+        checks
+            .iter()
+            .any(|other| usize::from(other.rule()) == threshold)
+    })
 }
 
 /// Whether two checks are on one state.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Fingerprint, Holding, Outcome, Quota, RuleSet, Settlement,
+    AlgorithmKind, Check, Decision, Fingerprint, Outcome, Quota, Receipt, RuleSet, Settlement,
     Source, Tick, Verdict,
     algorithm::{Algorithm, FixedWindow, SlidingBuckets, SlidingWindow, Taken},
 };
@@ -63,7 +63,7 @@ impl Prefilter {
 
     /// What the store has taken of a window that is granted, for a request that nobody waits for any more: it stays here, or gives what
     /// the store has to settle, and how.
-    pub(crate) fn take_over(&self, holding: &Holding) -> Option<(Holding, Settlement)> {
+    pub(crate) fn take_over(&self, holding: &Receipt) -> Option<(Receipt, Settlement)> {
         self.plan(&holding.check)?.windows?;
         let mut holding = *holding;
         holding.source = Source::Lease;
@@ -76,7 +76,7 @@ impl Prefilter {
     }
 
     /// Gives units that were spent at `spent` back to where they came from. Gives those that have to go back to the store.
-    fn give_back(&self, holding: &Holding, (now, spent): (Tick, Tick), units: u64) -> u64 {
+    fn give_back(&self, holding: &Receipt, (now, spent): (Tick, Tick), units: u64) -> u64 {
         let (check, taken) = (&holding.check, holding.taken);
         let slot = table_key_of(check);
         match (holding.source, &self.leases, &self.reports) {
@@ -93,7 +93,7 @@ impl Prefilter {
                     _ => 0,
                 }
             }
-            (Source::Eventual, _, Some(reports)) => {
+            (Source::Local, _, Some(reports)) => {
                 let terms = self.report_terms(slot);
                 let back = terms.map_or(0, |terms| reports.give_back(slot, spent, units, terms));
                 units - back
@@ -105,9 +105,9 @@ impl Prefilter {
     /// Settles what was held here. Gives what the store has to settle, and how.
     pub(crate) fn settle(
         &self,
-        holding: &Holding,
+        holding: &Receipt,
         how: Settlement,
-    ) -> Option<(Holding, Settlement)> {
+    ) -> Option<(Receipt, Settlement)> {
         let check = &holding.check;
         let now = self.now();
         let back = match how {
@@ -124,7 +124,7 @@ impl Prefilter {
             _ => return None,
         };
         self.unlearn(check.key());
-        if !matches!(holding.source, Source::Lease | Source::Eventual) {
+        if !matches!(holding.source, Source::Lease | Source::Local) {
             // As it is: a ticket is settled as a whole where one of its rules says where the states of the others are.
             return Some((*holding, how));
         }
@@ -183,8 +183,8 @@ impl Prefilter {
 }
 
 /// What was taken for a check at a time by the store's clock.
-pub(crate) fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Holding {
-    Holding {
+pub(crate) fn holding(check: &Check, verdict: &Verdict, at: Tick) -> Receipt {
+    Receipt {
         check: *check,
         taken: Taken {
             at,
@@ -201,7 +201,7 @@ pub(crate) fn lasts(verdict: &Verdict) -> Tick {
 
 /// Until when units weigh that were counted here and reported: what was told with them is what the store said earlier, and
 /// it gives nothing back to a window whose end is another.
-fn weighs_until(quota: &Quota, holding: &Holding) -> Tick {
+fn weighs_until(quota: &Quota, holding: &Receipt) -> Tick {
     let taken = holding.taken;
     let until = match quota.algorithm() {
         AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),

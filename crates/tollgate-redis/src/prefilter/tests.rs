@@ -9,8 +9,9 @@ use std::{
 };
 
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, Holding, MINUTE, ManualClock, Outcome, Quota, Retry,
-    Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment, algorithm::Taken,
+    Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, ManualClock, Outcome, Quota,
+    Receipt, Retry, Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment,
+    algorithm::Taken,
 };
 use tollgate_prefilter::Grant;
 
@@ -65,7 +66,7 @@ impl Subject {
 #[test]
 fn what_a_denial_taught_is_forgotten_when_a_lease_has_gone_back() {
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
     subject.told(Assessment {
@@ -126,7 +127,7 @@ fn where_what_is_counted_here_leaves_less_than_it_cost_it_is_told_when_that_is_b
 #[test]
 fn the_last_unit_of_a_lease_tells_when_the_store_has_another() {
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let subject = Subject::new(Quota::gcra(60, MINUTE), leased);
     // Of a key that is seen once nothing is kept.
@@ -146,7 +147,7 @@ fn the_last_unit_of_a_lease_tells_when_the_store_has_another() {
 #[test]
 fn a_lease_is_not_spent_after_the_machine_has_slept_for_longer_than_it_lives() {
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let mut subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
     let since_boot = Arc::new(AtomicU64::new(5_000_000));
@@ -258,7 +259,7 @@ fn units_of_a_window_that_were_counted_alone_and_reported_go_back_to_it() {
         panic!("there is room");
     };
     let at = decision.at();
-    let holding = Holding {
+    let holding = Receipt {
         check: Check::new(0, KEY, 1),
         taken: Taken {
             at,
@@ -351,7 +352,7 @@ fn units_that_were_counted_alone_put_off_when_a_bucket_is_full_and_not_when_a_wi
 #[test]
 fn while_there_is_a_line_nobody_asks_and_who_has_a_turn_in_it_is_told_when() {
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
     for _ in 0..2 {
@@ -405,7 +406,7 @@ fn units_that_were_reported_long_ago_are_not_taken_off_what_others_have_counted_
         panic!("there is room");
     };
     let at = decision.at();
-    let holding = Holding {
+    let holding = Receipt {
         check: Check::new(0, KEY, 1),
         taken: Taken { at, fresh_at: at },
         source: decision.verdicts()[0].source(),
@@ -423,7 +424,7 @@ fn units_that_were_reported_long_ago_are_not_taken_off_what_others_have_counted_
 #[test]
 fn a_lease_that_comes_after_all_were_handed_back_is_handed_back_as_well() {
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let subject = Subject::new(Quota::gcra(6_000, MINUTE), leased);
     for _ in 0..2 {
@@ -463,7 +464,7 @@ fn a_denial_is_believed_from_when_it_was_asked_for_and_not_once_the_clock_went_b
 /// Rules of which the first is granted, in windows of 50 ms, and a lease of it that came just now.
 fn granted_in_short_windows(quota: Quota) -> (Subject, u64) {
     let leased = Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     };
     let mut subject = Subject::new(quota, leased);
     let rules = [
@@ -577,7 +578,7 @@ fn what_went_with_a_query_that_was_not_sent_is_held_again() {
         Quota::gcra(1_000, MINUTE),
     ] {
         let leased = Consistency::Leased {
-            reserve_permille: 500,
+            share: LeaseShare::percent(50),
         };
         let subject = Subject::new(quota, leased);
         for _ in 0..2 {

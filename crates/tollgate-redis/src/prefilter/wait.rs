@@ -71,7 +71,9 @@ fn retry<A: Algorithm>(quota: &Quota, at: Tick, cost: u64, used: u64) -> Option<
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::{Check, Consistency, Fingerprint, MINUTE, Rule, RuleSet, SECOND};
+    use tollgate_core::{
+        Check, Consistency, Fingerprint, LeaseShare, MINUTE, Rule, RuleSet, SECOND,
+    };
 
     use super::*;
     use crate::prefilter::plans::Plans;
@@ -90,7 +92,7 @@ mod tests {
     }
 
     const LEASED: Consistency = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
 
     const EVENTUAL: Consistency = Consistency::Eventual {

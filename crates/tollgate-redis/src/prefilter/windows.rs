@@ -45,14 +45,14 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Consistency, MINUTE};
+    use tollgate_core::{Consistency, LeaseShare, MINUTE};
 
     use super::*;
 
     #[test]
     fn a_window_is_found_by_the_time_until_which_its_units_weigh() {
         let leased = Consistency::Leased {
-            reserve_permille: 500,
+            share: LeaseShare::percent(50),
         };
         let of = |quota: Quota| Windows::new(&quota, &Effective::new(&quota, leased));
         for (quota, weighs) in [

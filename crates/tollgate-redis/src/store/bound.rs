@@ -7,7 +7,7 @@ use std::{
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError, RuleSet,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, Receipt, RuleError, RuleSet, RuleStore,
     Settlement, Source, Step, StoreError, StoreErrorKind,
 };
 
@@ -236,14 +236,14 @@ impl Bound {
         }))
     }
 
-    fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
+    fn settle_in_store(&self, holdings: &[Receipt], how: Settlement) {
         if !self.inner.shared.backend.is_cluster() {
             return self.inner.settle(holdings, how);
         }
         let checks: Checks = holdings.iter().map(|holding| holding.check).collect();
         for group in cross_slot::groups(&self.inner.encoder, &checks) {
             let held = group.places.iter().map(|place| holdings[*place]);
-            let held: SmallVec<[Holding; 4]> = held.collect();
+            let held: SmallVec<[Receipt; 4]> = held.collect();
             self.inner.settle(&held, how);
         }
     }
@@ -277,7 +277,7 @@ impl Drop for Undecided {
     }
 }
 
-impl BoundStore for Bound {
+impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         &self.inner.rules
     }
@@ -324,15 +324,15 @@ impl BoundStore for Bound {
         self.query(checks, &QueryExtras::default(), false)
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
+    fn settle(&self, holdings: &[Receipt], how: Settlement) {
         self.inner.follow_settlement(holdings, how);
-        let mut rest: SmallVec<[Holding; 4]> = SmallVec::new();
+        let mut rest: SmallVec<[Receipt; 4]> = SmallVec::new();
         let mut were_counted = false;
         for holding in holdings {
             let Some((holding, with)) = self.inner.prefilter.settle(holding, how) else {
                 continue;
             };
-            if holding.source == Source::Eventual && !were_counted {
+            if holding.source == Source::Local && !were_counted {
                 were_counted = true;
                 self.inner.are_sent();
             }

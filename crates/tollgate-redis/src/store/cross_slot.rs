@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Holding, Outcome, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Fingerprint, Outcome, Receipt, Settlement, Tick, Verdict,
 };
 
 use crate::{
@@ -48,7 +48,7 @@ impl Group {
 /// What groups before have taken. What of it is granted goes back to this process where nobody waits any more.
 struct HeldLease {
     inner: Arc<Inner>,
-    holdings: Vec<Holding>,
+    holdings: Vec<Receipt>,
 }
 
 impl Drop for HeldLease {
@@ -164,7 +164,7 @@ async fn query_all(mut on_not_sent: Unasked, takes: bool, by: Instant) -> Decisi
 }
 
 /// What a group has taken.
-fn taken(inner: &Inner, group: &Group, decision: &Decision) -> impl Iterator<Item = Holding> {
+fn taken(inner: &Inner, group: &Group, decision: &Decision) -> impl Iterator<Item = Receipt> {
     let at = decision.at();
     group
         .checks

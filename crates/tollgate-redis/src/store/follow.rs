@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tollgate_core::{Check, Decision, Holding, Outcome, Settlement, Source, Tick, Verdict};
+use tollgate_core::{Check, Decision, Outcome, Receipt, Settlement, Source, Tick, Verdict};
 
 use crate::{
     connection::value::Value,
@@ -82,10 +82,10 @@ impl Inner {
     }
 
     /// What was let through is settled: in the account as well.
-    pub(super) fn follow_settlement(self: &Arc<Self>, holdings: &[Holding], how: Settlement) {
+    pub(super) fn follow_settlement(self: &Arc<Self>, holdings: &[Receipt], how: Settlement) {
         let Some(meter) = &self.meter else { return };
         for holding in holdings {
-            if meter.follows(&holding.check).is_some() && how != Settlement::Release {
+            if meter.follows(&holding.check).is_some() {
                 let at = self.prefilter.store_now();
                 self.tell(meter, at, Event::Settled(*holding, how));
             }

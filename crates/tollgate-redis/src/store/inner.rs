@@ -8,7 +8,7 @@ use std::sync::{
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Check, Checks, Decision, Holding, Outcome, RuleSet, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Outcome, Receipt, RuleSet, Settlement, Tick, Verdict,
 };
 use tollgate_prefilter::{Grant, ReturnedLease};
 
@@ -141,7 +141,7 @@ impl Inner {
         Decision::new(0, verdicts, |verdict| self.rules.enforces(verdict.rule()))
     }
 
-    pub(super) fn settle(&self, holdings: &[Holding], how: Settlement) {
+    pub(super) fn settle(&self, holdings: &[Receipt], how: Settlement) {
         let mut call = self.shared.begin();
         if !call.settle_all(&self.encoder, holdings, how) {
             return self.shared.observer.settlement_lost();

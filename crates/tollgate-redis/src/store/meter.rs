@@ -19,7 +19,7 @@ pub(super) mod verdict;
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Check, Holding, RuleError, RuleSet, Settlement, Tick};
+use tollgate_core::{Check, Receipt, RuleError, RuleSet, Settlement, Tick};
 
 use crate::{
     call::{Call, RequestLayout},
@@ -192,7 +192,7 @@ impl Placed {
     }
 }
 
-fn given_back(holding: &Holding, how: Settlement) -> u64 {
+fn given_back(holding: &Receipt, how: Settlement) -> u64 {
     match how {
         Settlement::Refund(units) => units.min(holding.check.cost()),
         Settlement::Cancel => holding.check.cost(),

@@ -65,7 +65,7 @@ impl RedisStore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
-    /// let leased = Consistency::Leased { reserve_permille: 100 };
+    /// let leased = Consistency::Leased { share: LeaseShare::percent(10) };
     /// let rule = |quota| Rule::new("per-key", quota).consistency(leased);
     /// assert!(matches!(store.effective(&rule(Quota::gcra(6_000, MINUTE)), 0), Effective::Leased(_)));
     /// let Effective::Exact(Some(why)) = store.effective(&rule(Quota::gcra(6, MINUTE)), 0) else {
@@ -156,7 +156,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, heartbeat) = (Arc::clone(&self.shared), self.heartbeat.clone());
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
@@ -181,7 +181,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use tollgate_core::{
-        BoundStore, Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
+        Check, Decision, Fingerprint, Quota, Retry, RuleStore, SECOND, Source, Verdict,
         algorithm::Assessment,
     };
 

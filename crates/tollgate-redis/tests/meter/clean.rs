@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Fingerprint, MINUTE, Outcome, Quota, Rule, SECOND, Source,
+    Check, Consistency, Fingerprint, LeaseShare, MINUTE, Outcome, Quota, Rule, SECOND, Source,
 };
 
 use crate::{Site, seen};
@@ -63,7 +63,7 @@ async fn an_exact_rule_is_never_above_its_limit_and_refuses_nothing_falsely() {
 async fn a_leased_rule_is_never_above_its_limit() {
     for quota in quotas() {
         let leased = Consistency::Leased {
-            reserve_permille: 100,
+            share: LeaseShare::percent(10),
         };
         let (seen, from_grants) = at_twice_the_limit(quota, leased).await;
         assert_eq!(seen.over, 0, "{seen:?} of {quota:?}");

@@ -412,9 +412,7 @@ async fn a_report_whose_answer_was_lost_is_not_sent_again() {
     let rule = Rule::new("counted", quota).consistency(consistency);
     let limiter = service.limiter([rule]);
     let counted = check(&limiter, "counted");
-    service
-        .take_until(&limiter, counted, Source::Eventual)
-        .await;
+    service.take_until(&limiter, counted, Source::Local).await;
     for _ in 0..20 {
         service.take(&limiter, counted, 1).await;
     }

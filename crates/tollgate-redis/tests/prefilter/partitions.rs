@@ -26,7 +26,7 @@ fn rules(prefix: &str) -> [(Rule, Source); 2] {
     };
     [
         (rule("leased", LEASED), Source::Lease),
-        (rule("eventual", eventual(20)), Source::Eventual),
+        (rule("eventual", eventual(20)), Source::Local),
     ]
 }
 
@@ -47,11 +47,7 @@ async fn is_one_limit(mut one: Service, mut other: Service, prefix: &str) {
         other.clock.set(one.clock.now());
         other.drain(&limiters[1], checks[1]).await;
         let net = one.net + other.net;
-        let beyond = if source == Source::Eventual {
-            2 * 20
-        } else {
-            0
-        };
+        let beyond = if source == Source::Local { 2 * 20 } else { 0 };
         assert!((LIMIT..=LIMIT + beyond).contains(&net), "{name}: {net}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Consistency, Key, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_core::{Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
 
 use crate::support::blocking_server::RedisServer;
@@ -28,7 +28,7 @@ async fn process(server: &RedisServer, quota: Quota) -> Limiter {
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rule = Rule::new("rule", quota).consistency(Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     });
     Limiter::new(store, [rule]).expect("a valid rule")
 }

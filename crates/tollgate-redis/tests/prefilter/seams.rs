@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Consistency, Key, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_core::{Check, Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
 use crate::support::{
@@ -60,7 +60,7 @@ async fn a_lease_that_was_not_asked_for_because_another_slot_denied_is_asked_for
     let cluster = RedisCluster::start().await;
     let store = store(&cluster.url(), Partition::Key).await;
     let leased = Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     };
     let rules = [
         Rule::new("strict", Quota::gcra(1, 60 * MINUTE)),
@@ -107,7 +107,7 @@ async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = store(&url, Partition::One).await;
     let leased = Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     };
     for quota in [
         Quota::token_bucket(1_000).refill(1, 60 * MINUTE),

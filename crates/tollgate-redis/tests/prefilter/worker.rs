@@ -140,9 +140,9 @@ fn count(decision: &Decision) -> Counts {
         layout: 1,
         allowed: u64::from(decision.is_allowed()),
         store: by(Source::Store),
-        learned: by(Source::LearnedBound),
+        learned: by(Source::DenyCache),
         lease: by(Source::Lease),
-        eventual: by(Source::Eventual),
+        eventual: by(Source::Local),
         fallback: by(Source::Fallback),
     }
 }

@@ -37,7 +37,7 @@
 //! process answers for a shared store from a [lease](crate::Consistency::Leased) or its
 //! [own count](crate::Consistency::Eventual), `t` is never too early for such a client, and may be too late.
 //!
-//! Only rules that deny are told of; shadow rules, marks and unlimited plans are not. Nor is a rule that nobody counted,
+//! Only rules that deny are told of; shadow rules, thresholds and unlimited plans are not. Nor is a rule that nobody counted,
 //! because the store failed or another rule had denied already. Nor is a denial without a call to a shared store if others may
 //! have taken units since: what is left is not known, and only `Retry-After` is told. Where no rule is left there is no field.
 //!

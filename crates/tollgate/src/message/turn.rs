@@ -115,7 +115,7 @@ impl Call {
     /// Tells of the decision on so many messages, and what follows from it.
     pub(super) fn concluded(&self, messages: u64, decision: Decision, timer: Timer) -> Turn {
         let rules = &self.config.rules;
-        let bound = rules.limiter.bound().as_ref();
+        let bound = rules.limiter.rule_store().as_ref();
         rules
             .observer
             .decided(bound, &self.costs(messages), &decision, timer);

@@ -1,6 +1,6 @@
 //! The one place that is told what happened.
 
-use tollgate_core::{BoundStore, Check, Decision, RuleSet, UnknownName};
+use tollgate_core::{Check, Decision, RuleSet, RuleStore, UnknownName};
 
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
@@ -27,7 +27,7 @@ impl Observer {
     #[inline]
     pub(crate) fn decided(
         &self,
-        bound: &dyn BoundStore,
+        bound: &dyn RuleStore,
         checks: &[Check],
         decision: &Decision,
         timer: Timer,

@@ -127,9 +127,12 @@ impl Config {
 
     #[inline]
     fn observe(&self, checks: &Checks, decision: &Decision, timer: Timer) {
-        self.rules
-            .observer
-            .decided(self.rules.limiter.bound().as_ref(), checks, decision, timer);
+        self.rules.observer.decided(
+            self.rules.limiter.rule_store().as_ref(),
+            checks,
+            decision,
+            timer,
+        );
     }
 }
 

@@ -203,7 +203,7 @@ impl RateLimitLayer {
 
     /// The least number of instances of this service that share the store: while the store fails, each counts against
     /// its share of a quota. 1 unless told otherwise, or as many as the store
-    /// [knows](tollgate_core::BoundStore::instances) of, if these are more. A store in memory never fails.
+    /// [knows](tollgate_core::RuleStore::instances) of, if these are more. A store in memory never fails.
     ///
     /// # Errors
     ///

@@ -265,7 +265,7 @@ impl RequestRules {
         self.limiter.ticket(&returned, decision).cancel();
     }
 
-    /// Whether a rule keeps what was taken. A mark has taken nothing.
+    /// Whether a rule keeps what was taken. A threshold has taken nothing.
     fn keeps(&self, rule: u16) -> bool {
         self.list
             .get(usize::from(rule))

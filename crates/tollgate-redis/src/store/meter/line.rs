@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tollgate_core::{Check, Holding, Settlement, Tick};
+use tollgate_core::{Check, Receipt, Settlement, Tick};
 
 /// The most that waits. What comes then is not followed.
 const MOST: usize = 1_024;
@@ -35,7 +35,7 @@ pub(in crate::store) enum Event {
     Admitted(Check, u64),
     /// So many requests were refused, each of which cost what the check does.
     Refused(Check, u64),
-    Settled(Holding, Settlement),
+    Settled(Receipt, Settlement),
     Forgotten(Check),
 }
 

@@ -11,7 +11,7 @@ use crate::{
     reply::NewKey,
 };
 use tollgate_core::{
-    Check, DAY, HOUR, Holding, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule,
+    Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Receipt, Rule,
     RuleSet, SECOND, Settlement, Source, Store as _, algorithm::Taken,
 };
 
@@ -228,14 +228,14 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
         };
         (
             verdict.remaining(),
-            Holding {
+            Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store,
             },
         )
     };
-    let settle = |server: &mut Server, now, holding: &Holding, how| {
+    let settle = |server: &mut Server, now, holding: &Receipt, how| {
         let mut call = Call::at(now, MARGIN);
         assert!(call.settle(&encoder, holding, how));
         server.send(&call);

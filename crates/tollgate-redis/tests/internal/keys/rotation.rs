@@ -9,8 +9,8 @@ use crate::{
     keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{
-    BoundStore, Check, Decision, Holding, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota,
-    Rule, RuleSet, SECOND, Settlement, Source, Store as _, algorithm::Taken,
+    Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Receipt, Rule, RuleSet,
+    RuleStore, SECOND, Settlement, Source, Store as _, algorithm::Taken,
 };
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
@@ -25,9 +25,9 @@ const STEPS: u64 = 400;
 struct History {
     numbers: Numbers,
     clock: ManualClock,
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     server: Server,
-    held: Vec<(KeyBuf, Holding)>,
+    held: Vec<(KeyBuf, Receipt)>,
     allowed: u64,
     denied: u64,
 }
@@ -139,7 +139,7 @@ impl History {
                 let check = *check;
                 self.held.push((
                     key.clone(),
-                    Holding {
+                    Receipt {
                         check,
                         taken,
                         source: tollgate_core::Source::Store,
@@ -168,7 +168,7 @@ impl History {
         let taken = holding.taken;
         assert!(call.settle(
             process,
-            &Holding {
+            &Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store

@@ -13,7 +13,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    BoundStore, Check, Decision, Fingerprint, Holding, ManualClock, MemoryStore, Outcome, RuleSet,
+    Check, Decision, Fingerprint, ManualClock, MemoryStore, Outcome, Receipt, RuleSet, RuleStore,
     Settlement, Store as _, algorithm::Taken,
 };
 
@@ -50,7 +50,7 @@ const REAL: u64 = 300_000;
 /// A rule set in memory, and as the script is told of it.
 #[derive(Clone, Debug)]
 struct Version {
-    bound: Arc<dyn BoundStore>,
+    bound: Arc<dyn RuleStore>,
     encoders: Arc<Encoders>,
 }
 
@@ -65,7 +65,7 @@ enum Act {
         version: Version,
     },
     Settle {
-        holding: Holding,
+        holding: Receipt,
         how: Settlement,
         version: Version,
     },
@@ -94,7 +94,7 @@ pub(crate) struct History<'a> {
     live: Vec<Version>,
     modes: bool,
     /// What tickets hold, each of the rule set that gave it.
-    held: Vec<(Version, Holding)>,
+    held: Vec<(Version, Receipt)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
     denied: Option<(Check, u64)>,
     again: Option<Check>,
@@ -353,7 +353,7 @@ impl<'a> History<'a> {
                 && check.cost() > 0
                 && version.bound.rules().enforces(verdict.rule())
             {
-                let holding = Holding {
+                let holding = Receipt {
                     check: *check,
                     taken: Taken {
                         at: decision.at(),

@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    BoundStore, Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND,
+    Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, RuleStore, SECOND,
     Store as _,
 };
 
@@ -26,7 +26,7 @@ struct Pair {
 /// The rule at a quota of its own.
 #[derive(Debug)]
 struct Bound {
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     encoder: Encoder,
 }
 

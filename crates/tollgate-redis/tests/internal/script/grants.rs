@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    Check, Fingerprint, Holding, Quota, Rule, RuleSet, SECOND, Settlement, Source, algorithm::Taken,
+    Check, Fingerprint, Quota, Receipt, Rule, RuleSet, SECOND, Settlement, Source, algorithm::Taken,
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
@@ -90,7 +90,7 @@ impl Subject {
     }
 
     fn refund(&mut self, units: u64, taken: Taken) {
-        let holding = Holding {
+        let holding = Receipt {
             check: check().with_cost(units),
             taken,
             source: Source::Store,

@@ -1,4 +1,4 @@
-//! Denials from loads: what a denial has taught, in front of locks and of stores.
+//! Cells that are read without a lock: the storage of deny caches.
 
 use std::fmt;
 
@@ -7,44 +7,43 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// Cells that each hold what was learned of one key, so many words, or nothing.
+/// The cells of a deny cache. Each holds `WORDS` words about one key, or nothing, and is read without a lock.
 ///
-/// A cell is written without a lock on the reader's side: the words of what was learned, and one more that is the key's tag
-/// mixed with them. Words of two writes that met in a reader do not mix to the tag, so a torn read is a miss (but for one
-/// in 2^64), and readers never wait. Their number is fixed: two cells lie on one line of memory, and of three keys that
-/// meet there the one that was learned first goes.
+/// A cell has one word more: the key's tag, mixed with the words. Words of two writes that a reader sees together do not mix
+/// to the tag. So a torn read is a miss (but for one in 2^64), and readers never wait. The number of cells is fixed: two
+/// share a cache line, and of three keys that fall on one line, the one that was inserted first is dropped.
 ///
-/// Each cell must have one writer at a time: whoever calls [`learn`](Self::learn) or [`forget`](Self::forget) holds a lock
-/// that belongs to the shard.
+/// A cell must have one writer at a time: callers of [`insert`](Self::insert) and [`remove`](Self::remove) hold a lock of the
+/// shard.
 ///
 /// ```
-/// use tollgate_core::{Fingerprint, LearnedCells};
+/// use tollgate_core::{Fingerprint, SeqCells};
 ///
-/// let cells = LearnedCells::new(1, 8);
+/// let cells = SeqCells::new(1, 8);
 /// let key = Fingerprint::from_bits(7 << 64);
-/// cells.learn(0, key, 0, [10, 20, 30]);
-/// assert_eq!(cells.find(0, key, 0), Some([10, 20, 30]));
-/// cells.forget(0, key);
-/// assert_eq!(cells.find(0, key, 0), None);
+/// cells.insert(0, key, 0, [10, 20, 30]);
+/// assert_eq!(cells.get(0, key, 0), Some([10, 20, 30]));
+/// cells.remove(0, key);
+/// assert_eq!(cells.get(0, key, 0), None);
 /// ```
 ///
-/// What was learned under one salt, such as the number of a quota, is not found under another:
+/// Words that were inserted under one salt, such as the number of a quota, are not found under another:
 ///
 /// ```
-/// # use tollgate_core::{Fingerprint, LearnedCells};
-/// # let (cells, key) = (LearnedCells::new(1, 8), Fingerprint::from_bits(7 << 64));
-/// cells.learn(0, key, 1, [10, 20, 30]);
-/// assert_eq!(cells.find(0, key, 2), None);
+/// # use tollgate_core::{Fingerprint, SeqCells};
+/// # let (cells, key) = (SeqCells::new(1, 8), Fingerprint::from_bits(7 << 64));
+/// cells.insert(0, key, 1, [10, 20, 30]);
+/// assert_eq!(cells.get(0, key, 2), None);
 /// ```
-pub struct LearnedCells<const WORDS: usize> {
-    lines: Box<[Line<WORDS>]>,
+pub struct SeqCells<const WORDS: usize> {
+    lines: Box<[CacheLine<WORDS>]>,
     /// Lines of a shard.
     per_shard: usize,
 }
 
 /// The cell that was filled last is the first, so that one look is enough for most.
 #[repr(align(64))]
-struct Line<const WORDS: usize>([Cell<WORDS>; WAYS]);
+struct CacheLine<const WORDS: usize>([Cell<WORDS>; WAYS]);
 
 /// Cells on a line.
 const WAYS: usize = 2;
@@ -55,7 +54,7 @@ struct Cell<const WORDS: usize> {
     tag: AtomicU64,
 }
 
-impl<const WORDS: usize> LearnedCells<WORDS> {
+impl<const WORDS: usize> SeqCells<WORDS> {
     /// `per_shard` cells for each of `shards`. Both are rounded up to powers of two, the first to two at least; a cell of
     /// two or three words has 32 bytes. One word does not compile: it would not show that it is whole.
     #[must_use]
@@ -64,26 +63,28 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
         let (shards, per_shard) = (shards.next_power_of_two(), per_shard.next_power_of_two());
         let per_shard = (per_shard / WAYS).max(1);
         Self {
-            lines: (0..shards * per_shard).map(|_| Line::empty()).collect(),
+            lines: (0..shards * per_shard)
+                .map(|_| CacheLine::empty())
+                .collect(),
             per_shard,
         }
     }
 
     #[inline(always)]
-    fn line(&self, shard: usize, key: Fingerprint) -> Option<&Line<WORDS>> {
+    fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
         let place = (key.bits() >> 24) as usize & (self.per_shard - 1);
         self.lines.get(shard * self.per_shard + place)
     }
 
-    /// What was learned of `key` under this salt.
+    /// The words of `key` under this salt.
     #[inline(always)]
     #[must_use]
-    pub fn find(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
+    pub fn get(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
         let cells = &self.line(shard, key)?.0;
         cells.iter().find_map(|cell| cell.read(key, salt))
     }
 
-    /// Whether nothing is known of `key` under any salt.
+    /// Whether there is certainly no cell of `key` under any salt.
     #[inline(always)]
     #[must_use]
     pub fn is_empty(&self, shard: usize, key: Fingerprint) -> bool {
@@ -91,7 +92,7 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
         line.is_none_or(|line| line.0.iter().all(Cell::is_empty))
     }
 
-    /// Whether something is known whose words may be of `key`.
+    /// Whether there may be a cell of `key` whose words satisfy `may_be`.
     #[inline(always)]
     #[must_use]
     pub fn any(
@@ -105,9 +106,9 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
         cells.any(|cell| !cell.is_empty() && may_be(&cell.words()))
     }
 
-    /// Learns. The shard's lock is held.
-    pub fn learn(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
-        let Some(Line([first, second])) = self.line(shard, key) else {
+    /// Puts the words of `key` in. The shard's lock is held.
+    pub fn insert(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
+        let Some(CacheLine([first, second])) = self.line(shard, key) else {
             return;
         };
         if first.is_empty() || first.read(key, salt).is_some() {
@@ -120,17 +121,17 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
         }
     }
 
-    /// Forgets what was learned of `key`: its state is about to change. The shard's lock is held.
+    /// Removes the words of `key`, whose state is about to change. The shard's lock is held.
     ///
     /// Cells that hold other keys may be emptied as well, which costs each of those one look at its state.
     #[inline(always)]
-    pub fn forget(&self, shard: usize, key: Fingerprint) {
-        self.forget_if(shard, key, |_| true);
+    pub fn remove(&self, shard: usize, key: Fingerprint) {
+        self.remove_if(shard, key, |_| true);
     }
 
-    /// The same of those cells only whose words may be of the key.
+    /// Removes only cells whose words satisfy `may_be`.
     #[inline(always)]
-    pub fn forget_if(
+    pub fn remove_if(
         &self,
         shard: usize,
         key: Fingerprint,
@@ -145,7 +146,7 @@ impl<const WORDS: usize> LearnedCells<WORDS> {
     }
 }
 
-impl<const WORDS: usize> Line<WORDS> {
+impl<const WORDS: usize> CacheLine<WORDS> {
     fn empty() -> Self {
         Self(std::array::from_fn(|_| Cell {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -165,7 +166,7 @@ impl<const WORDS: usize> Cell<WORDS> {
         std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed))
     }
 
-    /// What was learned of a key under a salt, if this is it, and whole.
+    /// The words, if this is the cell of the key under the salt and no write is under way.
     #[inline(always)]
     fn read(&self, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
         let tag = self.tag.load(Ordering::Relaxed);
@@ -184,7 +185,7 @@ impl<const WORDS: usize> Cell<WORDS> {
     }
 }
 
-/// The tag of a key under a salt, mixed with what was learned; never 0, which is an empty cell.
+/// The tag of a key under a salt, mixed with the words; never 0, which is an empty cell.
 #[inline(always)]
 fn mixed_tag<const WORDS: usize>(key: Fingerprint, salt: u64, words: [u64; WORDS]) -> u64 {
     let tag = (key.bits() >> 64) as u64 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -203,9 +204,9 @@ fn mixed_tag<const WORDS: usize>(key: Fingerprint, salt: u64, words: [u64; WORDS
 }
 
 /// Without the keys.
-impl<const WORDS: usize> fmt::Debug for LearnedCells<WORDS> {
+impl<const WORDS: usize> fmt::Debug for SeqCells<WORDS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LearnedCells")
+        f.debug_struct("SeqCells")
             .field("cells", &(WAYS * self.lines.len()))
             .finish_non_exhaustive()
     }
@@ -220,39 +221,39 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_found_under_its_key_and_salt_only() {
-        let cells = LearnedCells::new(1, 8);
-        cells.learn(0, key(7 << 64), 1, [10, 20]);
-        assert_eq!(cells.find(0, key(7 << 64), 1), Some([10, 20]));
-        assert_eq!(cells.find(0, key(7 << 64), 2), None);
-        assert_eq!(cells.find(0, key(8 << 64), 1), None);
-        cells.forget(0, key(7 << 64));
-        assert_eq!(cells.find(0, key(7 << 64), 1), None);
+    fn words_are_found_under_their_key_and_salt_only() {
+        let cells = SeqCells::new(1, 8);
+        cells.insert(0, key(7 << 64), 1, [10, 20]);
+        assert_eq!(cells.get(0, key(7 << 64), 1), Some([10, 20]));
+        assert_eq!(cells.get(0, key(7 << 64), 2), None);
+        assert_eq!(cells.get(0, key(8 << 64), 1), None);
+        cells.remove(0, key(7 << 64));
+        assert_eq!(cells.get(0, key(7 << 64), 1), None);
     }
 
     #[test]
-    fn of_three_keys_on_one_line_the_one_that_was_learned_first_goes() {
-        let cells = LearnedCells::new(1, 2);
+    fn of_three_keys_on_one_cache_line_the_one_that_was_inserted_first_is_dropped() {
+        let cells = SeqCells::new(1, 2);
         for bits in [2, 4, 2, 6] {
-            cells.learn(0, key(bits << 64), 1, [bits as u64, 20]);
+            cells.insert(0, key(bits << 64), 1, [bits as u64, 20]);
         }
-        assert_eq!(cells.find(0, key(2 << 64), 1), None);
-        assert_eq!(cells.find(0, key(4 << 64), 1), Some([4, 20]));
-        assert_eq!(cells.find(0, key(6 << 64), 1), Some([6, 20]));
+        assert_eq!(cells.get(0, key(2 << 64), 1), None);
+        assert_eq!(cells.get(0, key(4 << 64), 1), Some([4, 20]));
+        assert_eq!(cells.get(0, key(6 << 64), 1), Some([6, 20]));
     }
 
     #[test]
     fn a_key_is_forgotten_without_its_neighbour_where_the_words_tell_them_apart() {
-        let cells = LearnedCells::new(1, 2);
-        cells.learn(0, key(7 << 64), 1, [7, 20]);
-        cells.learn(0, key(8 << 64), 1, [8, 20]);
-        cells.forget_if(0, key(7 << 64), |words| words[0] == 7);
-        assert_eq!(cells.find(0, key(7 << 64), 1), None);
-        assert_eq!(cells.find(0, key(8 << 64), 1), Some([8, 20]));
+        let cells = SeqCells::new(1, 2);
+        cells.insert(0, key(7 << 64), 1, [7, 20]);
+        cells.insert(0, key(8 << 64), 1, [8, 20]);
+        cells.remove_if(0, key(7 << 64), |words| words[0] == 7);
+        assert_eq!(cells.get(0, key(7 << 64), 1), None);
+        assert_eq!(cells.get(0, key(8 << 64), 1), Some([8, 20]));
     }
 
     #[test]
-    fn words_in_another_order_are_not_those_that_were_learned() {
+    fn words_in_another_order_are_a_miss() {
         let words = [1, 2, 3];
         for other in [[2, 1, 3], [1, 3, 2], [3, 2, 1]] {
             assert_ne!(mixed_tag(key(7), 0, words), mixed_tag(key(7), 0, other));
@@ -266,14 +267,14 @@ mod schedules {
     use crate::sync::Mutex;
     use shuttle::sync::Arc;
 
-    /// Three keys fight for two cells while a reader looks: it sees what was learned of its key as it was written, or nothing.
+    /// Three keys fight for two cells while a reader looks: it sees the words of its key as they were written, or nothing.
     fn a_reader_never_sees_half<const WORDS: usize>() {
-        let learned = |writer: u64, round| {
+        let words_of = |writer: u64, round| {
             std::array::from_fn(|word| (writer * (word as u64 + 1)) << 8 | round)
         };
         shuttle::check_random(
             move || {
-                let cells = Arc::new((LearnedCells::<WORDS>::new(1, 1), Mutex::new(())));
+                let cells = Arc::new((SeqCells::<WORDS>::new(1, 1), Mutex::new(())));
                 let writers: Vec<_> = (1..=3_u64)
                     .map(|writer| {
                         let cells = Arc::clone(&cells);
@@ -281,15 +282,15 @@ mod schedules {
                             let key = Fingerprint::from_bits(u128::from(writer) << 64);
                             for round in 0..2 {
                                 let _writer = crate::sync::lock(&cells.1);
-                                cells.0.learn(0, key, 0, learned(writer, round));
+                                cells.0.insert(0, key, 0, words_of(writer, round));
                             }
                         })
                     })
                     .collect();
                 for _ in 0..4 {
                     let key = Fingerprint::from_bits(1 << 64);
-                    if let Some(words) = cells.0.find(0, key, 0) {
-                        assert_eq!(words, learned(1, words[0] & 0xff));
+                    if let Some(words) = cells.0.get(0, key, 0) {
+                        assert_eq!(words, words_of(1, words[0] & 0xff));
                     }
                 }
                 for writer in writers {

@@ -18,18 +18,18 @@ use crate::{
     },
     rule::Mode,
     rule_set::RuleSet,
-    store::{BoundStore, Check, Holding, Settlement, Step, Usage},
+    store::{Check, Receipt, RuleStore, Settlement, Step, Usage},
     time::{Clock, Tick},
 };
 
 /// A rule's table, and its quotas made ready. `None` is a plan without a limit.
 #[derive(Debug)]
-pub(super) struct Tied<A: Algorithm> {
+pub(super) struct RuleTable<A: Algorithm> {
     pub(super) table: Arc<Table<A>>,
     pub(super) plans: Box<[Option<Plan<A>>]>,
 }
 
-impl<A: Algorithm> Tied<A> {
+impl<A: Algorithm> RuleTable<A> {
     #[inline]
     fn plan(&self, check: &Check) -> Option<&Plan<A>> {
         self.plans
@@ -41,12 +41,12 @@ impl<A: Algorithm> Tied<A> {
 
 /// A rule on its table.
 #[derive(Debug)]
-pub(super) enum BoundRule {
-    Gcra(Tied<Gcra>),
-    FixedWindow(Tied<FixedWindow>),
-    SlidingWindow(Tied<SlidingWindow>),
-    SlidingBuckets(Tied<SlidingBuckets>),
-    SlidingLog(Tied<SlidingLog>),
+pub(super) enum AnyRuleTable {
+    Gcra(RuleTable<Gcra>),
+    FixedWindow(RuleTable<FixedWindow>),
+    SlidingWindow(RuleTable<SlidingWindow>),
+    SlidingBuckets(RuleTable<SlidingBuckets>),
+    SlidingLog(RuleTable<SlidingLog>),
     /// A rule whose every quota is unlimited.
     Unlimited,
 }
@@ -61,56 +61,58 @@ enum AnyLocked<'a> {
 }
 
 /// Runs `$body` with the rule's table and plans, whatever their algorithm.
-macro_rules! with_tied {
-    ($rule:expr, $tied:ident => $body:expr, else $other:expr) => {
+macro_rules! with_table {
+    ($rule:expr, $rule_table:ident => $body:expr, else $other:expr) => {
         match $rule {
-            BoundRule::Gcra($tied) => $body,
-            BoundRule::FixedWindow($tied) => $body,
-            BoundRule::SlidingWindow($tied) => $body,
-            BoundRule::SlidingBuckets($tied) => $body,
-            BoundRule::SlidingLog($tied) => $body,
-            BoundRule::Unlimited => $other,
+            AnyRuleTable::Gcra($rule_table) => $body,
+            AnyRuleTable::FixedWindow($rule_table) => $body,
+            AnyRuleTable::SlidingWindow($rule_table) => $body,
+            AnyRuleTable::SlidingBuckets($rule_table) => $body,
+            AnyRuleTable::SlidingLog($rule_table) => $body,
+            AnyRuleTable::Unlimited => $other,
         }
     };
 }
 
 /// Runs `$body` with a rule and the lock of its table. A lock of another algorithm is another table's.
 macro_rules! with_locked {
-    ($rule:expr, $lock:expr, ($tied:ident, $locked:ident) => $body:expr, else $other:expr) => {
+    ($rule:expr, $lock:expr, ($rule_table:ident, $locked:ident) => $body:expr, else $other:expr) => {
         match ($rule, $lock) {
-            (BoundRule::Gcra($tied), AnyLocked::Gcra($locked)) => $body,
-            (BoundRule::FixedWindow($tied), AnyLocked::FixedWindow($locked)) => $body,
-            (BoundRule::SlidingWindow($tied), AnyLocked::SlidingWindow($locked)) => $body,
-            (BoundRule::SlidingBuckets($tied), AnyLocked::SlidingBuckets($locked)) => $body,
-            (BoundRule::SlidingLog($tied), AnyLocked::SlidingLog($locked)) => $body,
+            (AnyRuleTable::Gcra($rule_table), AnyLocked::Gcra($locked)) => $body,
+            (AnyRuleTable::FixedWindow($rule_table), AnyLocked::FixedWindow($locked)) => $body,
+            (AnyRuleTable::SlidingWindow($rule_table), AnyLocked::SlidingWindow($locked)) => $body,
+            (AnyRuleTable::SlidingBuckets($rule_table), AnyLocked::SlidingBuckets($locked)) => {
+                $body
+            }
+            (AnyRuleTable::SlidingLog($rule_table), AnyLocked::SlidingLog($locked)) => $body,
             _ => $other,
         }
     };
 }
 
-impl BoundRule {
+impl AnyRuleTable {
     /// The number of the table; 0 where there is none.
     fn rank(&self) -> u64 {
-        with_tied!(self, tied => tied.table.id, else 0)
+        with_table!(self, rule => rule.table.id, else 0)
     }
 
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.
     ///
     /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
     fn place(&self, check: &Check) -> Option<(u64, usize)> {
-        with_tied!(self, tied => {
-            tied.plan(check)?;
-            Some((tied.table.id, tied.table.shard_of(check.key())))
+        with_table!(self, rule => {
+            rule.plan(check)?;
+            Some((rule.table.id, rule.table.shard_of(check.key())))
         }, else None)
     }
 
     fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
         Some(match self {
-            Self::Gcra(tied) => AnyLocked::Gcra(tied.table.lock(shard)),
-            Self::FixedWindow(tied) => AnyLocked::FixedWindow(tied.table.lock(shard)),
-            Self::SlidingWindow(tied) => AnyLocked::SlidingWindow(tied.table.lock(shard)),
-            Self::SlidingBuckets(tied) => AnyLocked::SlidingBuckets(tied.table.lock(shard)),
-            Self::SlidingLog(tied) => AnyLocked::SlidingLog(tied.table.lock(shard)),
+            Self::Gcra(rule) => AnyLocked::Gcra(rule.table.lock(shard)),
+            Self::FixedWindow(rule) => AnyLocked::FixedWindow(rule.table.lock(shard)),
+            Self::SlidingWindow(rule) => AnyLocked::SlidingWindow(rule.table.lock(shard)),
+            Self::SlidingBuckets(rule) => AnyLocked::SlidingBuckets(rule.table.lock(shard)),
+            Self::SlidingLog(rule) => AnyLocked::SlidingLog(rule.table.lock(shard)),
             Self::Unlimited => return None,
         })
     }
@@ -120,9 +122,9 @@ impl BoundRule {
 const FEW: usize = 4;
 
 #[derive(Debug)]
-pub(super) struct BoundMemory {
+pub(super) struct MemoryRuleStore {
     rules: Arc<RuleSet>,
-    bound: Box<[BoundRule]>,
+    tables: Box<[AnyRuleTable]>,
     /// The table's number by rule: the order of locks.
     ranks: Box<[u64]>,
     clock: Clock,
@@ -140,14 +142,18 @@ struct Slot {
     answer: Option<Assessment>,
 }
 
-impl BoundMemory {
-    pub(super) fn new(rules: Arc<RuleSet>, bound: Box<[BoundRule]>, store: Arc<Shared>) -> Self {
+impl MemoryRuleStore {
+    pub(super) fn new(
+        rules: Arc<RuleSet>,
+        tables: Box<[AnyRuleTable]>,
+        store: Arc<Shared>,
+    ) -> Self {
         Self {
-            ranks: bound.iter().map(BoundRule::rank).collect(),
+            ranks: tables.iter().map(AnyRuleTable::rank).collect(),
             clock: store.clock.clone(),
             hasher: store.hasher.clone(),
             rules,
-            bound,
+            tables,
             store,
         }
     }
@@ -158,18 +164,18 @@ impl BoundMemory {
     ///
     /// Not inlined, so that each algorithm's step is compiled as a whole.
     #[inline(never)]
-    fn acquire_one<A: Algorithm>(&self, tied: &Tied<A>, check: &Check) -> Step<Decision> {
-        let Some(plan) = tied.plan(check) else {
+    fn acquire_one<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
+        let Some(plan) = rule.plan(check) else {
             return Step::Ready(self.decide(from_ref(check), true));
         };
         let (key, cost) = (check.key(), check.cost());
-        let shard = tied.table.shard_of(key);
+        let shard = rule.table.shard_of(key);
         let now = self.clock.now();
-        if let Some(answer) = tied.table.deny_learned(shard, key, plan, now, cost) {
-            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::LearnedBound);
+        if let Some(answer) = rule.table.deny_from_cache(shard, key, plan, now, cost) {
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
             return Step::Ready(Decision::single(now, verdict, true));
         }
-        let mut locked = tied.table.lock(shard);
+        let mut locked = rule.table.lock(shard);
         if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
             drop(locked);
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
@@ -217,7 +223,7 @@ impl BoundMemory {
         true
     }
 
-    /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for marks.
+    /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for thresholds.
     #[inline]
     fn rank(&self, check: &Check) -> u64 {
         self.ranks
@@ -234,10 +240,12 @@ impl BoundMemory {
             return true;
         };
         match self.rule(&checks[index]) {
-            Some(BoundRule::Gcra(tied)) => self.take_in(tied, index, rest, checks, decision),
-            Some(BoundRule::FixedWindow(tied)) => self.take_in(tied, index, rest, checks, decision),
-            Some(BoundRule::SlidingWindow(tied)) => {
-                self.take_in(tied, index, rest, checks, decision)
+            Some(AnyRuleTable::Gcra(rule)) => self.take_in(rule, index, rest, checks, decision),
+            Some(AnyRuleTable::FixedWindow(rule)) => {
+                self.take_in(rule, index, rest, checks, decision)
+            }
+            Some(AnyRuleTable::SlidingWindow(rule)) => {
+                self.take_in(rule, index, rest, checks, decision)
             }
             // What is on the heap is not put back.
             _ => false,
@@ -246,17 +254,17 @@ impl BoundMemory {
 
     fn take_in<A: Algorithm>(
         &self,
-        tied: &Tied<A>,
+        rule: &RuleTable<A>,
         index: usize,
         rest: &[usize],
         checks: &[Check],
         decision: &mut Decision,
     ) -> bool {
         let check = &checks[index];
-        let Some(plan) = tied.plan(check) else {
+        let Some(plan) = rule.plan(check) else {
             return false;
         };
-        let mut locked = tied.table.lock(tied.table.shard_of(check.key()));
+        let mut locked = rule.table.lock(rule.table.shard_of(check.key()));
         let Some((answer, before)) =
             locked.try_acquire(check.key(), plan, decision.at(), check.cost())
         else {
@@ -286,12 +294,12 @@ impl BoundMemory {
         order.dedup_by_key(|(place, _)| *place);
         let locks = order
             .iter()
-            .filter_map(|((_, shard), rule)| self.bound.get(usize::from(*rule))?.lock(*shard))
+            .filter_map(|((_, shard), rule)| self.tables.get(usize::from(*rule))?.lock(*shard))
             .collect();
         let mut slots: SmallVec<[Slot; 4]> = SmallVec::with_capacity(checks.len());
         for (index, (check, place)) in checks.iter().zip(&places).enumerate() {
             let lock = place.and_then(|place| order.binary_search_by_key(&place, |(p, _)| *p).ok());
-            // A mark has a limit of its own on the state, so it is never folded into the rule it reads.
+            // A threshold has a limit of its own on the state, so it is never folded into the rule it reads.
             let leader = (0..index)
                 .find(|other| {
                     let (there, other) = (places[*other], &checks[*other]);
@@ -322,8 +330,8 @@ impl BoundMemory {
     }
 
     #[inline]
-    fn rule(&self, check: &Check) -> Option<&BoundRule> {
-        self.bound.get(usize::from(check.rule()))
+    fn rule(&self, check: &Check) -> Option<&AnyRuleTable> {
+        self.tables.get(usize::from(check.rule()))
     }
 
     /// Decides all checks under their locks, then takes all or nothing.
@@ -343,8 +351,8 @@ impl BoundMemory {
             let Some(rule) = self.rule(check).filter(|_| !self.is_off(check)) else {
                 continue;
             };
-            slot.answer = with_locked!(rule, &locks[lock], (tied, locked) => {
-                tied.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
+            slot.answer = with_locked!(rule, &locks[lock], (rule, locked) => {
+                rule.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
             }, else None);
             let fits = slot.answer.is_none_or(|answer| answer.fits);
             if !fits && self.rules.enforces(usize::from(check.rule())) {
@@ -386,8 +394,8 @@ impl BoundMemory {
             return;
         }
         let Some(rule) = self.rule(check) else { return };
-        with_locked!(rule, &locks[lock], (tied, locked) => {
-            if let Some(plan) = tied.plan(check) {
+        with_locked!(rule, &locks[lock], (rule, locked) => {
+            if let Some(plan) = rule.plan(check) {
                 *answer = locked.assess(check.key(), plan, now, 0);
             }
         }, else ());
@@ -402,7 +410,7 @@ impl BoundMemory {
         let Some(rule) = self.rule(check) else { return };
         let place = usize::from(check.rule());
         let takes = match self.rules.rules()[place].mode() {
-            Mode::Mark { .. } | Mode::Off => return,
+            Mode::Threshold { .. } | Mode::Off => return,
             // As if it were alone, or in the place of the rule it refers to.
             Mode::Shadow { instead_of } => {
                 let replaced = self.rules.refers_to(place);
@@ -414,8 +422,8 @@ impl BoundMemory {
             }
             Mode::Enforce => denied.is_empty(),
         };
-        with_locked!(rule, &mut locks[lock], (tied, locked) => {
-            if let Some(plan) = tied.plan(check) {
+        with_locked!(rule, &mut locks[lock], (rule, locked) => {
+            if let Some(plan) = rule.plan(check) {
                 if takes {
                     locked.take(check.key(), plan, now, check.cost());
                 } else if !answer.fits {
@@ -437,15 +445,15 @@ impl BoundMemory {
     }
 }
 
-impl Drop for BoundMemory {
+impl Drop for MemoryRuleStore {
     /// The last one that uses a name leaves its states packed.
     fn drop(&mut self) {
-        drop(std::mem::take(&mut self.bound));
+        drop(std::mem::take(&mut self.tables));
         self.store.release(&self.rules);
     }
 }
 
-impl BoundStore for BoundMemory {
+impl RuleStore for MemoryRuleStore {
     fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
     }
@@ -465,7 +473,7 @@ impl BoundStore for BoundMemory {
             && self.rules.enforces(usize::from(check.rule()))
             && let Some(rule) = self.rule(check)
         {
-            return with_tied!(rule, tied => self.acquire_one(tied, check), else {
+            return with_table!(rule, rule => self.acquire_one(rule, check), else {
                 Step::Ready(self.decide(checks, true))
             });
         }
@@ -483,15 +491,15 @@ impl BoundStore for BoundMemory {
         Step::Ready(self.decide(checks, false))
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
-        for Holding { check, taken, .. } in holdings {
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        for Receipt { check, taken, .. } in receipts {
             let Some(rule) = self.rule(check) else {
                 continue;
             };
-            with_tied!(rule, tied => {
-                if let Some(plan) = tied.plan(check) {
+            with_table!(rule, rule => {
+                if let Some(plan) = rule.plan(check) {
                     let taken: (Taken, u64) = (*taken, check.cost());
-                    let mut locked = tied.table.lock(tied.table.shard_of(check.key()));
+                    let mut locked = rule.table.lock(rule.table.shard_of(check.key()));
                     let now = self.clock.now();
                     locked.settle(check.key(), plan, now, taken, how);
                 }
@@ -506,15 +514,15 @@ impl BoundStore for BoundMemory {
             let Some(rule) = self.rule(check) else {
                 continue;
             };
-            was_kept |= with_tied!(rule, tied => {
-                tied.table.lock(tied.table.shard_of(check.key())).reset(check.key(), now)
+            was_kept |= with_table!(rule, rule => {
+                rule.table.lock(rule.table.shard_of(check.key())).reset(check.key(), now)
             }, else false);
         }
         Step::Ready(Ok(was_kept))
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {
-        let rule = self.bound.get(usize::from(rule))?;
-        with_tied!(rule, tied => Some(tied.table.usage(self.clock.now())), else None)
+        let rule = self.tables.get(usize::from(rule))?;
+        with_table!(rule, rule => Some(rule.table.usage(self.clock.now())), else None)
     }
 }
