@@ -15,7 +15,7 @@ use crate::{
 /// use tollgate_core::{Consistency, MINUTE, Quota};
 /// use tollgate_prefilter::Effective;
 ///
-/// let leased = Consistency::Leased { reserve_permille: 100 };
+/// let leased = Consistency::Leased { share: tollgate_core::LeaseShare::permille(100) };
 /// assert!(matches!(Effective::new(&Quota::gcra(6_000, MINUTE), leased), Effective::Leased(_)));
 /// let log = Effective::new(&Quota::sliding_log(100, MINUTE), leased);
 /// let Effective::Exact(Some(why)) = log else { panic!("a log is exact") };
@@ -52,12 +52,10 @@ impl Effective {
     pub fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(None),
-            Consistency::Leased { reserve_permille } => {
-                match LeaseTerms::new(quota, reserve_permille) {
-                    Ok(terms) => Self::Leased(terms),
-                    Err(why) => Self::Exact(Some(DowngradeReason::NoLease(why))),
-                }
-            }
+            Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
+                Ok(terms) => Self::Leased(terms),
+                Err(why) => Self::Exact(Some(DowngradeReason::NoLease(why))),
+            },
             Consistency::Eventual {
                 interval,
                 max_unreported,

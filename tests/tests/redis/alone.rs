@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
 use tokio::time::{Instant, sleep};
-use tollgate::{Check, Consistency, HOUR, Key, Limiter, Quota, Rule, Source};
+use tollgate::{Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source};
 use tollgate_redis::{Effective, RedisStore};
 use tollgate_tests::{counted::Counted, events::Events};
 use tracing::Level;

@@ -53,7 +53,7 @@ impl LeaseTerms {
     /// # Errors
     ///
     /// The quota has no lease.
-    pub fn new(quota: &Quota, reserve_permille: u16) -> Result<Self, NoLease> {
+    pub fn new(quota: &Quota, share_permille: u16) -> Result<Self, NoLease> {
         let window = match quota.algorithm() {
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => None,
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
@@ -63,7 +63,7 @@ impl LeaseTerms {
         };
         let limit = quota.limit();
         // A limit is below 2^50.
-        let reserve = limit * u64::from(reserve_permille.min(1_000)) / 1_000;
+        let reserve = limit * u64::from(share_permille.min(1_000)) / 1_000;
         let reserve = reserve.min(MOST_RESERVE);
         if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
             return Err(NoLease::Small);

@@ -120,7 +120,7 @@ impl DenyCache {
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost) ^ self.view;
-        let [until, rest, told] = self.shared.cells.find(shard, slot.key(), salt)?;
+        let [until, rest, told] = self.shared.cells.get(shard, slot.key(), salt)?;
         // When it was learned in ms, and by how much later than the query was sent the answer came.
         let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
         let rest = rest & ((1 << REST_BITS) - 1);
@@ -255,9 +255,9 @@ fn assess(
 ) -> Option<Assessment> {
     let overdraft = until.saturating_sub(now).saturating_sub(fill);
     if overdraft == 0 {
-        return quota.assess_learned(LearnedBound(until, rest), now, cost);
+        return quota.deny_by(DenyBound(until, rest), now, cost);
     }
-    let empty = quota.assess_learned(LearnedBound(until - overdraft, 0), now, cost)?;
+    let empty = quota.deny_by(DenyBound(until - overdraft, 0), now, cost)?;
     let retry = match empty.retry {
         Retry::After(wait) => Retry::after_micros(
             overdraft.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),

@@ -289,10 +289,10 @@ impl Prefilter {
         check: &Check,
         now: Tick,
     ) -> Result<Verdict, Miss> {
-        if rules.has_marks()
+        if rules.has_thresholds()
             && let Some(reports) = &self.reports
             && self.report_terms(table_key_of(check)).is_some()
-            && has_mark(rules, checks, check)
+            && has_threshold(rules, checks, check)
         {
             return Err(reports.see(table_key_of(check)));
         }

@@ -136,7 +136,7 @@ impl Prefilter {
     }
 
     /// What was spent here as the store has it, which has granted it, or was told of it in a report.
-    fn as_counted(&self, holding: &Holding) -> Holding {
+    fn as_counted(&self, holding: &Receipt) -> Receipt {
         let mut holding = *holding;
         if let Some(plan) = self.plan(&holding.check) {
             holding.taken.fresh_at = match plan.windows {

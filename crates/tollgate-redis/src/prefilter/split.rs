@@ -1,7 +1,7 @@
 //! What became of a request here.
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, Holding, Tick, Verdict};
+use tollgate_core::{Check, Checks, Decision, Receipt, Tick, Verdict};
 use tollgate_prefilter::LeaseQuery;
 
 /// What became of a request here.
@@ -57,7 +57,7 @@ pub(crate) struct Part {
 }
 
 /// What was held here and has to go back to the store: so many units of each.
-pub(crate) type Refunds = SmallVec<[(Holding, u64); 1]>;
+pub(crate) type Refunds = SmallVec<[(Receipt, u64); 1]>;
 
 impl Part {
     /// The answers about what is held here.

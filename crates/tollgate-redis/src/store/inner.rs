@@ -152,7 +152,7 @@ impl Inner {
     }
 
     /// Takes over what the store has taken for a request that nobody waits for any more, as far as it is granted.
-    pub(super) fn take_over(self: &Arc<Self>, holding: &Holding) {
+    pub(super) fn take_over(self: &Arc<Self>, holding: &Receipt) {
         if let Some((holding, how)) = self.prefilter.take_over(holding) {
             self.settle(&[holding], how);
         }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
+use tollgate_core::{Consistency, Rule, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
 use tollgate_prefilter::{DowngradeReason, Effective};
 
 use crate::{

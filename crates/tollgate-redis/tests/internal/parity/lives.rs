@@ -159,7 +159,7 @@ impl Lives {
     }
 
     /// In how many µs what is used of a check's rule is fresh in memory: by a quota that has written it, the soonest.
-    fn fresh_after(&self, names: &[Vec<u8>], bound: &Arc<dyn BoundStore>, check: &Check) -> u64 {
+    fn fresh_after(&self, names: &[Vec<u8>], bound: &Arc<dyn RuleStore>, check: &Check) -> u64 {
         let layout = Writer {
             bound: Arc::clone(bound),
             rule: check.rule(),

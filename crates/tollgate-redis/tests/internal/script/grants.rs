@@ -29,14 +29,14 @@ fn check() -> Check {
 }
 
 impl Subject {
-    fn new(quota: Quota, reserve_permille: u16) -> Self {
+    fn new(quota: Quota, share_permille: u16) -> Self {
         let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
         Self {
             server: Server::start(),
             encoder: Encoder::new(&rules, keyspace).expect("no plans"),
             rules,
-            terms: LeaseTerms::new(&quota, reserve_permille).expect("it is granted"),
+            terms: LeaseTerms::new(&quota, share_permille).expect("it is granted"),
             // The start of a generation.
             now: 1_700_000_000_000_000,
         }
