@@ -85,7 +85,7 @@
 //! .headers(HeaderStyle::DRAFT_11 | HeaderStyle::X_RATELIMIT_EPOCH)?
 //! .rejection(Rejection::text())
 //! .retry_after_jitter(20)?
-//! .attach();
+//! .attach_decision();
 //! let service = ServiceBuilder::new().layer(limits).service_fn(handle);
 //!
 //! let post = async || {
@@ -152,7 +152,7 @@
 //!
 //! # In the handler
 //!
-//! [`RateLimitLayer::attach`] puts an [`Admission`] into the request's extensions; a rule that is left to handlers does so by
+//! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; a rule that is left to handlers does so by
 //! itself. It has the verdict of each rule, and a
 //! [`Ticket`] to settle what the request took. [`Admission::acquire`] asks a rule whose key only the handler knows. With the
 //! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. The response to a
@@ -185,11 +185,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod condition;
+mod diagnostics;
 pub mod guide;
 pub mod header;
 pub mod key;
 pub mod message;
-mod notice;
 mod observe;
 mod protocol;
 mod rate_limit;

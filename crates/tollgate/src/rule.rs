@@ -53,7 +53,7 @@ impl Rule {
 
     /// Leaves it to a handler to ask, with a key that it learns from the body, say: see
     /// [`Admission::acquire`](crate::Admission::acquire). A layer with such a rule
-    /// [attaches](crate::RateLimitLayer::attach) an admission to each request.
+    /// [attaches](crate::RateLimitLayer::attach_decision) an admission to each request.
     ///
     /// What else a [`RequestRule`] can be told is about requests that the layer asks for; a layer refuses it here.
     pub fn by_handler(self) -> RequestRule {

@@ -47,7 +47,7 @@
 //!
 //! Redirects carry no fields, since a client that reads `r=0` may not follow them. Nor do responses whose `Cache-Control` says
 //! `public`, `s-maxage`, or `max-age` without `private` or `no-store`: a shared cache would show them to others. Nor does a denial
-//! by a [quiet](crate::RateLimitLayer::quiet) layer inside, which says no more than when to come back, nor a response that gives
+//! by a [quiet](crate::RateLimitLayer::hide_quota) layer inside, which says no more than when to come back, nor a response that gives
 //! back what its request took ([`Refund`](crate::Refund)). Nor does a denial in gRPC by so many rules that its client would not
 //! take them all: 8 KiB is what clients take.
 //!

@@ -16,7 +16,7 @@ pub struct Denial<'a> {
     retry_after: Option<Duration>,
     reason: Reason,
     status: StatusCode,
-    quiet: bool,
+    hide_quota: bool,
 }
 
 impl<'a> Denial<'a> {
@@ -40,7 +40,7 @@ impl<'a> Denial<'a> {
                 Reason::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
                 _ => status,
             },
-            quiet: false,
+            hide_quota: false,
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Denial<'a> {
                 _ => Reason::NoKey,
             },
             status,
-            quiet: false,
+            hide_quota: false,
         }
     }
 
@@ -75,8 +75,8 @@ impl<'a> Denial<'a> {
     }
 
     /// Says no more than the wait.
-    pub(crate) fn quiet(mut self, quiet: bool) -> Self {
-        self.quiet = quiet;
+    pub(crate) fn hide_quota(mut self, hide: bool) -> Self {
+        self.hide_quota = hide;
         self
     }
 
@@ -142,8 +142,8 @@ impl<'a> Denial<'a> {
 
     /// Whether the response should say no more than the wait: no names, no limits, nothing about what is left.
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.quiet
+    pub fn hides_quota(&self) -> bool {
+        self.hide_quota
     }
 
     pub(super) fn exceeded(&self) -> impl Iterator<Item = &'a Verdict> {
@@ -164,7 +164,7 @@ impl fmt::Debug for Denial<'_> {
             .field("reason", &self.reason)
             .field("status", &self.status)
             .field("retry_after", &self.retry_after)
-            .field("quiet", &self.quiet)
+            .field("hide_quota", &self.hide_quota)
             .field("decision", &self.decision)
             .finish_non_exhaustive()
     }

@@ -62,7 +62,7 @@ impl<'a> Facts<'a> {
             exceeded: SmallVec::new(),
             no_key: None,
         };
-        if denial.is_quiet() {
+        if denial.hides_quota() {
             return facts;
         }
         let rules = denial.rules().rules();

@@ -86,7 +86,7 @@ impl HttpRejection {
     fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
         let usual = denial.reason() == Reason::Quota
             && denial.status() == self.status
-            && !denial.is_quiet();
+            && !denial.hides_quota();
         let used_up = self.used_up.as_ref().filter(|_| usual)?;
         let mut exceeded = denial.exceeded();
         match (exceeded.next(), exceeded.next()) {

@@ -62,7 +62,7 @@
 //! let denied = call().await;
 //! assert_eq!(denied.status(), 200);
 //! assert_eq!(denied.headers()["grpc-status"], "8");
-//! assert_eq!(denied.headers()["grpc-message"], "rate%20limit%20exceeded");
+//! assert_eq!(denied.headers()["grpc-message"], "rate limit exceeded");
 //! assert!(denied.headers().contains_key("grpc-retry-pushback-ms"));
 //! # Ok(())
 //! # }
@@ -134,5 +134,5 @@ mod style;
 mod tests;
 mod text;
 
-pub(crate) use self::responses::Responses;
 pub use self::{denial::Denial, style::Rejection};
+pub(crate) use self::{grpc::grpc_web_is_not_translated, responses::Responses};

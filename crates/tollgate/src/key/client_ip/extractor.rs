@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, RuleError, RuleErrorKind};
 
 use crate::{
+    diagnostics,
     key::{
         client_ip::{
             forwarded, single_header,
@@ -23,7 +24,6 @@ use crate::{
         header::header_name,
         peer::peer,
     },
-    notice,
 };
 
 /// Counts by the address of the client: the peer of the socket, unless told otherwise.
@@ -243,7 +243,7 @@ impl ClientIp {
             Err(why) => {
                 // Once: every request would say the same.
                 if !told.swap(true, Ordering::Relaxed) {
-                    notice::error(&format!(
+                    diagnostics::error(&format!(
                         "a condition on the client's network does not hold: {why}"
                     ));
                 }
@@ -266,7 +266,7 @@ impl ClientIp {
             && head.headers.contains_key(name)
             && !self.distrusted.swap(true, Ordering::Relaxed)
         {
-            notice::warn(&format!(
+            diagnostics::warn(&format!(
                 "{peer} sends {name} and is not trusted; if it is a proxy of yours, name it in trusted_proxies(..): until then \
                  all its clients are one"
             ));
