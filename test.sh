@@ -82,10 +82,15 @@ step "the store on other servers"
 for server in redis-6.2 valkey-9.1; do
   printf '%s: ' "$server"
   "target/servers/$server" --version
-  tests=(--test conformance --test guide --test parity --test script)
+  export TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server"
   # It starts a cluster, whose servers are told more than Redis 6.2 understands.
+  tests=(--test conformance)
   [ "$server" = redis-6.2 ] || tests+=(--test meter)
-  TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server" cargo test -p tollgate-redis --all-features "${tests[@]}"
+  cargo test -p tollgate-redis --all-features "${tests[@]}"
+  # The clock of a server can be moved where it asks the system for the time, which the newest do not.
+  cargo test -p tollgate-redis --all-features --lib -- \
+    internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
+  unset TOLLGATE_REDIS_SERVER
 done
 
 step "each feature alone"

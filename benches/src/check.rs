@@ -10,6 +10,9 @@ use tollgate::{
 /// A quota that no bench uses up: one unit each microsecond, four thousand million at once.
 pub const WIDE: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000);
 
+/// A quota that never denies, whose unit takes no whole number of microseconds.
+pub const UNEVEN: Quota = Quota::gcra(999_983, SECOND).burst(1_000_000_000);
+
 /// A quota that is used up after the first request.
 pub const TIGHT: Quota = Quota::gcra(1, HOUR).burst(1);
 

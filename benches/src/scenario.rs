@@ -6,7 +6,7 @@ use tollgate::{HeaderStyle, Quota};
 use tower_layer::Layer;
 
 use crate::{
-    check::{Checker, LASTING, TIGHT, WIDE},
+    check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
     layer::{Bare, grpc_call, layer, request, send},
     redis::{
@@ -50,6 +50,7 @@ impl fmt::Debug for Scenario {
 /// All scenarios.
 pub const ALL: &[Scenario] = &[
     scenario("hot-allowed", || checks(WIDE, hot(), 8)),
+    scenario("hot-uneven", || checks(UNEVEN, hot(), 8)),
     scenario("hot-denied", || checks(TIGHT, hot(), 8)),
     scenario("fallible-allowed", || fallible(WIDE, hot(), 8)),
     scenario("fallible-denied", || fallible(TIGHT, hot(), 8)),

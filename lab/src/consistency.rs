@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Quota, Tick,
-    algorithm::{Algorithm, Arrival},
+    algorithm::{Algorithm, Gcra},
 };
 use tollgate_prefilter::{LeaseTerms, ReportTerms};
 
@@ -97,7 +97,7 @@ pub(crate) const INTERVAL: Tick = 100_000;
 pub(crate) struct Terms {
     pub(crate) quota: Quota,
     /// `None` where the quota counts in windows.
-    pub(crate) arrival: Option<Arrival>,
+    pub(crate) arrival: Option<Gcra>,
     /// `None` also where the quota has no lease: it is exact then.
     pub(crate) lease: Option<LeaseTerms>,
     pub(crate) report: Option<ReportTerms>,
@@ -120,7 +120,7 @@ impl Terms {
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow
         );
         let of_windows = matches!(consistency, Consistency::Exact | Consistency::Leased(_));
-        let arrival = Arrival::new(&scene.quota);
+        let arrival = Gcra::new(&scene.quota);
         if arrival.is_none() && !(is_window && of_windows) {
             return None;
         }

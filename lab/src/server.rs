@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tollgate_core::{
     Tick,
-    algorithm::{Algorithm, Arrival, Assessment, FixedWindow, SlidingWindow, Taken},
+    algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{
     Ask, BucketLender, BucketState, LeaseTerms, Lot, WindowLender, WindowState,
@@ -25,7 +25,7 @@ pub(crate) enum Server {
 
 #[derive(Debug)]
 pub(crate) struct Buckets {
-    arrival: Arrival,
+    arrival: Gcra,
     lender: Option<BucketLender>,
     states: HashMap<u32, BucketState>,
 }

@@ -179,19 +179,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The feature `conformance` adds a module of that name, with the suite that every store has to pass, one test for each
-//! sentence, and a delayed, failing store to see what callers meet. In the tests of a store:
+//! The crate `tollgate-conformance` has the suite that every store has to pass, one test for each sentence, and a delayed,
+//! failing store to try callers on. In the tests of a store:
 //!
 //! ```
-//! # #[cfg(feature = "conformance")] mod suite {
-//! use tollgate_core::{Clock, MemoryStore, conformance_suite};
+//! use tollgate_conformance::conformance_suite;
+//! use tollgate_core::{Clock, MemoryStore};
 //!
 //! async fn store(clock: Clock) -> MemoryStore {
 //!     MemoryStore::builder().clock(clock).build()
 //! }
 //!
 //! conformance_suite!(store);
-//! # }
 //! ```
 //!
 //! # Features
@@ -201,12 +200,9 @@
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
-//! | `conformance` | the suite for stores; for tests only |
 
 pub mod algorithm;
 mod blocking;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod decision;
 mod error;
 mod fallback;

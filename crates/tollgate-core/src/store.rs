@@ -18,6 +18,7 @@ use crate::{
     registry::RuleRegistry,
     rule::Mode,
     rule_set::RuleSet,
+    time::Tick,
 };
 
 /// One rule with one key and one cost. A request carries one or several.
@@ -249,6 +250,21 @@ pub struct Holding {
     pub taken: Taken,
     /// Who gave them.
     pub source: Source,
+}
+
+impl Holding {
+    /// What an allowed check took at `at`.
+    #[must_use]
+    pub fn new(check: Check, verdict: &Verdict, at: Tick) -> Self {
+        Self {
+            check,
+            taken: Taken {
+                at,
+                fresh_at: at.saturating_add(verdict.reset_after_ticks()),
+            },
+            source: verdict.source(),
+        }
+    }
 }
 
 /// What a store keeps of one rule.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::Taken,
     decision::{Decision, Outcome, Source},
     error::UnknownName,
     rule::Rule,
@@ -196,13 +195,6 @@ pub(crate) fn holdings(
                 )
                 && rules.enforces(verdict.rule())
         })
-        .map(|(check, verdict)| Holding {
-            check: *check,
-            taken: Taken {
-                at: decision.at(),
-                fresh_at: decision.at().saturating_add(verdict.reset_after_ticks()),
-            },
-            source: verdict.source(),
-        })
+        .map(|(check, verdict)| Holding::new(*check, verdict, decision.at()))
         .collect()
 }

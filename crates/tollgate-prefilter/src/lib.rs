@@ -19,9 +19,7 @@
 //!
 //! The store's side is a [`BucketLender`] or a [`WindowLender`], a process's side a [`Holder`] for each key. A
 //! [`parking`](Lot::Parking) lot lives for ten seconds and is tracked by the store: what is left of it may go back. All of
-//! them together are at most the [`reserve`](LeaseTerms::reserve). A [`transit`](Lot::Transit) lot lives for a second at most
-//! and is not tracked. It is lent only where the bucket is so empty that it cannot be full before the lot has run out. What
-//! is left of it is lost. [`LeaseTerms::new`] makes terms without transit lots: they spare hardly a call.
+//! them together are at most the [`reserve`](LeaseTerms::reserve).
 //!
 //! An empty bucket has nothing to park. What it lends then are [`segments`](Lot::Segment) of the future, for a second at most:
 //! units that it has yet to get are taken from it at once, so that it owes them, and the process spends each when it has come

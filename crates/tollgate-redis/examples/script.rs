@@ -3,5 +3,5 @@
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 
 fn main() {
-    print!("{}", tollgate_redis::script::TEXT);
+    print!("{}", tollgate_redis::SCRIPT);
 }

@@ -297,7 +297,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
 
   local kind, units, after = 0, 0, 0
   if doing == 7 then
-    local transit, reserve, below, segment, line, empty = unpack('<dddddd', check, 39)
+    local reserve, segment, line, empty = unpack('<dddd', check, 39)
     if not raw or n0 then return 0, 0, 0 end
     generation, current, previous = generation or 0, current or 0, previous or 0
     if granted then units = lot(wanted, remaining, reserve - current - previous) end
@@ -306,9 +306,6 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       -- What is parked already is of the same, or of a later one, if the clock went back.
       if generation < this or current + previous == 0 then generation = this end
       kind, current = 1, current + units
-    elseif granted and remaining <= below then
-      units = lot(transit, remaining, 2^49)
-      if units > 0 then kind = 2 end
     end
     if units == 0 and remaining <= empty and lot(2^49, remaining, 2^49) == 0 then
       -- Until when what was taken before has come back.
@@ -321,7 +318,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
         part = (part - part % 4) / 4 * d
         units = (part - part % n) / n
         if segment < units then units = segment end
-        if units > 0 then kind, debt = 3, 1 end
+        if units > 0 then kind, debt = 2, 1 end
       end
     end
     if units == 0 then return 0, 0, 0 end
@@ -368,7 +365,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       if last > ttl then ttl = last end
       till, out, current = till + LIFE, current, 0
     end
-    if doing == 7 then return kind, units, kind == 1 and generation or kind == 3 and after or 0, state, ttl end
+    if doing == 7 then return kind, units, kind == 1 and generation or after, state, ttl end
     return retry, remaining, reset, state, ttl, leaves, nil, again
   end
   if doing == 5 or doing == 6 then

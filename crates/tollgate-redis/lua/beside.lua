@@ -70,7 +70,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
 
   -- Nothing is lent of the state of another quota.
   if sub(raw, 1, 21) ~= sub(check, 18, 38) then return 0, 0, 0 end
-  local _, reserve = unpack('<dd', check, 39)
+  local reserve = unpack('<d', check, 39)
   local _, level = step(raw, first, limit, third, now, 0)
   local units = lot(cost, level, reserve - out)
   if units == 0 then return 0, 0, 0 end

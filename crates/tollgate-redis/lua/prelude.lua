@@ -32,9 +32,8 @@
 --          there.
 --          for 6, '<dd': the units that are left, of a window with those of earlier lots that came back later, and the
 --          generation that was told when the lot was lent;
---          for 7, '<dddddd': the units wanted in transit, the most that may be parked, and how few units have to be left
---          where a lot in transit is lent; the units wanted of what is to come, within how many µs all that is taken
---          has to come back, and how few units have to be left.
+--          for 7, '<dddd': the most that may be parked; the units wanted of what is to come, within how many µs all that
+--          is taken has to come back, and how few units have to be left.
 --          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
 --          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
 --          written under the first name if states are moved, under the other if they stay.
@@ -52,7 +51,7 @@
 --          ours; or the server refuses a command of this check, and may run those of others: 1 it has no memory, 2 it
 --          cannot save, 3 it has too few replicas, 4 the user has no right to it, 5 for another reason
 --          µs until the state equals a fresh one; after a take without what is parked in lots
---          For 7: 0 nothing is lent, 1 a lot to park, 2 one in transit, 3 one of what is to come, or -3; its units; its
+--          For 7: 0 nothing is lent, 1 a lot to park, 2 one of what is to come, or -3; its units; its
 --          generation or window, or the µs after which its units begin to come.
 --          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.

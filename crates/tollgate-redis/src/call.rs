@@ -1,33 +1,6 @@
 //! Calls of the script: keys and arguments.
 //!
 //! A call is filled with one request, or with all that wait. Each is decided on its own.
-//!
-//! ```
-//! use tollgate::{Check, Fingerprint, MINUTE, Quota, Rule, RuleSet};
-//! use tollgate_redis::call::Call;
-//! use tollgate_redis::encode::Encoder;
-//! use tollgate_redis::keyspace::{Keyspace, Partition};
-//!
-//! let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
-//! let encoder = Encoder::new(&rules, Keyspace::new("tg", Partition::Key)?)?;
-//! let mut call = Call::new();
-//! let asked = call.acquire(&encoder, &[Check::new(0, Fingerprint::from_bits(7), 1)]);
-//! assert!(asked.is_some());
-//! assert_eq!(call.keys().next(), Some(&b"tg:{AAAAAAAAAAAAAAAAAAAAAH}:api:a1"[..]));
-//! // The time is the server's, and there is one check.
-//! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [0, 38]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! By a clock of the caller's own, with states that are kept for five seconds longer:
-//!
-//! ```
-//! use std::time::Duration;
-//! use tollgate_redis::call::Call;
-//!
-//! let call = Call::at(1_700_000_000_000_000, Duration::from_secs(5));
-//! assert_eq!(call.args().map(<[u8]>::len).collect::<Vec<_>>(), [16]);
-//! ```
 
 mod asked;
 mod check;
@@ -39,7 +12,7 @@ use std::{fmt, time::Duration};
 use smallvec::SmallVec;
 use tollgate_core::{Check, Fingerprint, Holding, Settlement, Tick};
 
-pub use self::asked::Asked;
+pub(crate) use self::asked::Asked;
 use self::{
     asked::{Capped, NOBODY},
     check::What,
@@ -57,7 +30,7 @@ const ANY: u8 = u8::MAX;
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
-pub struct Call {
+pub(crate) struct Call {
     keys: Packed,
     args: Packed,
     /// The bits of the rules whose states it touches.
@@ -67,14 +40,14 @@ pub struct Call {
 impl Call {
     /// A call by the server's clock.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::by(&[])
     }
 
     /// A call by the caller's clock, for servers that refuse to tell a script the time. States are kept for `margin`
     /// longer than by that clock, because the server forgets by its own.
     #[must_use]
-    pub fn at(now: Tick, margin: Duration) -> Self {
+    pub(crate) fn at(now: Tick, margin: Duration) -> Self {
         let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
         Self::by(&[double(now.min(LAST)), double(margin.min(LAST))].concat())
     }
@@ -92,13 +65,13 @@ impl Call {
 
     /// The keys, in order.
     #[must_use]
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.keys.iter()
     }
 
     /// The arguments, in order.
     #[must_use]
-    pub fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.args.iter()
     }
 
@@ -109,13 +82,13 @@ impl Call {
 
     /// The checks that were added.
     #[must_use]
-    pub fn checks(&self) -> usize {
+    pub(crate) fn checks(&self) -> usize {
         self.args.len() - 1
     }
 
     /// Whether nothing was added: then there is nothing to call.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.checks() == 0
     }
 
@@ -124,7 +97,7 @@ impl Call {
     /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
     /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
+    pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
         self.request(rules, checks, What::Take, |_| true)
     }
 
@@ -137,7 +110,7 @@ impl Call {
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub fn acquire_capped(
+    pub(crate) fn acquire_capped(
         &mut self,
         rules: &Encoder,
         checks: &[Check],
@@ -150,12 +123,12 @@ impl Call {
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
+    pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
         self.request(rules, checks, What::Ask, |_| true)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
-    pub fn settle(&mut self, rules: &Encoder, holding: &Holding, how: Settlement) -> bool {
+    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Holding, how: Settlement) -> bool {
         self.settle_all(rules, std::slice::from_ref(holding), how)
     }
 
@@ -163,7 +136,12 @@ impl Call {
     /// that rule, which has to be among them.
     ///
     /// False where it does not fit any more; then nothing was added.
-    pub fn settle_all(&mut self, rules: &Encoder, holdings: &[Holding], how: Settlement) -> bool {
+    pub(crate) fn settle_all(
+        &mut self,
+        rules: &Encoder,
+        holdings: &[Holding],
+        how: Settlement,
+    ) -> bool {
         if !self.has_room(holdings.len()) {
             return false;
         }
@@ -197,7 +175,7 @@ impl Call {
     /// Adds that a state is forgotten. False where it does not fit any more.
     ///
     /// With a partition by a rule, a state of another one lies elsewhere [if that rule was asked too](Self::reset_all).
-    pub fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
+    pub(crate) fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
         self.reset_all(rules, &[Check::new(rule, key, 1)])
     }
 
@@ -206,7 +184,7 @@ impl Call {
     /// there was something.
     ///
     /// False where they do not fit any more; then nothing was added.
-    pub fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
+    pub(crate) fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
         if !self.has_room(4 * checks.len()) {
             return false;
         }

@@ -2,32 +2,6 @@
 //!
 //! What is known beforehand is prepared once: the names of the rules and the bytes of their quotas. A
 //! [`Call`](crate::call::Call) is then filled with requests.
-//!
-//! ```
-//! use tollgate::{MINUTE, Quota, Rule, RuleSet};
-//! use tollgate_redis::encode::Encoder;
-//! use tollgate_redis::keyspace::{Keyspace, Partition};
-//!
-//! let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
-//! let encoder = Encoder::new(&rules, Keyspace::new("tg", Partition::Key)?);
-//! assert!(encoder.is_ok());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! With the states of a request in the slot of one of its clients, that of a rule which has to be there:
-//!
-//! ```
-//! use tollgate::{MINUTE, Quota, Rule, RuleErrorKind, RuleSet};
-//! use tollgate_redis::encode::Encoder;
-//! use tollgate_redis::keyspace::{Keyspace, Partition};
-//!
-//! let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
-//! let keyspace = |rule: &str| Keyspace::new("tg", Partition::ByRule(rule.into()));
-//! assert!(Encoder::new(&rules, keyspace("api")?).is_ok());
-//! let refused = Encoder::new(&rules, keyspace("tenant")?);
-//! assert_eq!(refused.expect_err("there is no such rule").kind(), RuleErrorKind::Store);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
 
@@ -38,7 +12,7 @@ use crate::{
 
 /// A rule set as the script is told of it.
 #[derive(Debug)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     pub(crate) keyspace: Keyspace,
     rules: Box<[RuleLine]>,
     /// The rule whose client decides about the slot of a request.
@@ -51,7 +25,7 @@ impl Encoder {
     /// # Errors
     ///
     /// A partition by a rule that there is not, or that is not enforced.
-    pub fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
+    pub(crate) fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
         let with = match &keyspace.partition {
             Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
             _ => None,
@@ -72,7 +46,7 @@ impl Encoder {
     /// # Errors
     ///
     /// There is no rule of this name, or it is a mark, which has no state of its own.
-    pub fn with_overflow(mut self, rule: &str) -> Result<Self, RuleError> {
+    pub(crate) fn with_overflow(mut self, rule: &str) -> Result<Self, RuleError> {
         let place = self
             .rules
             .iter()
@@ -110,7 +84,7 @@ impl Encoder {
     /// The rule's name is hashed with it, so that nobody who reads names can tell that a client of one rule is one of
     /// another; not where the client decides about the slot, which is the same for all rules of a request then.
     #[must_use]
-    pub fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+    pub(crate) fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
         let line = self.rules.get(usize::from(rule));
         let domain = match (&self.keyspace.partition, line) {
             (Partition::Key, _) | (_, None) => &b""[..],
@@ -124,7 +98,7 @@ impl Encoder {
     /// # Errors
     ///
     /// A change of secrets, or a cap on new keys, with states in several slots.
-    pub fn fits_a_cluster(&self) -> Result<(), RuleError> {
+    pub(crate) fn fits_a_cluster(&self) -> Result<(), RuleError> {
         if self.keyspace.partition == Partition::One {
             return Ok(());
         }
@@ -148,7 +122,7 @@ impl Encoder {
 
     /// Whether a state of the rule at a place is found by its client alone, as a reset has to.
     #[must_use]
-    pub fn is_found_alone(&self, rule: u16) -> bool {
+    pub(crate) fn is_found_alone(&self, rule: u16) -> bool {
         self.with.is_none_or(|with| with == rule)
     }
 

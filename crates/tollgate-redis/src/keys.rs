@@ -296,6 +296,14 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_key_is_not_taken_for_the_end_of_its_domain() {
+        let (whole, rest) = (KeyBuf::from(Key::of(["a", "b"])), key("b"));
+        let start = whole.as_bytes().strip_suffix(rest.as_bytes());
+        let domain = [b"api", start.expect("parts stand one behind the other")].concat();
+        assert_ne!(digest(b"api", &whole), digest(&domain, &rest));
+    }
+
+    #[test]
     fn a_change_of_secrets_that_is_none_is_refused() {
         let keys = Keys::hashed(secret(1));
         assert!(keys.clone().next(secret(1)).is_err());

@@ -10,30 +10,6 @@
 //! An algorithm has states of its own, as in memory: a rule that takes another one begins anew, and two versions of a
 //! service do not write over each other while one replaces the other. So has a format: [what happens when two
 //! meet](crate::guide::upgrading).
-//!
-//! ```
-//! use tollgate::Fingerprint;
-//! use tollgate_redis::keyspace::{Keyspace, Partition};
-//!
-//! let mut key = Vec::new();
-//! let keyspace = Keyspace::new("shop", Partition::default())?;
-//! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
-//! assert_eq!(key, b"{shop}:AAAAAAAAAAAAAAAAAAAAAH:api:a1");
-//! # Ok::<(), tollgate::RuleError>(())
-//! ```
-//!
-//! Each client in a slot of its own:
-//!
-//! ```
-//! use tollgate::Fingerprint;
-//! use tollgate_redis::keyspace::{Keyspace, Partition};
-//!
-//! let mut key = Vec::new();
-//! let keyspace = Keyspace::new("shop", Partition::Key)?;
-//! keyspace.write(&mut key, "api", b'a', Fingerprint::from_bits(7));
-//! assert_eq!(key, b"shop:{AAAAAAAAAAAAAAAAAAAAAH}:api:a1");
-//! # Ok::<(), tollgate::RuleError>(())
-//! ```
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
 
@@ -105,7 +81,7 @@ impl Metered {
 
 /// The names of the states of a service.
 #[derive(Clone, Debug)]
-pub struct Keyspace {
+pub(crate) struct Keyspace {
     namespace: Box<str>,
     pub(crate) partition: Partition,
     pub(crate) keys: Keys,
@@ -119,7 +95,10 @@ impl Keyspace {
     /// # Errors
     ///
     /// A namespace of other characters or another length.
-    pub fn new(namespace: impl Into<String>, partition: Partition) -> Result<Self, RuleError> {
+    pub(crate) fn new(
+        namespace: impl Into<String>,
+        partition: Partition,
+    ) -> Result<Self, RuleError> {
         let namespace = namespace.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
         if !(1..=LONGEST).contains(&namespace.len()) || !namespace.bytes().all(fits) {
@@ -148,30 +127,21 @@ impl Keyspace {
 
     /// The name of the set of instances. No state has it: those end in a number.
     #[must_use]
-    pub fn instances(&self) -> String {
+    pub(crate) fn instances(&self) -> String {
         format!("{}:instances", self.namespace)
     }
 
     /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).
     #[must_use]
-    pub fn quotas(&self) -> String {
+    pub(crate) fn quotas(&self) -> String {
         format!("{}:quotas", self.namespace)
     }
 
     /// The same with the keys of clients written so. Without, fingerprints are those of nobody's secret.
     #[must_use]
-    pub fn with_keys(mut self, keys: Keys) -> Self {
+    pub(crate) fn with_keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
         self
-    }
-
-    /// Writes the name of a state, for a client alone.
-    pub fn write(&self, out: &mut Vec<u8>, rule: &str, family: u8, key: Fingerprint) {
-        let (name, _) = self.keys.names(key);
-        let mut bytes = Bytes::new();
-        let state = (rule, family, self.formats.written);
-        self.write_name(&mut bytes, state, &name, None);
-        out.extend_from_slice(&bytes);
     }
 
     /// Writes the name of a state of a rule, a family and a format, which lies where `with` does.

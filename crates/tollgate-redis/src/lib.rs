@@ -93,33 +93,25 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
-// Public for the tests that hold the script to the core; no part of what this crate promises.
-#[doc(hidden)]
-pub mod call;
+mod call;
 mod connection;
-#[doc(hidden)]
-pub mod encode;
+mod encode;
 mod error;
 mod format;
 pub mod guide;
 mod keys;
-#[doc(hidden)]
-pub mod keyspace;
+mod keyspace;
 mod mask;
-#[doc(hidden)]
-pub mod new_keys;
+mod new_keys;
 mod observe;
 mod packed;
 mod plain;
 mod prefilter;
-#[doc(hidden)]
-pub mod refusal;
-#[doc(hidden)]
-pub mod reply;
+mod refusal;
+mod reply;
 mod rotation;
 mod rule_line;
-#[doc(hidden)]
-pub mod script;
+mod script;
 mod secret;
 mod store;
 
@@ -128,14 +120,21 @@ pub use self::{
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::Partition,
+    script::TEXT as SCRIPT,
     secret::{Secret, SecretError},
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
 pub use tollgate_prefilter::{InForce, WhyExact};
 
 #[cfg(test)]
-#[path = "../tests/connection/mod.rs"]
-mod connection_tests;
+#[path = "../tests/internal/mod.rs"]
+mod internal_tests;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+// What the tests share names the crate as users do.
+#[cfg(test)]
+extern crate self as tollgate_redis;
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

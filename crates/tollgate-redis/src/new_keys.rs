@@ -5,28 +5,6 @@
 //! together with all others that came too late. Who is known is not touched.
 //!
 //! Leave is taken before a check is sent, and comes back when it made no key.
-//!
-//! ```
-//! use tollgate_redis::new_keys::NewKeys;
-//!
-//! let keys = NewKeys::per_second(100);
-//! let now = 1_700_000_000_000_000;
-//! assert_eq!((0..1_000).filter(|_| keys.take(now)).count(), 100);
-//! keys.give_back();
-//! assert!(keys.take(now) && !keys.take(now));
-//! // One comes back each hundredth of a second.
-//! assert!(keys.take(now + 10_000) && !keys.take(now + 10_000));
-//! ```
-//!
-//! For a service whose clients come in waves:
-//!
-//! ```
-//! use tollgate_redis::new_keys::NewKeys;
-//!
-//! let keys = NewKeys::per_second(10).burst(50_000);
-//! assert!((0..50_000).all(|_| keys.take(0)));
-//! assert!(!keys.take(0));
-//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +17,7 @@ const MOST: u32 = 1_000_000;
 
 /// How many keys a process may make for a rule.
 #[derive(Debug)]
-pub struct NewKeys {
+pub(crate) struct NewKeys {
     /// Until when leave is used up, in ns.
     until: AtomicU64,
     /// For how long one lasts, in ns.
@@ -50,7 +28,7 @@ pub struct NewKeys {
 impl NewKeys {
     /// As many a second, and as many at once: 1 to 1 000 000. What is outside is the nearest of these.
     #[must_use]
-    pub fn per_second(rate: u32) -> Self {
+    pub(crate) fn per_second(rate: u32) -> Self {
         let rate = rate.clamp(1, MOST);
         Self {
             until: AtomicU64::new(0),
@@ -60,18 +38,11 @@ impl NewKeys {
         }
     }
 
-    /// The same with as many at once: 1 to 1 000 000. What is outside is the nearest of these.
-    #[must_use]
-    pub fn burst(mut self, burst: u32) -> Self {
-        self.burst = u64::from(burst.clamp(1, MOST));
-        self
-    }
-
     /// Takes leave for one new key, if there is any at `now`, in µs since the epoch.
     ///
     /// Since the first one, at most as many are taken and not given back as the rate allows for the time, and the burst.
     /// In a shorter span there may be a few more: those that were given back late.
-    pub fn take(&self, now: Tick) -> bool {
+    pub(crate) fn take(&self, now: Tick) -> bool {
         let now = now.saturating_mul(1_000);
         let latest = now.saturating_add(self.each * self.burst);
         let taken = self
@@ -84,7 +55,7 @@ impl NewKeys {
     }
 
     /// Gives back what was taken for a check that made no key.
-    pub fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         // Not below zero, whoever gives back too much; then it never fails.
         let _ = self
             .until
@@ -102,12 +73,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_the_rate_allows_and_the_burst(
+        fn never_more_than_the_rate_allows_and_as_many_at_once(
             rate in 1_u32..2_000,
-            burst in 1_u32..500,
             steps in prop::collection::vec((0_u64..20_000, any::<bool>()), 1..800),
         ) {
-            let keys = NewKeys::per_second(rate).burst(burst);
+            let keys = NewKeys::per_second(rate);
             let start = 1_700_000_000_000_000;
             let (mut now, mut made) = (start, 0);
             for (passed, makes) in steps {
@@ -119,7 +89,7 @@ mod tests {
                         keys.give_back();
                     }
                 }
-                let allowed = u64::from(burst) * 1_000_000 + (now - start) * u64::from(rate);
+                let allowed = u64::from(rate) * 1_000_000 + (now - start) * u64::from(rate);
                 prop_assert!(made * 1_000_000 <= allowed);
             }
         }
@@ -136,7 +106,7 @@ mod tests {
     #[test]
     fn what_is_outside_is_the_nearest() {
         assert!(NewKeys::per_second(0).take(0));
-        let most = NewKeys::per_second(u32::MAX).burst(u32::MAX);
+        let most = NewKeys::per_second(u32::MAX);
         assert!((0..1_000_000).all(|_| most.take(1 << 52)));
         assert!(!most.take(1 << 52));
     }

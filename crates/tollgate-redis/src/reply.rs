@@ -1,42 +1,4 @@
 //! Replies of the script as decisions.
-//!
-//! ```
-//! use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
-//! use tollgate_redis::call::Call;
-//! use tollgate_redis::encode::Encoder;
-//! use tollgate_redis::keyspace::{Keyspace, Partition};
-//! use tollgate_redis::reply::Reply;
-//!
-//! let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
-//! let encoder = Encoder::new(&rules, Keyspace::new("tg", Partition::Key)?)?;
-//! let checks = [Check::new(0, Fingerprint::from_bits(7), 1)];
-//! let mut call = Call::new();
-//! let asked = call.acquire(&encoder, &checks).expect("the call is empty");
-//!
-//! let reply = Reply::new(call.checks(), vec![1_700_000_000_000_000, -1, 59, 1_000_000]).expect("whole");
-//! let decision = reply.decision(&asked, &checks, &rules);
-//! assert!(decision.is_allowed());
-//! assert_eq!(decision.verdicts()[0].remaining(), 59);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! A value that is not ours fails the check, and the rule's own answer to a failure applies:
-//!
-//! ```
-//! # use tollgate::{Check, Fingerprint, MINUTE, Outcome, Quota, Rule, RuleSet};
-//! # use tollgate_redis::call::Call;
-//! # use tollgate_redis::encode::Encoder;
-//! # use tollgate_redis::keyspace::{Keyspace, Partition};
-//! # use tollgate_redis::reply::Reply;
-//! # let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))])?;
-//! # let encoder = Encoder::new(&rules, Keyspace::new("tg", Partition::Key)?)?;
-//! # let checks = [Check::new(0, Fingerprint::from_bits(7), 1)];
-//! # let mut call = Call::new();
-//! # let asked = call.acquire(&encoder, &checks).expect("the call is empty");
-//! let reply = Reply::new(call.checks(), vec![1_700_000_000_000_000, -3, 0, 0]).expect("whole");
-//! assert_eq!(reply.decision(&asked, &checks, &rules).outcome(), Outcome::Failed);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -59,7 +21,7 @@ const NUMBERS: usize = 3;
 
 /// What the script answered to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     at: Tick,
     /// The time, and then three for each check. Those of a usual request need no allocation.
     integers: SmallVec<[i64; 4]>,
@@ -67,7 +29,7 @@ pub struct Reply {
 
 /// Whether a check made a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewKey {
+pub(crate) enum NewKey {
     /// It was there, or nothing was to be kept.
     No,
     /// It was made.
@@ -78,7 +40,7 @@ pub enum NewKey {
 
 /// What became of a check of a rule with a cap on new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub(crate) struct Told {
     /// The rule's place.
     pub rule: u16,
     /// Whether it might have made a key.
@@ -90,7 +52,7 @@ pub struct Told {
 impl Reply {
     /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
     #[must_use]
-    pub fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
+    pub(crate) fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
         let integers: SmallVec<_> = integers.into_iter().collect();
         let at = u64::try_from(*integers.first()?).ok()?;
         (integers.len() == 1 + checks * NUMBERS).then_some(Self { at, integers })
@@ -98,13 +60,13 @@ impl Reply {
 
     /// The time of the decisions.
     #[must_use]
-    pub fn at(&self) -> Tick {
+    pub(crate) fn at(&self) -> Tick {
         self.at
     }
 
     /// The decision about one of the requests of the call.
     #[must_use]
-    pub fn decision(&self, asked: &Asked, checks: &[Check], rules: &RuleSet) -> Decision {
+    pub(crate) fn decision(&self, asked: &Asked, checks: &[Check], rules: &RuleSet) -> Decision {
         let verdicts = checks.iter().zip(asked.places()).map(|(check, place)| {
             let (rule, plan) = (check.rule(), check.plan());
             let Some(place) = place else {
@@ -122,7 +84,7 @@ impl Reply {
 
     /// What became of the checks of one request that might have made keys. None of a check that failed: whatever it had
     /// leave for may be used.
-    pub fn new_keys(&self, asked: &Asked) -> impl Iterator<Item = Told> {
+    pub(crate) fn new_keys(&self, asked: &Asked) -> impl Iterator<Item = Told> {
         asked.capped.iter().filter_map(|capped| {
             let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
@@ -141,7 +103,7 @@ impl Reply {
 
     /// The lot that was lent in answer to the question at a place; `Some(None)`: none was, and `None`: it failed.
     #[must_use]
-    pub fn lot(&self, place: u16) -> Option<Option<Lot>> {
+    pub(crate) fn lot(&self, place: u16) -> Option<Option<Lot>> {
         let [kind, units, more] = self.of(usize::from(place))?;
         let units = u64::try_from(units).ok()?;
         let more = u64::try_from(more).ok()?;
@@ -151,43 +113,42 @@ impl Reply {
                 units,
                 generation: more,
             })),
-            2 => Some(Some(Lot::Transit { units })),
-            3 => Some(Some(Lot::Segment { units, after: more })),
+            2 => Some(Some(Lot::Segment { units, after: more })),
             _ => None,
         }
     }
 
     /// Whether one of the states at these places, which were to be forgotten, was there.
     #[must_use]
-    pub fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
+    pub(crate) fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
         let was_there = |[done, kept, _]: [i64; 3]| done == FITS && kept > 0;
         places.any(|place| self.of(place).is_some_and(was_there))
     }
 
     /// What is left after the report at a place; `None`: it failed.
     #[must_use]
-    pub fn left(&self, place: u16) -> Option<u64> {
+    pub(crate) fn left(&self, place: u16) -> Option<u64> {
         let [fits, left, _] = self.of(usize::from(place))?;
         u64::try_from(left).ok().filter(|_| fits >= FITS)
     }
 
     /// The same, and in how many µs the state is fresh.
     #[must_use]
-    pub fn reported(&self, place: u16) -> Option<(u64, Tick)> {
+    pub(crate) fn reported(&self, place: u16) -> Option<(u64, Tick)> {
         let [_, _, reset_after] = self.of(usize::from(place))?;
         Some((self.left(place)?, u64::try_from(reset_after).unwrap_or(0)))
     }
 
     /// Why the server refused the check at a place, if it did. Then nothing was done for it.
     #[must_use]
-    pub fn refusal(&self, place: u16) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, place: u16) -> Option<Refusal> {
         let [retry, number, _] = self.of(usize::from(place))?;
         (retry == FAILED).then(|| Refusal::of(number))?
     }
 
     /// The first refusal of any check of the call.
     #[must_use]
-    pub fn first_refusal(&self) -> Option<Refusal> {
+    pub(crate) fn first_refusal(&self) -> Option<Refusal> {
         let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
         let mut failed = answers.filter(|answer| answer[0] == FAILED);
         failed.find_map(|answer| Refusal::of(answer[1]))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate_core::{
     AlgorithmKind, Fingerprint, Mode, Quota, RuleSet,
-    algorithm::{Algorithm as _, Arrival, SlidingWindow},
+    algorithm::{Algorithm as _, Gcra, SlidingWindow},
 };
 
 use crate::format::VERSION;
@@ -101,7 +101,7 @@ fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
     let period = u64::try_from(quota.period().as_micros()).ok()?;
     let (algorithm, first, third) = match family(quota)? {
         b'a' => {
-            let denominator = Arrival::new(quota)?.denominator();
+            let denominator = Gcra::new(quota)?.denominator();
             // The rate is a multiple of the denominator, and this is the numerator in lowest terms.
             (1, period / (quota.rate() / denominator), denominator)
         }

@@ -6,29 +6,15 @@
 //!
 //! A call is `EVALSHA sha1 numkeys key .. arg ..`. A server that does not know the hash answers `NOSCRIPT` and has done
 //! nothing; then `EVAL text numkeys key .. arg ..` teaches it and decides at once.
-//!
-//! ```
-//! use tollgate_redis::script;
-//!
-//! // What `SCRIPT LOAD` would answer.
-//! assert_eq!(script::sha1().len(), 40);
-//! assert!(!script::TEXT.starts_with("#!"));
-//! ```
-//!
-//! With redis-cli:
-//!
-//! ```
-//! use tollgate_redis::script;
-//!
-//! let load = format!("redis-cli -x SCRIPT LOAD < script.lua # {}", script::sha1());
-//! assert!(load.ends_with(&sha1_smol::Sha1::from(script::TEXT).digest().to_string()));
-//! ```
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use sha1_smol::Sha1;
+use crate::connection::script::Script;
 
-/// The text of the script.
+/// The script, known to servers by its hash.
+pub(crate) static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT)));
+
+/// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::by_hand).
 pub const TEXT: &str = concat!(
     include_str!("../lua/prelude.lua"),
     "local step_of\n",
@@ -48,10 +34,3 @@ pub const TEXT: &str = concat!(
     "end\nend\n",
     include_str!("../lua/decide.lua"),
 );
-
-/// The hash by which a server knows the script: 40 hexadecimal digits.
-#[must_use]
-pub fn sha1() -> &'static str {
-    static SHA1: LazyLock<String> = LazyLock::new(|| Sha1::from(TEXT).digest().to_string());
-    &SHA1
-}

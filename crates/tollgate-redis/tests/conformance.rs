@@ -69,7 +69,8 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
 }
 
 mod hashed {
-    use tollgate_core::{Clock, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};
@@ -82,7 +83,8 @@ mod hashed {
 }
 
 mod during_a_change_of_secrets {
-    use tollgate_core::{Clock, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};
@@ -96,7 +98,8 @@ mod during_a_change_of_secrets {
 }
 
 mod plain {
-    use tollgate_core::{Clock, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
     use crate::WithServer;
@@ -109,7 +112,8 @@ mod plain {
 }
 
 mod leased {
-    use tollgate_core::{Clock, Consistency, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::{Clock, Consistency};
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};
@@ -130,7 +134,8 @@ mod leased {
 mod eventual {
     use std::time::Duration;
 
-    use tollgate_core::{Clock, Consistency, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::{Clock, Consistency};
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};
@@ -152,7 +157,8 @@ mod eventual {
 mod eventual_by_requests {
     use std::time::Duration;
 
-    use tollgate_core::{Clock, Consistency, conformance_suite};
+    use tollgate_conformance::conformance_suite;
+    use tollgate_core::{Clock, Consistency};
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Tick,
-    algorithm::{Algorithm, ArrivalState},
+    algorithm::{Algorithm, GcraState},
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 /// A bucket of its own, set by the store's answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plain {
-    bucket: ArrivalState,
+    bucket: GcraState,
     unreported: u64,
     since: Tick,
     reporting: bool,
@@ -45,7 +45,7 @@ impl Plain {
 
     pub(crate) fn answered(&mut self, sent: Tick, answer: &Answer, terms: &Terms) {
         self.reporting = false;
-        self.bucket = ArrivalState::default();
+        self.bucket = GcraState::default();
         let used = terms.quota.limit() - answer.assessment.remaining;
         if let Some(arrival) = &terms.arrival {
             arrival.hold_back(&mut self.bucket, sent, used);

@@ -76,10 +76,10 @@
 //! ```
 //! use tollgate_core::{
 //!     Quota, SECOND,
-//!     algorithm::{Algorithm, Arrival, Retry},
+//!     algorithm::{Algorithm, Gcra, Retry},
 //! };
 //!
-//! let quota = Arrival::new(&Quota::gcra(7, SECOND)).expect("a valid quota");
+//! let quota = Gcra::new(&Quota::gcra(7, SECOND)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
 //! quota.take(&mut state, now, 7);
@@ -92,13 +92,464 @@
 //! ```
 //! use tollgate_core::{
 //!     Quota, SECOND,
-//!     algorithm::{Algorithm, Arrival},
+//!     algorithm::{Algorithm, Gcra},
 //! };
 //!
-//! let quota = Arrival::new(&Quota::gcra(10, SECOND).burst(1)).expect("a valid quota");
+//! let quota = Gcra::new(&Quota::gcra(10, SECOND).burst(1)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
 //! quota.take(&mut state, now, 1);
 //! assert!(!quota.assess(&state, now + 99_999, 1).fits);
 //! assert!(quota.assess(&state, now + 100_000, 1).fits);
 //! ```
+
+use crate::{
+    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    quota::{AlgorithmKind, Interval, Quota},
+    time::{Tick, micros},
+};
+
+/// A quota of GCRA, token bucket or leaky bucket, made ready: the three are one state machine.
+///
+/// `T` in lowest terms is `numerator / denominator` µs. Spans of time are whole numbers of 1/denominator µs, which are called
+/// *parts* here: a unit is `numerator` parts, and no fraction is left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gcra {
+    numerator: u64,
+    denominator: u64,
+    burst: u64,
+    /// `τ` in parts.
+    tolerance: u128,
+}
+
+/// 16 bytes: the theoretical arrival time, as whole microseconds and a remainder in units of the quota's denominator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcraState {
+    tat: Tick,
+    rest: u32,
+}
+
+impl GcraState {
+    /// The theoretical arrival time, rounded down to microseconds.
+    #[must_use]
+    pub const fn tat(&self) -> Tick {
+        self.tat
+    }
+
+    /// What the arrival time has beyond whole microseconds, in units of 1/[`denominator`](Gcra::denominator) µs.
+    #[must_use]
+    pub const fn rest(&self) -> u32 {
+        self.rest
+    }
+}
+
+impl Gcra {
+    /// The denominator of the remainder that a state carries.
+    #[must_use]
+    pub const fn denominator(&self) -> u64 {
+        self.denominator
+    }
+
+    /// Leaves no more than the burst less `units` at `at`: for units that are out of the bucket and may come back.
+    ///
+    /// `units` above the burst are the burst.
+    pub fn hold_back(&self, state: &mut GcraState, at: Tick, units: u64) {
+        if units == 0 {
+            return;
+        }
+        let held = self.state(at, self.span_of(units.min(self.burst)));
+        if (held.tat, held.rest) > (state.tat, state.rest) {
+            *state = held;
+        }
+    }
+
+    /// Puts `units` back into the bucket, up to the burst: for units that were taken in advance and are not needed.
+    ///
+    /// Unlike a [refund](Algorithm::refund) it does not ask what time has given back since. The caller knows that nothing
+    /// has: see [`hold_back`](Self::hold_back).
+    pub fn put_back(&self, state: &mut GcraState, now: Tick, units: u64) {
+        let ahead = self.ahead(state, now);
+        let units = self.span_of(units.min(self.burst));
+        *state = self.state(now, ahead.saturating_sub(units));
+    }
+
+    /// The earliest arrival time of a state that is fresh at `fresh_at`, to the tick, and that lets `cost` units pass at
+    /// `retry_at`, to the tick, where that is known: what an answer tells of the state behind it.
+    #[must_use]
+    pub fn earliest(&self, fresh_at: Tick, retry_at: Option<(Tick, u64)>) -> GcraState {
+        let mut earliest = self.rounded_up(fresh_at);
+        if let Some((retry_at, cost)) = retry_at.filter(|(_, cost)| *cost <= self.burst) {
+            let then = self.rounded_up(retry_at) + self.tolerance;
+            let by_retry = then.saturating_sub(self.span_of(cost));
+            // A later one says nothing of the state: the cost waits for units that are held back.
+            if by_retry < self.parts(fresh_at) {
+                earliest = earliest.max(by_retry);
+            }
+        }
+        self.state(0, earliest)
+    }
+
+    /// A time in parts.
+    #[inline(always)]
+    fn parts(&self, tick: Tick) -> u128 {
+        u128::from(tick) * u128::from(self.denominator)
+    }
+
+    /// The earliest time in parts that is this tick when it is rounded up.
+    fn rounded_up(&self, tick: Tick) -> u128 {
+        self.parts(tick)
+            .saturating_sub(u128::from(self.denominator - 1))
+    }
+
+    /// `units · T`.
+    #[inline(always)]
+    fn span_of(&self, units: u64) -> u128 {
+        u128::from(units) * u128::from(self.numerator)
+    }
+
+    /// A span of at most the tolerance in microseconds, rounded up.
+    #[inline(always)]
+    fn micros(&self, span: u128) -> u64 {
+        if self.denominator == 1 {
+            // As at most rates that people choose. It is below 2^64, as a tolerance is.
+            return span as u64;
+        }
+        let (whole, rest) = divide(span, self.denominator);
+        whole + u64::from(rest > 0)
+    }
+
+    /// Until when units that were taken weigh: had they never been taken, the bucket could have been empty from
+    /// `taken.fresh_at` on, so what lies behind it was given back by time. That tick was rounded up, and the part of a
+    /// microsecond is lost; but the units reach to `at + cost · T` exactly, wherever the bucket stood.
+    fn weighs_until(&self, taken: Taken, cost: u64) -> u128 {
+        let reach = self.parts(taken.at) + self.span_of(cost.min(self.burst));
+        let latest = self.parts(taken.fresh_at);
+        reach.min(latest).max(self.rounded_up(taken.fresh_at))
+    }
+
+    /// As many units of this quota as lie in a span of another one, rounded down.
+    fn scaled(&self, before: &Self, span: u128) -> u128 {
+        let (old, new) = (u128::from(before.numerator), u128::from(self.numerator));
+        // In two halves, so that no product leaves 128 bits.
+        (span / old)
+            .saturating_mul(new)
+            .saturating_add(span % old * new / old)
+    }
+
+    /// Whether a unit takes less time than under another quota.
+    fn is_faster_than(&self, other: &Self) -> bool {
+        u128::from(self.numerator) * u128::from(other.denominator)
+            < u128::from(other.numerator) * u128::from(self.denominator)
+    }
+
+    /// What is ahead of `now`: what time has still to pay back.
+    #[inline(always)]
+    fn ahead(&self, state: &GcraState, now: Tick) -> u128 {
+        if state.tat < now {
+            0
+        } else {
+            self.parts(state.tat - now) + u128::from(state.rest)
+        }
+    }
+
+    /// What is ahead of `now`, at most the tolerance.
+    fn owed(&self, state: &GcraState, now: Tick) -> u128 {
+        self.ahead(state, now).min(self.tolerance)
+    }
+
+    #[inline(always)]
+    fn state(&self, now: Tick, ahead: u128) -> GcraState {
+        let (whole, rest) = match u64::try_from(ahead) {
+            Ok(ahead) if self.denominator == 1 => (ahead, 0),
+            _ => divide(ahead, self.denominator),
+        };
+        GcraState {
+            // A state of a clock that was set far ahead and back may lie at the end of time.
+            tat: now.saturating_add(whole),
+            // A remainder is below the denominator, which validation keeps within 32 bits.
+            rest: rest as u32,
+        }
+    }
+
+    /// The answer, and what is ahead then.
+    #[inline(always)]
+    fn answer(&self, ahead: u128, cost: u64) -> (Assessment, u128) {
+        if cost == 0 || cost > self.burst || ahead > self.tolerance {
+            return (self.answer_at_the_edge(ahead, cost), ahead);
+        }
+        let cost = self.span_of(cost);
+        let after = ahead + cost;
+        let fits = after <= self.tolerance;
+        let then = if fits { after } else { ahead };
+        let left = self.tolerance - then;
+        let answer = Assessment {
+            fits,
+            remaining: divide(left, self.numerator).0,
+            reset_after: self.micros(then),
+            retry: self.wait(cost, left),
+        };
+        (answer, then)
+    }
+
+    /// When a cost fits of which so much is left: the next time if it fits now.
+    #[inline(always)]
+    fn wait(&self, cost: u128, left: u128) -> Retry {
+        match cost.saturating_sub(left) {
+            0 => Retry::Now,
+            lacks => Retry::after_micros(self.micros(lacks)),
+        }
+    }
+
+    /// A cost of nothing, one that never fits, or a state beyond the tolerance.
+    #[cold]
+    fn answer_at_the_edge(&self, ahead: u128, cost: u64) -> Assessment {
+        // Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that.
+        let ahead = ahead.min(self.tolerance);
+        let left = self.tolerance - ahead;
+        Assessment {
+            fits: cost == 0,
+            remaining: divide(left, self.numerator).0,
+            reset_after: self.micros(ahead),
+            retry: if cost > self.burst {
+                Retry::Never
+            } else {
+                self.wait(self.span_of(cost.max(1)), left)
+            },
+        }
+    }
+}
+
+/// The quotient, at most `u64::MAX`, and the remainder.
+#[inline(always)]
+fn divide(parts: u128, by: u64) -> (u64, u64) {
+    match u64::try_from(parts) {
+        Ok(parts) => (parts / by, parts % by),
+        Err(_) => divide_wide(parts, by),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn divide_wide(parts: u128, by: u64) -> (u64, u64) {
+    let by = u128::from(by);
+    // The remainder is below the divisor.
+    (
+        u64::try_from(parts / by).unwrap_or(u64::MAX),
+        (parts % by) as u64,
+    )
+}
+
+impl Algorithm for Gcra {
+    type State = GcraState;
+
+    fn new(quota: &Quota) -> Option<Self> {
+        if !matches!(
+            quota.algorithm(),
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket
+        ) || quota.validate().is_err()
+        {
+            return None;
+        }
+        let Interval {
+            numerator,
+            denominator,
+        } = Interval::of(quota.rate(), micros(quota.period()));
+        Some(Self {
+            numerator,
+            denominator,
+            burst: quota.limit(),
+            tolerance: u128::from(quota.limit()) * u128::from(numerator),
+        })
+    }
+
+    #[inline]
+    fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
+        self.answer(self.ahead(state, now), cost).0
+    }
+
+    #[inline(always)]
+    fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
+        let (answer, then) = self.answer(self.ahead(state, now), cost);
+        if answer.fits && cost > 0 {
+            *state = self.state(now, then);
+        }
+        answer
+    }
+
+    #[inline]
+    fn take(&self, state: &mut GcraState, now: Tick, cost: u64) {
+        if cost > 0 && cost <= self.burst {
+            *state = self.state(now, self.ahead(state, now) + self.span_of(cost));
+        }
+    }
+
+    fn repair(&self, state: &mut GcraState, now: Tick) {
+        if self.ahead(state, now) > self.tolerance {
+            *state = self.state(now, self.tolerance);
+        }
+    }
+
+    fn refund(&self, state: &mut GcraState, now: Tick, taken: Taken, cost: u64) {
+        let until = self.weighs_until(taken, cost);
+        let weight = until.saturating_sub(self.parts(now));
+        let back = self.span_of(cost.min(self.burst)).min(weight);
+        *state = self.state(now, self.ahead(state, now).saturating_sub(back));
+    }
+
+    fn refund_converted(
+        &self,
+        before: &Self,
+        state: &mut GcraState,
+        now: Tick,
+        taken: Taken,
+        cost: u64,
+    ) {
+        let since = self.parts(now.saturating_sub(taken.at));
+        // From when they were taken, by this rate if it is the faster one; else until now by the other.
+        let is_faster = self.is_faster_than(before);
+        let from = before.parts(if is_faster { taken.at } else { now });
+        let weight = before.weighs_until(taken, cost).saturating_sub(from);
+        let mut back = self.scaled(before, weight.min(before.tolerance));
+        if is_faster {
+            back = back.saturating_sub(since);
+        }
+        back = back.min(self.span_of(cost));
+        let ahead = self.ahead(state, now);
+        if before.burst > self.burst && ahead.saturating_add(since) >= self.tolerance {
+            // It may have been full when it was converted, and have forgotten what was beyond that.
+            back = back.saturating_sub(self.span_of(before.burst - self.burst));
+        }
+        *state = self.state(now, ahead.saturating_sub(back));
+    }
+
+    #[inline]
+    fn fresh_at(&self, state: &GcraState) -> Tick {
+        state.tat.saturating_add(u64::from(state.rest > 0))
+    }
+
+    fn convert(&self, before: &Self, state: &GcraState, now: Tick) -> GcraState {
+        if before == self {
+            return *state;
+        }
+        // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
+        let owed = before.owed(state, now);
+        let old = u128::from(before.numerator);
+        if owed >= u128::from(self.burst) * old {
+            return self.state(now, self.tolerance);
+        }
+        // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
+        // owed < burst · before.numerator ≤ 2^53 · 2^49.
+        let new = u128::from(self.numerator);
+        self.state(now, owed / old * new + (owed % old * new).div_ceil(old))
+    }
+
+    fn leaves_to(&self, writer: &Self, state: &GcraState, now: Tick) -> bool {
+        let is_cut = writer.owed(state, now) > writer.span_of(self.burst);
+        is_cut || !self.is_faster_than(writer)
+    }
+
+    #[inline]
+    fn learn(&self, state: &GcraState, _now: Tick) -> Option<LearnedBound> {
+        Some(LearnedBound(state.tat, u64::from(state.rest)))
+    }
+
+    #[inline]
+    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+        let state = GcraState {
+            tat: bound.0,
+            rest: bound.1 as u32,
+        };
+        let ahead = self.ahead(&state, now);
+        // Beyond the tolerance: a denial has to repair the state first.
+        if cost == 0 || ahead > self.tolerance {
+            return None;
+        }
+        let (answer, _) = self.answer(ahead, cost);
+        (!answer.fits).then_some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::time::SECOND;
+
+    fn ready(quota: Quota) -> Gcra {
+        Gcra::new(&quota).expect("a valid quota")
+    }
+
+    #[test]
+    fn the_first_burst_passes_at_once_and_the_next_does_not() {
+        let quota = ready(Quota::gcra(7, SECOND).burst(10));
+        let mut state = GcraState::default();
+        for left in (0..10).rev() {
+            let answer = quota.assess(&state, 1_000, 1);
+            assert_eq!((answer.fits, answer.remaining), (true, left));
+            quota.take(&mut state, 1_000, 1);
+        }
+        let answer = quota.assess(&state, 1_000, 1);
+        // A seventh of a second is 142 857 and 1/7 µs: one tick earlier it does not pass.
+        assert_eq!(
+            (answer.fits, answer.retry),
+            (false, Retry::after_micros(142_858))
+        );
+        assert!(quota.assess(&state, 1_000 + 142_858, 1).fits);
+        assert!(!quota.assess(&state, 1_000 + 142_857, 1).fits);
+    }
+
+    #[test]
+    fn a_refund_gives_back_no_more_than_the_units_still_weigh() {
+        let quota = ready(Quota::token_bucket(10).refill(1, SECOND));
+        let mut state = GcraState::default();
+        let start = 1_000_000_000;
+        quota.take(&mut state, start, 5);
+        let taken = Taken {
+            at: start,
+            fresh_at: quota.fresh_at(&state),
+        };
+        // A hundred seconds later the bucket has been full again; other units are taken, and the refund comes late.
+        let later = start + 100_000_000;
+        quota.take(&mut state, later, 5);
+        quota.refund(&mut state, later, taken, 5);
+        assert_eq!(quota.assess(&state, later, 0).remaining, 5);
+        // In time it gives everything back.
+        let mut state = GcraState::default();
+        quota.take(&mut state, start, 5);
+        quota.refund(&mut state, start, taken, 5);
+        assert_eq!(quota.assess(&state, start, 0).remaining, 10);
+    }
+
+    #[test]
+    fn what_an_answer_tells_of_a_state_is_never_later_than_the_state() {
+        let quota = ready(Quota::gcra(7, SECOND).burst(10));
+        let mut state = GcraState::default();
+        quota.take(&mut state, 1_000, 3);
+        let fresh_at = quota.fresh_at(&state);
+        let Retry::After(wait) = quota.assess(&state, 1_000, 8).retry else {
+            panic!("eight do not fit");
+        };
+        let told = |wait: u64| quota.earliest(fresh_at, Some((1_000 + wait, 8)));
+        let exact = told(wait.as_micros() as u64);
+        assert!(
+            exact.tat <= state.tat && exact.tat + 1 >= state.tat,
+            "{exact:?}"
+        );
+        // Eight wait for something else, until long after the state is fresh.
+        assert!(told(10_000_000).tat <= state.tat);
+    }
+
+    #[test]
+    fn a_raised_limit_is_in_force_at_once_and_keeps_what_was_used() {
+        let small = ready(Quota::gcra(10, Duration::from_secs(60)));
+        let large = ready(Quota::gcra(100, Duration::from_secs(60)));
+        let now = 1_000_000_000_000;
+        let mut state = GcraState::default();
+        small.take(&mut state, now, 10);
+        let carried = large.convert(&small, &state, now);
+        assert_eq!(large.assess(&carried, now, 0).remaining, 90);
+        let back = small.convert(&large, &carried, now);
+        assert_eq!(small.assess(&back, now, 0).remaining, 0);
+    }
+}

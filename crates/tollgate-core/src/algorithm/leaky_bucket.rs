@@ -38,11 +38,11 @@
 //! ```
 //! use tollgate_core::{
 //!     Quota, SECOND,
-//!     algorithm::{Algorithm, Arrival, Retry},
+//!     algorithm::{Algorithm, Gcra, Retry},
 //! };
 //!
 //! // Five may pile up, and fifty a second flow off.
-//! let quota = Arrival::new(&Quota::leaky_bucket(5).leak(50, SECOND)).expect("a valid quota");
+//! let quota = Gcra::new(&Quota::leaky_bucket(5).leak(50, SECOND)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
 //! quota.take(&mut state, now, 5);

@@ -24,14 +24,14 @@
 //! ```
 //! use tollgate_core::{
 //!     MINUTE, Quota,
-//!     algorithm::{Algorithm, Arrival, SlidingLog},
+//!     algorithm::{Algorithm, Gcra, SlidingLog},
 //! };
 //!
 //! // Both are "5 a minute". After five at once, half a minute later:
 //! let now = 1_700_000_000_000_000;
 //! let later = now + 30_000_000;
 //!
-//! let bucket = Arrival::new(&Quota::gcra(5, MINUTE)).expect("a valid quota");
+//! let bucket = Gcra::new(&Quota::gcra(5, MINUTE)).expect("a valid quota");
 //! let mut state = Default::default();
 //! bucket.take(&mut state, now, 5);
 //! assert_eq!(bucket.assess(&state, later, 0).remaining, 2);
@@ -62,11 +62,11 @@
 //! ```
 //! use tollgate_core::{
 //!     Quota, SECOND,
-//!     algorithm::{Algorithm, Arrival, Retry},
+//!     algorithm::{Algorithm, Gcra, Retry},
 //! };
 //!
 //! // What a store does for a request of three units.
-//! let quota = Arrival::new(&Quota::token_bucket(4).refill(2, SECOND)).expect("a valid quota");
+//! let quota = Gcra::new(&Quota::token_bucket(4).refill(2, SECOND)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
 //! let answer = quota.assess(&state, now, 3);
@@ -98,7 +98,6 @@
 //!
 //! [`Quota::gcra`]: crate::Quota::gcra
 
-mod arrival;
 mod assessment;
 pub mod fixed_window;
 pub mod gcra;
@@ -109,9 +108,9 @@ pub mod sliding_window;
 pub mod token_bucket;
 
 pub use self::{
-    arrival::{Arrival, ArrivalState},
     assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
     fixed_window::{FixedWindow, FixedWindowState},
+    gcra::{Gcra, GcraState},
     sliding_buckets::{SlidingBuckets, SlidingBucketsState},
     sliding_log::{SlidingLog, SlidingLogState},
     sliding_window::{SlidingWindow, SlidingWindowState},

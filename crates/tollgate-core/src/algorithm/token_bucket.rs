@@ -37,11 +37,11 @@
 //! ```
 //! use tollgate_core::{
 //!     Quota, SECOND,
-//!     algorithm::{Algorithm, Arrival},
+//!     algorithm::{Algorithm, Gcra},
 //! };
 //!
 //! // 20 at once, 10 a second on average.
-//! let quota = Arrival::new(&Quota::token_bucket(20).refill(10, SECOND)).expect("a valid quota");
+//! let quota = Gcra::new(&Quota::token_bucket(20).refill(10, SECOND)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
 //! quota.take(&mut state, now, 20);
@@ -56,10 +56,10 @@
 //! ```
 //! use tollgate_core::{
 //!     HOUR, Quota,
-//!     algorithm::{Algorithm, Arrival, Retry},
+//!     algorithm::{Algorithm, Gcra, Retry},
 //! };
 //!
-//! let quota = Arrival::new(&Quota::token_bucket(100).refill(60, HOUR)).expect("a valid quota");
+//! let quota = Gcra::new(&Quota::token_bucket(100).refill(60, HOUR)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
 //! quota.take(&mut state, now, 80);

@@ -6,8 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{
-        Algorithm, Arrival, Assessment, FixedWindow, SlidingBuckets, SlidingLog, SlidingWindow,
-        Taken,
+        Algorithm, Assessment, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
     },
     decision::{Decision, Outcome, Source, Verdict, Verdicts},
     error::StoreError,
@@ -43,7 +42,7 @@ impl<A: Algorithm> Tied<A> {
 /// A rule on its table.
 #[derive(Debug)]
 pub(super) enum BoundRule {
-    Arrival(Tied<Arrival>),
+    Gcra(Tied<Gcra>),
     FixedWindow(Tied<FixedWindow>),
     SlidingWindow(Tied<SlidingWindow>),
     SlidingBuckets(Tied<SlidingBuckets>),
@@ -54,7 +53,7 @@ pub(super) enum BoundRule {
 
 /// A locked shard of any table.
 enum AnyLocked<'a> {
-    Arrival(Locked<'a, Arrival>),
+    Gcra(Locked<'a, Gcra>),
     FixedWindow(Locked<'a, FixedWindow>),
     SlidingWindow(Locked<'a, SlidingWindow>),
     SlidingBuckets(Locked<'a, SlidingBuckets>),
@@ -65,7 +64,7 @@ enum AnyLocked<'a> {
 macro_rules! with_tied {
     ($rule:expr, $tied:ident => $body:expr, else $other:expr) => {
         match $rule {
-            BoundRule::Arrival($tied) => $body,
+            BoundRule::Gcra($tied) => $body,
             BoundRule::FixedWindow($tied) => $body,
             BoundRule::SlidingWindow($tied) => $body,
             BoundRule::SlidingBuckets($tied) => $body,
@@ -79,7 +78,7 @@ macro_rules! with_tied {
 macro_rules! with_locked {
     ($rule:expr, $lock:expr, ($tied:ident, $locked:ident) => $body:expr, else $other:expr) => {
         match ($rule, $lock) {
-            (BoundRule::Arrival($tied), AnyLocked::Arrival($locked)) => $body,
+            (BoundRule::Gcra($tied), AnyLocked::Gcra($locked)) => $body,
             (BoundRule::FixedWindow($tied), AnyLocked::FixedWindow($locked)) => $body,
             (BoundRule::SlidingWindow($tied), AnyLocked::SlidingWindow($locked)) => $body,
             (BoundRule::SlidingBuckets($tied), AnyLocked::SlidingBuckets($locked)) => $body,
@@ -107,7 +106,7 @@ impl BoundRule {
 
     fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
         Some(match self {
-            Self::Arrival(tied) => AnyLocked::Arrival(tied.table.lock(shard)),
+            Self::Gcra(tied) => AnyLocked::Gcra(tied.table.lock(shard)),
             Self::FixedWindow(tied) => AnyLocked::FixedWindow(tied.table.lock(shard)),
             Self::SlidingWindow(tied) => AnyLocked::SlidingWindow(tied.table.lock(shard)),
             Self::SlidingBuckets(tied) => AnyLocked::SlidingBuckets(tied.table.lock(shard)),
@@ -235,7 +234,7 @@ impl BoundMemory {
             return true;
         };
         match self.rule(&checks[index]) {
-            Some(BoundRule::Arrival(tied)) => self.take_in(tied, index, rest, checks, decision),
+            Some(BoundRule::Gcra(tied)) => self.take_in(tied, index, rest, checks, decision),
             Some(BoundRule::FixedWindow(tied)) => self.take_in(tied, index, rest, checks, decision),
             Some(BoundRule::SlidingWindow(tied)) => {
                 self.take_in(tied, index, rest, checks, decision)

@@ -10,7 +10,7 @@ use crate::{
 /// Algorithms with one state machine share their tables; no other reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Family {
-    Arrival,
+    Gcra,
     FixedWindow,
     SlidingWindow,
     SlidingBuckets,
@@ -32,7 +32,7 @@ impl Family {
         match algorithm {
             AlgorithmKind::Unlimited => None,
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                Some(Self::Arrival)
+                Some(Self::Gcra)
             }
             AlgorithmKind::FixedWindow => Some(Self::FixedWindow),
             AlgorithmKind::SlidingWindow => Some(Self::SlidingWindow),

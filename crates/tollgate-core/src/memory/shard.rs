@@ -249,7 +249,7 @@ impl<A: Algorithm> Shard<A> {
 mod tests {
     use super::*;
     use crate::{
-        algorithm::{Arrival, FixedWindow, SlidingLog},
+        algorithm::{FixedWindow, Gcra, SlidingLog},
         quota::Quota,
         time::{MINUTE, SECOND},
     };
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_a_bucket_or_window_has_32_bytes() {
-        assert_eq!(size_of::<Entry<<Arrival as Algorithm>::State>>(), 32);
+        assert_eq!(size_of::<Entry<<Gcra as Algorithm>::State>>(), 32);
         assert_eq!(
             size_of::<Entry<<crate::algorithm::SlidingWindow as Algorithm>::State>>(),
             32
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn over_the_bound_a_key_in_use_keeps_its_state() {
-        let quota = Arrival::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
+        let quota = Gcra::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
         let by = By(quota, 100);
-        let mut shard = Shard::<Arrival>::new(4_096);
-        let add = |shard: &mut Shard<Arrival>, n: u64, cost: u64| {
+        let mut shard = Shard::<Gcra>::new(4_096);
+        let add = |shard: &mut Shard<Gcra>, n: u64, cost: u64| {
             let mut state = Default::default();
             quota.take(&mut state, 1_000_000, cost);
             shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &by);
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn expired_entries_are_removed_while_new_keys_come() {
-        let quota = Arrival::new(&Quota::gcra(10, SECOND)).expect("valid");
+        let quota = Gcra::new(&Quota::gcra(10, SECOND)).expect("valid");
         let by = By(quota, 10);
-        let mut shard = Shard::<Arrival>::new(1 << 20);
+        let mut shard = Shard::<Gcra>::new(1 << 20);
         for n in 0..100_000_u64 {
             let now = n * 1_000;
             let mut state = Default::default();
@@ -338,24 +338,27 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_entry_is_evicted_before_a_live_one_whatever_it_has_used() {
-        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
-        let by = By(quota, 100);
-        let mut shard = Shard::<FixedWindow>::new(4_096);
-        let minute = 60_000_000;
-        let mut add = |n: u64, now: Tick, cost: u64| {
+    fn an_expired_entry_is_evicted_before_a_live_one() {
+        let quota = SlidingLog::new(&Quota::sliding_log(1_000, MINUTE)).expect("valid");
+        let by = By(quota, 1_000);
+        let mut shard = Shard::<SlidingLog>::new(64 << 10);
+        let taken = |now: Tick| {
             let mut state = Default::default();
-            quota.take(&mut state, now, cost);
-            shard.insert(key(n), Entry::new(key(n), 0, state), now, &by);
-            shard.evicted_live
+            (0..200).for_each(|n| quota.take(&mut state, now + n, 1));
+            state
         };
-        // One window long ago is full of denials, and half of the shard is live.
-        for n in 0..40 {
-            add(n, minute, 100);
+        let mut keys = 0;
+        while shard.bytes() < 60 << 10 {
+            keys += 1;
+            shard.insert(key(keys), Entry::new(key(keys), 0, taken(0)), 0, &by);
         }
-        for n in 40..96 {
-            assert_eq!(add(n, 10 * minute, 1), 0, "{n}");
-        }
+        // Ten minutes later all of them have expired. Nothing sweeps while an entry grows.
+        let now = 600_000_000;
+        shard.update(key(1), now, &by, |entry| {
+            (0..1_000).for_each(|n| quota.take(&mut entry.state, now + n, 1));
+        });
+        assert!((shard.entries.used() as u64) < keys);
+        assert_eq!(shard.evicted_live, 0);
     }
 
     #[test]
@@ -403,7 +406,9 @@ mod tests {
         let by = By(quota, 1_000);
         let mut shard = Shard::<SlidingLog>::new(64 << 10);
         for n in 0..20 {
-            shard.insert(key(n), Entry::new(key(n), 0, Default::default()), 0, &by);
+            let mut state = Default::default();
+            quota.take(&mut state, 0, 1);
+            shard.insert(key(n), Entry::new(key(n), 0, state), 0, &by);
             for now in 0..400 {
                 shard.update(key(n), now, &by, |entry| {
                     quota.take(&mut entry.state, now, 1);

@@ -214,7 +214,7 @@ impl Shared {
     fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<BoundRule, RuleError> {
         Ok(match Family::of(rule) {
             None => BoundRule::Unlimited,
-            Some(family @ Family::Arrival) => BoundRule::Arrival(self.tie(rule, of, family)?),
+            Some(family @ Family::Gcra) => BoundRule::Gcra(self.tie(rule, of, family)?),
             Some(family @ Family::FixedWindow) => {
                 BoundRule::FixedWindow(self.tie(rule, of, family)?)
             }

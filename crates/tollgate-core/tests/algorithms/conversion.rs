@@ -4,7 +4,7 @@ use num_bigint::BigInt;
 use proptest::prelude::*;
 use tollgate_core::{
     AlgorithmKind, Quota, SECOND,
-    algorithm::{Algorithm, Arrival, ArrivalState},
+    algorithm::{Algorithm, Gcra, GcraState},
 };
 
 use crate::{
@@ -115,15 +115,15 @@ fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
         asks(15),
     );
     property(400, &values, |(old, new, asks)| {
-        let mut run = Run::<crate::oracle::ArrivalOracle>::new(old, 1_700_000_000_000_000);
+        let mut run = Run::<crate::oracle::GcraOracle>::new(old, 1_700_000_000_000_000);
         for ask in asks {
             let cost = run.moved(ask);
             run.decide(cost);
         }
-        let after = Arrival::new(&new).expect("a valid quota");
+        let after = Gcra::new(&new).expect("a valid quota");
         let carried = after.convert(&run.algorithm, &run.state, run.now);
         // ahead · rate / (denominator · period), compared crosswise.
-        let used = |quota: &Quota, algorithm: &Arrival, state: &ArrivalState| {
+        let used = |quota: &Quota, algorithm: &Gcra, state: &GcraState| {
             let ahead = if state.tat() < run.now {
                 big(0)
             } else {
@@ -148,10 +148,10 @@ fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
 
 #[test]
 fn a_lowered_limit_leaves_a_bucket_full_and_no_fuller() {
-    let large = Arrival::new(&Quota::gcra(100, SECOND)).expect("a valid quota");
-    let small = Arrival::new(&Quota::gcra(10, SECOND)).expect("a valid quota");
+    let large = Gcra::new(&Quota::gcra(100, SECOND)).expect("a valid quota");
+    let small = Gcra::new(&Quota::gcra(10, SECOND)).expect("a valid quota");
     let now = 1_700_000_000_000_000;
-    let mut state = ArrivalState::default();
+    let mut state = GcraState::default();
     large.take(&mut state, now, 100);
     let carried = small.convert(&large, &state, now);
     assert_eq!(small.assess(&carried, now, 0).remaining, 0);

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tollgate_core::{
     DAY, Quota, SECOND,
-    algorithm::{Algorithm, Arrival, ArrivalState},
+    algorithm::{Algorithm, Gcra, GcraState},
 };
 
 const START: u64 = 1_700_000_000_000_000;
 
 /// Uses the burst up, then asks for one unit every `step` µs: at most the time of a unit, so that none is ever wasted.
 fn admitted_in(quota: Quota, steps: u64, step: u64) {
-    let algorithm = Arrival::new(&quota).expect("a valid quota");
-    let mut state = ArrivalState::default();
+    let algorithm = Gcra::new(&quota).expect("a valid quota");
+    let mut state = GcraState::default();
     let mut now = START;
     let mut admitted = quota.limit();
     algorithm.take(&mut state, now, admitted);

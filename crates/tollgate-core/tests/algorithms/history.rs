@@ -244,8 +244,8 @@ macro_rules! for_each_algorithm {
             use crate::oracle;
 
             #[test]
-            fn arrival() {
-                super::$check::<oracle::ArrivalOracle>(AlgorithmKind::Gcra);
+            fn gcra() {
+                super::$check::<oracle::GcraOracle>(AlgorithmKind::Gcra);
             }
 
             #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tollgate_core::{
     AlgorithmKind, Quota,
-    algorithm::{Algorithm, Arrival, Taken},
+    algorithm::{Algorithm, Gcra, Taken},
 };
 
 use crate::{
@@ -97,7 +97,7 @@ fn go<O: Oracle>(run: &mut Run<O>, asks: Vec<Ask>) -> Vec<(u64, u64)> {
 #[test]
 fn the_part_of_a_microsecond_that_time_gave_back_is_not_given_twice() {
     let quota = Quota::gcra(7, tollgate_core::SECOND);
-    let algorithm = Arrival::new(&quota).expect("a valid quota");
+    let algorithm = Gcra::new(&quota).expect("a valid quota");
     let mut state = Default::default();
     let start = 1_700_000_000_000_000;
     algorithm.take(&mut state, start, 1);

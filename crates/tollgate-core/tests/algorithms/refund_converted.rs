@@ -9,7 +9,7 @@ use tollgate_core::{
 use crate::{
     agreement::Run,
     history::{Ask, Cost, asks, for_each_algorithm, property, quota, start},
-    oracle::{ArrivalOracle, Oracle, left},
+    oracle::{GcraOracle, Oracle, left},
 };
 
 for_each_algorithm! {
@@ -247,7 +247,7 @@ fn lost_by_a_bucket(story: impl Strategy<Value = Story>, most: impl Fn(u128, u12
         story,
     );
     property(1_000, &values, |(old, new, start, story)| {
-        let Some(mut twins) = Twins::<ArrivalOracle>::new(old, new, start, story) else {
+        let Some(mut twins) = Twins::<GcraOracle>::new(old, new, start, story) else {
             return Ok(());
         };
         twins.refund(twins.cost);

@@ -2,9 +2,7 @@
 
 use tollgate_core::{
     Quota, SECOND,
-    algorithm::{
-        Algorithm, Arrival, FixedWindow, Retry, SlidingBuckets, SlidingLog, SlidingWindow,
-    },
+    algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow},
 };
 
 const START: u64 = 1_700_000_000_000_000;
@@ -41,7 +39,7 @@ fn a_step_back_over_a_boundary_does_not_refill_the_window_that_it_left() {
     let log = Quota::sliding_log(5, SECOND);
     assert_eq!(left_after_going_back::<SlidingLog>(log, back, then), 0);
     let bucket = Quota::gcra(5, SECOND);
-    assert_eq!(left_after_going_back::<Arrival>(bucket, back, then), 0);
+    assert_eq!(left_after_going_back::<Gcra>(bucket, back, then), 0);
 }
 
 #[test]
@@ -82,7 +80,7 @@ fn a_clock_that_goes_back_by_years_locks_nobody_out() {
         ),
         (
             1_000_000,
-            left_after_going_back::<Arrival>(Quota::gcra(5, SECOND), back, back + 1_000_000),
+            left_after_going_back::<Gcra>(Quota::gcra(5, SECOND), back, back + 1_000_000),
         ),
     ] {
         assert_eq!(left, 5, "after {wait} µs");
@@ -154,7 +152,7 @@ fn the_ends_of_time_panic_nowhere() {
             check::<FixedWindow>(Quota::fixed_window(limit, period));
             check::<SlidingWindow>(Quota::sliding_window(limit, period));
             check::<SlidingLog>(Quota::sliding_log(limit, period));
-            check::<Arrival>(Quota::gcra(limit, period));
+            check::<Gcra>(Quota::gcra(limit, period));
             if period.as_micros() > 1 {
                 check::<SlidingBuckets>(Quota::sliding_buckets(limit, period).buckets(2));
             }

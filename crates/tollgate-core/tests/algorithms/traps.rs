@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{
     DAY, MINUTE, Quota, SECOND, Tick,
     algorithm::{
-        Algorithm, Arrival, FixedWindow, Retry, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
+        Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
     },
 };
 
@@ -54,9 +54,9 @@ macro_rules! for_each_quota {
         $check::<SlidingWindow>(Quota::sliding_window($limit, $period));
         $check::<SlidingBuckets>(Quota::sliding_buckets($limit, $period));
         $check::<SlidingLog>(Quota::sliding_log($limit, $period));
-        $check::<Arrival>(Quota::gcra($limit, $period));
-        $check::<Arrival>(Quota::token_bucket($limit).refill($limit, $period));
-        $check::<Arrival>(Quota::leaky_bucket($limit).leak($limit, $period));
+        $check::<Gcra>(Quota::gcra($limit, $period));
+        $check::<Gcra>(Quota::token_bucket($limit).refill($limit, $period));
+        $check::<Gcra>(Quota::leaky_bucket($limit).leak($limit, $period));
     };
 }
 
@@ -170,7 +170,7 @@ fn units_of_one_instant_and_of_any_cost_are_summed() {
 
 #[test]
 fn rates_above_one_a_microsecond_are_limits_too() {
-    let mut key = Key::<Arrival>::new(Quota::gcra(3_000_000, SECOND).burst(5));
+    let mut key = Key::<Gcra>::new(Quota::gcra(3_000_000, SECOND).burst(5));
     assert_eq!(key.passes(START), 5);
     assert_eq!(key.passes(START + 1), 3);
     assert_eq!(key.passes(START + 2), 3);
@@ -187,7 +187,7 @@ fn for_each_million(period: Duration) {
 #[test]
 fn what_is_left_takes_a_few_steps_to_compute_at_any_rate() {
     // Counted up one by one, a microsecond of this rate would take four billion steps for each answer.
-    let mut key = Key::<Arrival>::new(Quota::gcra(4_294_967_291, Duration::from_micros(1)));
+    let mut key = Key::<Gcra>::new(Quota::gcra(4_294_967_291, Duration::from_micros(1)));
     for now in 0..1_000 {
         assert!(key.ask(START + now, 1_000_000_000));
         assert_eq!(key.left(START + now), 3_294_967_291);
@@ -264,9 +264,9 @@ fn two_windows_back_to_back_admit_what_their_pages_say() {
         around_a_boundary::<SlidingLog>(Quota::sliding_log(100, MINUTE)),
         100
     );
-    assert_eq!(around_a_boundary::<Arrival>(Quota::gcra(100, MINUTE)), 199);
+    assert_eq!(around_a_boundary::<Gcra>(Quota::gcra(100, MINUTE)), 199);
     assert_eq!(
-        around_a_boundary::<Arrival>(Quota::gcra(100, MINUTE).burst(1)),
+        around_a_boundary::<Gcra>(Quota::gcra(100, MINUTE).burst(1)),
         100
     );
 }

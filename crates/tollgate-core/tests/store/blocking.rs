@@ -6,9 +6,8 @@ use std::{
     time::Duration,
 };
 
-use tollgate_core::{
-    Key, Limiter, MemoryStore, Quota, Retry, Rule, WaitErrorKind, conformance::RemoteStore,
-};
+use tollgate_conformance::RemoteStore;
+use tollgate_core::{Key, Limiter, MemoryStore, Quota, Retry, Rule, WaitErrorKind};
 
 use crate::{LONG, check, left};
 

@@ -2,9 +2,9 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
     Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule, Source,
-    conformance::{Fault, RemoteStore},
 };
 
 use crate::{LONG, check, left};

@@ -5,9 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use tollgate_core::{
-    Clock, Limiter, ManualClock, MemoryStore, Quota, Retry, Rule, conformance::RemoteStore,
-};
+use tollgate_conformance::RemoteStore;
+use tollgate_core::{Clock, Limiter, ManualClock, MemoryStore, Quota, Retry, Rule};
 
 use crate::{LONG, check, every_algorithm};
 
@@ -85,8 +84,8 @@ async fn what_is_left_by_a_rule_that_is_empty_is_the_wait_for_one_unit_of_all() 
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_asked_once_for_a_grant() {
-    let store = RemoteStore::new(MemoryStore::new())
-        .faults(|_| Some(tollgate_core::conformance::Fault::Refused));
+    let store =
+        RemoteStore::new(MemoryStore::new()).faults(|_| Some(tollgate_conformance::Fault::Refused));
     let rule = Rule::new("rule", Quota::gcra(10, LONG));
     let rule = rule.on_store_error(tollgate_core::OnStoreError::Deny);
     let limiter = Limiter::new(store.clone(), [rule]).expect("valid");

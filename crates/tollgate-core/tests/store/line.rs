@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, advance};
+use tollgate_conformance::RemoteStore;
 use tollgate_core::{
     Check, Clock, Key, Limiter, MemoryStore, Quota, Retry, Rule, SECOND, WaitErrorKind,
-    conformance::RemoteStore,
 };
 
 use crate::{LONG, check, left};

@@ -107,8 +107,8 @@ fn refilled(quota: &Quota, at: u64, cost: u64) -> u64 {
 
 #[test]
 fn a_bucket_in_the_store_equals_one_that_is_never_forgotten() {
-    holds::<a::Arrival>(Quota::gcra(7, SECOND).burst(10));
-    holds::<a::Arrival>(Quota::token_bucket(5).refill(999_983, SECOND));
+    holds::<a::Gcra>(Quota::gcra(7, SECOND).burst(10));
+    holds::<a::Gcra>(Quota::token_bucket(5).refill(999_983, SECOND));
 }
 
 #[test]

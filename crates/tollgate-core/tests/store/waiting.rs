@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{
-    Limiter, MemoryStore, OnStoreError, Quota, Reason, Rule, Step,
-    conformance::{Fault, RemoteStore},
-};
+use tollgate_conformance::{Fault, RemoteStore};
+use tollgate_core::{Limiter, MemoryStore, OnStoreError, Quota, Reason, Rule, Step};
 
 use crate::{LONG, check};
 

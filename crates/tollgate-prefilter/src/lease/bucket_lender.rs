@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Quota, Retry, Tick,
-    algorithm::{Algorithm, Arrival, ArrivalState, Assessment},
+    algorithm::{Algorithm, Assessment, Gcra, GcraState},
 };
 
 use crate::lease::{
@@ -44,10 +44,10 @@ use crate::lease::{
 /// parked stays so, for five lives of a lot at most. Only a lot that is handed back before the step in a question which
 /// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
 /// most. This one does so too, and forgets lots that processes still hold: they are spent above it, once, so that at most
-/// the reserve, what is in transit and what is lent ahead comes on top.
+/// the reserve and what is lent ahead comes on top.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLender {
-    pub(super) quota: Arrival,
+    pub(super) quota: Gcra,
     pub(super) owing: Owing,
     terms: LeaseTerms,
 }
@@ -56,7 +56,7 @@ pub struct BucketLender {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState {
     /// The arrival time. What is lent is taken from it.
-    pub arrival: ArrivalState,
+    pub arrival: GcraState,
     /// What is parked.
     pub loans: Loans,
     /// For how many µs more than it takes to fill up the bucket is behind, as of the last question: segments are lent that
@@ -95,7 +95,7 @@ impl BucketLender {
     /// A lender of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
     #[must_use]
     pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
-        let bucket = Arrival::new(quota).filter(|_| terms.window().is_none())?;
+        let bucket = Gcra::new(quota).filter(|_| terms.window().is_none())?;
         Some(Self {
             quota: bucket,
             owing: Owing::new(quota, bucket),
@@ -231,11 +231,6 @@ impl BucketLender {
                 state.loans.current += units;
                 self.quota.take(&mut state.arrival, now, units);
                 return Some(Lot::Parking { units, generation });
-            }
-            let units = self.terms.lot(ask.transit, level, u64::MAX);
-            if units > 0 && level <= self.terms.transit_below() {
-                self.quota.take(&mut state.arrival, now, units);
-                return Some(Lot::Transit { units });
             }
         }
         if answer.retry == Retry::Never {

@@ -2,21 +2,21 @@
 
 use tollgate_core::{
     Quota, Retry, Tick,
-    algorithm::{Algorithm, Arrival, ArrivalState, Assessment},
+    algorithm::{Algorithm, Assessment, Gcra, GcraState},
 };
 
 /// A bucket that may owe units: nothing fits until they have come back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owing {
-    quota: Arrival,
+    quota: Gcra,
     burst: u64,
     /// The arrival time of a bucket that was emptied at 0.
-    empty: ArrivalState,
+    empty: GcraState,
 }
 
 impl Owing {
-    pub(crate) fn new(quota: &Quota, bucket: Arrival) -> Self {
-        let mut empty = ArrivalState::default();
+    pub(crate) fn new(quota: &Quota, bucket: Gcra) -> Self {
+        let mut empty = GcraState::default();
         bucket.hold_back(&mut empty, 0, quota.limit());
         Self {
             quota: bucket,
@@ -26,14 +26,14 @@ impl Owing {
     }
 
     /// The time in µs, rounded up, until the bucket owes nothing.
-    pub(crate) fn time(&self, state: &ArrivalState, now: Tick) -> Tick {
+    pub(crate) fn time(&self, state: &GcraState, now: Tick) -> Tick {
         let whole = i128::from(state.tat()) - i128::from(now) - i128::from(self.empty.tat());
         let time = whole + i128::from(state.rest() > self.empty.rest());
         Tick::try_from(time.max(0)).unwrap_or(Tick::MAX)
     }
 
     /// What [`assess`](Algorithm::assess) says, where the bucket may owe units.
-    pub(crate) fn assess(&self, state: &ArrivalState, now: Tick, cost: u64) -> Assessment {
+    pub(crate) fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
         let owed = self.time(state, now);
         let then = self.quota.assess(state, now.saturating_add(owed), cost);
         if owed == 0 {
@@ -56,9 +56,9 @@ impl Owing {
     }
 
     /// Cuts what a clock that went back has added to the time that was owed.
-    pub(crate) fn repair(&self, state: &mut ArrivalState, now: Tick, owed: Tick) {
+    pub(crate) fn repair(&self, state: &mut GcraState, now: Tick, owed: Tick) {
         if self.time(state, now) > owed {
-            *state = ArrivalState::default();
+            *state = GcraState::default();
             let then = now.saturating_add(owed);
             self.quota.hold_back(state, then, self.burst);
         }
@@ -74,10 +74,10 @@ mod tests {
     const START: Tick = 1_700_000_000_000_000;
 
     /// A bucket of ten units, seven a second, that owes so many.
-    fn owing(units: u64) -> (Owing, ArrivalState) {
+    fn owing(units: u64) -> (Owing, GcraState) {
         let quota = Quota::token_bucket(10).refill(7, SECOND);
-        let bucket = Arrival::new(&quota).expect("a bucket");
-        let mut state = ArrivalState::default();
+        let bucket = Gcra::new(&quota).expect("a bucket");
+        let mut state = GcraState::default();
         bucket.take(&mut state, START, 10);
         bucket.take(&mut state, START, units);
         (Owing::new(&quota, bucket), state)
@@ -95,6 +95,18 @@ mod tests {
         assert!(!owing.assess(&state, START + 1_142_857, 1).fits);
         assert!(owing.assess(&state, START + 1_142_858, 1).fits);
         assert_eq!(owing.assess(&state, START, 11).retry, Retry::Never);
+    }
+
+    #[test]
+    fn a_cost_that_fits_once_nothing_is_owed_does_not_wait_for_its_next_time() {
+        // Seven units a µs: in the first µs four that are owed come back, and three more.
+        let quota = Quota::token_bucket(10).refill(7, std::time::Duration::from_micros(1));
+        let bucket = Gcra::new(&quota).expect("a bucket");
+        let mut state = GcraState::default();
+        bucket.take(&mut state, START, 10);
+        bucket.take(&mut state, START, 4);
+        let answer = Owing::new(&quota, bucket).assess(&state, START, 2);
+        assert_eq!((answer.fits, answer.retry), (false, Retry::after_micros(1)));
     }
 
     #[test]

@@ -24,7 +24,6 @@ pub(super) enum Kind {
     Parked(u64),
     /// Of the window of this number, in which all of it is counted.
     Window(u64),
-    Transit,
     /// Its units come due one after the other, all of them within so many µs.
     Segment(Tick),
 }

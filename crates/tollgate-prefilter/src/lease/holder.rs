@@ -77,9 +77,6 @@ struct Seen {
 /// A lot pays where so many units are asked for in its life.
 const PAYS: u64 = 20;
 
-/// The same for one in transit, which is not held back from anybody.
-const PAYS_IN_TRANSIT: u64 = 4;
-
 /// A lot of which nothing was taken for so long goes back: 2 s. Sooner, keys that are asked for once a second would hand back
 /// and ask in turn.
 const IDLE: Tick = 2_000_000;
@@ -135,12 +132,8 @@ impl Holder {
         }
         self.thirst.asks_after(self.demand.age(now));
         self.demand.average(now);
-        let wanted = |time: Tick, pays: u64| {
-            let units = self.demand.within(time);
-            if units >= pays { units } else { 0 }
-        };
-        let parking = wanted(terms.parking_life(), PAYS);
-        let transit = wanted(terms.transit_life() / 2, PAYS_IN_TRANSIT);
+        let parking = self.demand.within(terms.parking_life());
+        let parking = if parking >= PAYS { parking } else { 0 };
         let has_segment = self.has_segment(now);
         // Of a window that does not even weigh for the next any more nothing need be said.
         let is_over = |lot: &Held| match (lot.kind, terms.window()) {
@@ -159,7 +152,6 @@ impl Holder {
         let ask = Ask {
             closed: self.hand_back(now),
             parking,
-            transit,
             segment,
         };
         self.asking = !ask.is_nothing();
@@ -216,8 +208,7 @@ impl Holder {
         }
     }
 
-    /// Takes the lot out, to be handed back. `None` where there is none that the store tracks; what is left of one in transit is
-    /// lost, and a segment stays.
+    /// Takes the lot out, to be handed back. `None` where there is none that the store tracks; a segment stays.
     ///
     /// One of a window also when it has run out: the store knows whether the window is over.
     pub fn hand_back(&mut self, now: Tick) -> Option<Closed> {
@@ -266,7 +257,6 @@ impl Holder {
             }
             // Not on these terms.
             (Lot::Segment { .. }, None, _) => return None,
-            (Lot::Transit { .. }, ..) => (terms.transit_life(), heard, Kind::Transit),
             (Lot::Parking { generation, .. }, _, None) => {
                 (terms.parking_life(), heard, Kind::Parked(generation))
             }

@@ -12,11 +12,6 @@ pub enum Lot {
         /// By what the store tracks it: the generation, or the window.
         generation: u64,
     },
-    /// For a short time, where the bucket is far from full. What is left of it is lost.
-    Transit {
-        /// Units.
-        units: u64,
-    },
     /// Units that the bucket does not have yet, to be spent as they come back. What is left of them is lost.
     Segment {
         /// Units.
@@ -31,9 +26,7 @@ impl Lot {
     #[must_use]
     pub const fn units(&self) -> u64 {
         match self {
-            Self::Parking { units, .. } | Self::Transit { units } | Self::Segment { units, .. } => {
-                *units
-            }
+            Self::Parking { units, .. } | Self::Segment { units, .. } => *units,
         }
     }
 }
@@ -56,8 +49,6 @@ pub struct Ask {
     pub closed: Option<Closed>,
     /// Units wanted to park.
     pub parking: u64,
-    /// Units wanted in transit, where none may be parked.
-    pub transit: u64,
     /// Units wanted in a segment, where the bucket has none.
     pub segment: u64,
 }
@@ -72,6 +63,6 @@ impl Ask {
     /// Whether a lot is wanted.
     #[must_use]
     pub const fn wants_a_lot(&self) -> bool {
-        self.parking > 0 || self.transit > 0 || self.segment > 0
+        self.parking > 0 || self.segment > 0
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Tick,
-    algorithm::{Algorithm, ArrivalState},
+    algorithm::{Algorithm, GcraState},
 };
 
 use crate::lease::{
@@ -12,7 +12,7 @@ use crate::lease::{
 
 impl BucketLender {
     /// Forgets what was used, and not what is parked: that may still be spent, so it is held back from the burst until it has
-    /// come back or run out. What is in transit, or was lent ahead, is not known, and is spent beside it.
+    /// come back or run out. What was lent ahead is not known, and is spent beside it.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};
@@ -31,7 +31,7 @@ impl BucketLender {
     /// ```
     pub fn reset(&self, state: &mut BucketState, now: Tick) {
         self.settle(state, now);
-        (state.arrival, state.owed) = (ArrivalState::default(), 0);
+        (state.arrival, state.owed) = (GcraState::default(), 0);
         self.quota
             .hold_back(&mut state.arrival, now, state.loans.total());
     }
@@ -92,7 +92,6 @@ mod tests {
     const WANTS: Ask = Ask {
         closed: None,
         parking: 20,
-        transit: 0,
         segment: 0,
     };
 
@@ -115,7 +114,7 @@ mod tests {
     /// A burst of 100 units, one a µs; lots of 20 that live for a ms.
     fn bucket() -> BucketLender {
         let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
-        let terms = LeaseTerms::of_bucket(40, 1_000, 0, 0).in_lots_of(2, 1);
+        let terms = LeaseTerms::of_bucket(40, 1_000).in_lots_of(2, 1);
         BucketLender::new(&quota, terms).expect("a bucket")
     }
 

@@ -11,8 +11,6 @@ use crate::lease::segments::SegmentTerms;
 pub struct LeaseTerms {
     reserve: u64,
     parking_life: Tick,
-    transit_life: Tick,
-    transit_below: u64,
     window: Option<Tick>,
     share: u64,
     least: u64,
@@ -73,10 +71,6 @@ impl LeaseTerms {
         Ok(Self {
             reserve,
             parking_life: PARKING_LIFE,
-            // None is lent in transit: in the laboratory such lots spare hardly a call, and what is lost of them is missed
-            // just where the limit is reached.
-            transit_life: 0,
-            transit_below: 0,
             window,
             share: SHARE,
             least: LEAST_LOT,
@@ -87,22 +81,13 @@ impl LeaseTerms {
         })
     }
 
-    /// Terms of a bucket by hand, for models and tests: the reserve, for how long parking lots live, for how long transit
-    /// lots live and at what level at most they are lent. Whether they hold together is not checked: a bucket at that level has
-    /// to be further from full than what comes back within two and a half lives of a transit lot.
+    /// Terms of a bucket by hand, for models and tests: the reserve, and for how long lots live.
     #[must_use]
-    pub const fn of_bucket(
-        reserve: u64,
-        parking_life: Tick,
-        transit_life: Tick,
-        transit_below: u64,
-    ) -> Self {
+    pub const fn of_bucket(reserve: u64, parking_life: Tick) -> Self {
         Self {
             reserve,
             // Time is divided by it.
             parking_life: if parking_life == 0 { 1 } else { parking_life },
-            transit_life,
-            transit_below,
             window: None,
             share: SHARE,
             least: LEAST_LOT,
@@ -116,7 +101,7 @@ impl LeaseTerms {
     pub const fn of_window(reserve: u64, window: Tick) -> Self {
         Self {
             window: Some(window),
-            ..Self::of_bucket(reserve, PARKING_LIFE, 0, 0)
+            ..Self::of_bucket(reserve, PARKING_LIFE)
         }
     }
 
@@ -153,18 +138,6 @@ impl LeaseTerms {
     #[must_use]
     pub const fn parking_life(&self) -> Tick {
         self.parking_life
-    }
-
-    /// For how long a transit lot lives, in µs; 0 where there are none.
-    #[must_use]
-    pub const fn transit_life(&self) -> Tick {
-        self.transit_life
-    }
-
-    /// A transit lot is lent only where no more units than this are left.
-    #[must_use]
-    pub const fn transit_below(&self) -> u64 {
-        self.transit_below
     }
 
     /// On what terms units are lent that the bucket does not have yet, if they are.
@@ -212,16 +185,16 @@ mod tests {
     use tollgate_core::{MINUTE, SECOND};
 
     #[test]
-    fn a_bucket_lends_no_transit_lots() {
+    fn a_bucket_lends_a_quarter_of_its_reserve() {
         let terms = LeaseTerms::new(&Quota::token_bucket(100).refill(100, SECOND), 100);
         let terms = terms.expect("it is lent");
-        assert_eq!((terms.reserve(), terms.transit_life()), (10, 0));
+        assert_eq!(terms.reserve(), 10);
         assert_eq!(terms.lot(20, 100, terms.reserve()), 3);
     }
 
     #[test]
     fn lots_become_small_as_either_runs_out() {
-        let terms = LeaseTerms::of_bucket(100, 10, 0, 0);
+        let terms = LeaseTerms::of_bucket(100, 10);
         assert_eq!(terms.lot(1_000, 1_000, 100), 25);
         assert_eq!(terms.lot(1_000, 40, 100), 10);
         assert_eq!(terms.lot(7, 1_000, 100), 7);
@@ -249,11 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn a_window_lends_no_transit_lots() {
+    fn a_lot_of_a_window_ends_with_it() {
         let terms = LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is lent");
-        assert_eq!(
-            (terms.reserve(), terms.transit_life(), terms.window()),
-            (50, 0, Some(60_000_000))
-        );
+        assert_eq!((terms.reserve(), terms.window()), (50, Some(60_000_000)));
     }
 }

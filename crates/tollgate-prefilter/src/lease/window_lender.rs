@@ -170,7 +170,6 @@ mod tests {
     const WANTS: Ask = Ask {
         closed: None,
         parking: 10,
-        transit: 10,
         segment: 0,
     };
 
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn terms_of_a_bucket_lend_no_window() {
         let quota = FixedWindow::new(&Quota::fixed_window(100, SECOND)).expect("a window");
-        let terms = LeaseTerms::of_bucket(10, 10, 10, 10);
+        let terms = LeaseTerms::of_bucket(10, 10);
         assert!(WindowLender::new(quota, &terms).is_none());
     }
 }

@@ -26,11 +26,10 @@ fn ask(rng: &mut Rng, lots: &mut Vec<Closed>) -> Ask {
             ..lot
         }
     });
-    let (parking, transit, segment) = (rng.u64(0..100), rng.u64(0..100), rng.u64(0..100));
+    let (parking, segment) = (rng.u64(0..100), rng.u64(0..100));
     Ask {
         closed,
         parking,
-        transit,
         segment,
     }
 }

@@ -6,15 +6,15 @@ use fastrand::Rng;
 use proptest::prelude::*;
 use tollgate_core::{
     Quota, Tick,
-    algorithm::{Algorithm, Arrival, ArrivalState},
+    algorithm::{Algorithm, Gcra, GcraState},
 };
 use tollgate_prefilter::{ReportTerms, Spent, Tally};
 
 use crate::oracle::ExactBucket;
 
 struct Reporters {
-    quota: Arrival,
-    state: ArrivalState,
+    quota: Gcra,
+    state: GcraState,
     exact: ExactBucket,
     terms: ReportTerms,
     tallies: Vec<Tally>,
@@ -117,8 +117,8 @@ proptest! {
         let quota = Quota::gcra(rate, Duration::from_secs(1));
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), max_unreported);
         let mut all = Reporters {
-            quota: Arrival::new(&quota).expect("a bucket"),
-            state: ArrivalState::default(),
+            quota: Gcra::new(&quota).expect("a bucket"),
+            state: GcraState::default(),
             exact: ExactBucket::new(&quota),
             terms: terms.expect("it can report"),
             tallies: vec![Tally::default(); processes],

@@ -15,7 +15,7 @@ impl<L: Ledger> World<L> {
     pub(crate) fn alive(&self, system: &System<L>) -> Vec<u8> {
         let generation = system.ledger.generation(system.clock);
         // Longer ago than any lot lives is long ago.
-        let life = self.terms.parking_life().max(self.terms.transit_life());
+        let life = self.terms.parking_life();
         let life = life.max(self.terms.segments().map_or(0, |segments| segments.life()));
         let life = self.terms.window().unwrap_or(life);
         let since = |tick: Tick| system.now.saturating_sub(tick).min(life) as u8;
@@ -29,10 +29,7 @@ impl<L: Ledger> World<L> {
         };
         let question = |question: &Question| {
             let Ask {
-                parking,
-                transit,
-                segment,
-                ..
+                parking, segment, ..
             } = question.ask;
             let [size, left, gone] = closed(question.ask.closed);
             let dropped = u8::from(question.is_dropped) + 2 * u8::from(question.is_forgotten);
@@ -42,9 +39,9 @@ impl<L: Ledger> World<L> {
                 left,
                 gone,
                 parking as u8,
-                transit as u8,
-                question.untracked as u8,
                 segment as u8,
+                0,
+                0,
                 0,
             ];
             let Some(Answer { at, fits, lot }) = question.answer else {
@@ -56,7 +53,6 @@ impl<L: Ledger> World<L> {
                 Some(Lot::Parking { units, generation }) => {
                     (after[1], after[2]) = (units as u8, age(generation));
                 }
-                Some(Lot::Transit { units }) => after[3] = units as u8,
                 Some(Lot::Segment {
                     units,
                     after: waits,

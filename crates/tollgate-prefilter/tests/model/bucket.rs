@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     Quota, Tick,
-    algorithm::{Algorithm, Arrival},
+    algorithm::{Algorithm, Gcra},
 };
 use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms, Lot};
 
@@ -12,7 +12,7 @@ use crate::{fault::Fault, ledger::Ledger};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
-    pub(crate) quota: Arrival,
+    pub(crate) quota: Gcra,
     pub(crate) lender: BucketLender,
     pub(crate) state: BucketState,
     pub(crate) terms: LeaseTerms,
@@ -25,7 +25,7 @@ impl Bucket {
     pub(crate) fn new(burst: u64, terms: LeaseTerms) -> Self {
         let quota = Quota::token_bucket(burst).refill(1, Duration::from_micros(1));
         Self {
-            quota: Arrival::new(&quota).expect("a bucket"),
+            quota: Gcra::new(&quota).expect("a bucket"),
             lender: BucketLender::new(&quota, terms).expect("a bucket"),
             state: BucketState::default(),
             terms,
@@ -51,9 +51,8 @@ impl Ledger for Bucket {
         clock: Tick,
         cost: u64,
         ask: &Ask,
-        untracked: u64,
     ) -> (bool, Option<Lot>) {
-        let ask = Fault::before(fault, self, clock, ask, untracked);
+        let ask = Fault::before(fault, self, clock, ask);
         let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, &ask);
         Fault::after(fault, self);
         if answer.fits {

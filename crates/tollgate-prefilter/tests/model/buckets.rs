@@ -14,14 +14,14 @@ const LIFE: u64 = 3;
 
 /// Two processes and parking lots.
 fn parking(burst: u64, reserve: u64) -> World<Bucket> {
-    let terms = LeaseTerms::of_bucket(reserve, LIFE, 0, 0).in_lots_of(1, 1);
+    let terms = LeaseTerms::of_bucket(reserve, LIFE).in_lots_of(1, 1);
     World {
         ledger: Bucket::new(burst, terms),
         terms,
         processes: 2,
         costs: &[1, 2],
         asks: &[0],
-        wants: &[(0, 0), (1, 0), (9, 0)],
+        wants: &[0, 1, 9],
         ahead: &[0],
         strays: 0,
         patience: None,
@@ -38,7 +38,7 @@ fn parking(burst: u64, reserve: u64) -> World<Bucket> {
 fn straying() -> World<Bucket> {
     World {
         costs: &[1],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         strays: 1,
         ..parking(3, 1)
     }
@@ -46,12 +46,12 @@ fn straying() -> World<Bucket> {
 
 /// Lots of two units and more.
 fn larger() -> World<Bucket> {
-    let terms = LeaseTerms::of_bucket(4, LIFE, 0, 0).in_lots_of(2, 2);
+    let terms = LeaseTerms::of_bucket(4, LIFE).in_lots_of(2, 2);
     World {
         ledger: Bucket::new(6, terms),
         terms,
         asks: &[0, 1],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         ..parking(6, 4)
     }
 }
@@ -61,20 +61,8 @@ fn crowded() -> World<Bucket> {
     World {
         processes: 3,
         costs: &[1],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         ..parking(3, 2)
-    }
-}
-
-/// Two processes and lots in transit that live for two ticks, beside one unit that may be parked.
-fn transit() -> World<Bucket> {
-    // Of a burst of 4, one is parked and two come back in the life of a lot.
-    let terms = LeaseTerms::of_bucket(1, LIFE, 2, 4 - 1 - 2).in_lots_of(1, 1);
-    World {
-        ledger: Bucket::new(4, terms),
-        terms,
-        wants: &[(0, 0), (1, 0), (0, 9)],
-        ..parking(4, 1)
     }
 }
 
@@ -96,7 +84,7 @@ fn parked_units_are_never_spent_twice() {
 #[test]
 fn units_of_a_bucket_that_is_parked_whole_are_never_spent_twice() {
     holds(World {
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         ..parking(4, 4)
     });
 }
@@ -117,14 +105,6 @@ fn three_processes_spend_nothing_twice() {
 }
 
 #[test]
-fn units_in_transit_are_never_spent_twice() {
-    holds(World {
-        strays: 1,
-        ..transit()
-    });
-}
-
-#[test]
 fn without_holding_back_what_is_parked_too_much_passes() {
     is_caught(with(Fault::NoCap, parking(3, 2)));
 }
@@ -132,19 +112,6 @@ fn without_holding_back_what_is_parked_too_much_passes() {
 #[test]
 fn releasing_before_the_burst_is_cut_lets_too_much_pass() {
     is_caught(with(Fault::CapAfterRelease, parking(3, 2)));
-}
-
-#[test]
-fn transit_lots_at_any_level_let_too_much_pass() {
-    let mut world = transit();
-    world.terms = LeaseTerms::of_bucket(1, LIFE, 2, 4).in_lots_of(1, 1);
-    world.ledger = Bucket::new(4, world.terms);
-    is_caught(world);
-}
-
-#[test]
-fn transit_lots_that_come_back_let_too_much_pass() {
-    is_caught(with(Fault::TransitHandedBack, transit()));
 }
 
 #[test]
@@ -176,7 +143,7 @@ fn a_lot_that_comes_back_after_it_was_forgotten_lets_too_much_pass() {
 fn stepping_back() -> World<Bucket> {
     World {
         costs: &[1],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         steps_back: (1, &[1, 3, 30]),
         strays: 0,
         patience: Some(LIFE),
@@ -203,7 +170,7 @@ fn lots_that_are_numbered_anew_at_once_let_too_much_pass() {
 fn giving_back() -> World<Bucket> {
     World {
         costs: &[1],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         giving_back: true,
         strays: 0,
         ..parking(3, 2)
@@ -224,7 +191,7 @@ fn units_that_go_into_another_lot_let_too_much_pass() {
 fn resetting() -> World<Bucket> {
     World {
         asks: &[0, 1],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         resets: true,
         ..parking(3, 2)
     }

@@ -12,8 +12,6 @@ pub(crate) enum Fault {
     NoCap,
     /// What comes back is put back before the burst is cut by what was parked.
     CapAfterRelease,
-    /// What is left of a lot in transit comes back.
-    TransitHandedBack,
     /// A lot lives from the answer on, not from the question.
     DeadlineFromAnswer,
     /// A lot is forgotten with the generation in which it was lent.
@@ -64,13 +62,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// What is done to the store before a question is carried out.
-    pub(crate) fn before(
-        fault: Option<Self>,
-        bucket: &mut Bucket,
-        clock: Tick,
-        ask: &Ask,
-        untracked: u64,
-    ) -> Ask {
+    pub(crate) fn before(fault: Option<Self>, bucket: &mut Bucket, clock: Tick, ask: &Ask) -> Ask {
         let mut ask = *ask;
         let generation = clock / bucket.terms.parking_life();
         let Bucket {
@@ -87,10 +79,6 @@ impl Fault {
                     *tracked -= lot.size;
                     quota.put_back(&mut state.arrival, clock, lot.left);
                 }
-            }
-            Some(Self::TransitHandedBack) => {
-                lender.settle(state, clock);
-                quota.put_back(&mut state.arrival, clock, untracked);
             }
             Some(Self::OneLife) => {
                 lender.settle(state, clock);
@@ -136,7 +124,8 @@ impl Fault {
         match (fault, lot) {
             (Some(Self::PacedFromQuestion), _) => (sent, lot),
             (Some(Self::NotPaced), Some(Lot::Segment { units, .. })) => {
-                (now, Some(Lot::Transit { units }))
+                let generation = 0;
+                (now, Some(Lot::Parking { units, generation }))
             }
             (Some(Self::NotInLine), Some(Lot::Segment { units, .. })) => {
                 (now, Some(Lot::Segment { units, after: 0 }))

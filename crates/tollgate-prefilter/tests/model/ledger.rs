@@ -19,7 +19,6 @@ pub(crate) trait Ledger: Clone + Debug + PartialEq + Send + Sync + 'static {
         clock: Tick,
         cost: u64,
         ask: &Ask,
-        untracked: u64,
     ) -> (bool, Option<Lot>);
 
     /// The store forgets what was used, and so does the exact limit.

@@ -12,7 +12,7 @@ use crate::{
 /// Two processes, a line and lives of so many ticks, and a unit that may be parked.
 fn segments(burst: u64, line: u64, life: u64) -> World<Bucket> {
     let segments = SegmentTerms::by_hand(1, 1, burst - 1, line, life);
-    let terms = LeaseTerms::of_bucket(1, 3, 0, 0).in_lots_of(2, 1);
+    let terms = LeaseTerms::of_bucket(1, 3).in_lots_of(2, 1);
     let terms = terms.with_segments(Some(segments.expect("it does not fill up")));
     World {
         ledger: Bucket::new(burst, terms),
@@ -20,7 +20,7 @@ fn segments(burst: u64, line: u64, life: u64) -> World<Bucket> {
         processes: 2,
         costs: &[1],
         asks: &[0, 1],
-        wants: &[(0, 0)],
+        wants: &[0],
         ahead: &[0, 1, 9],
         strays: 0,
         patience: None,
@@ -37,7 +37,7 @@ fn segments(burst: u64, line: u64, life: u64) -> World<Bucket> {
 fn short() -> World<Bucket> {
     World {
         asks: &[0],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         patience: Some(3),
         ..segments(5, 2, 3)
     }
@@ -107,7 +107,7 @@ fn units_that_are_due_at_once_let_too_much_pass() {
     let mut world = with(Fault::NotPaced, short());
     let segments = world.terms.segments().copied();
     let life = segments.map_or(0, |segments| segments.life());
-    world.terms = LeaseTerms::of_bucket(1, 3, life, 0).with_segments(segments);
+    world.terms = LeaseTerms::of_bucket(1, life).with_segments(segments);
     is_caught(world);
 }
 

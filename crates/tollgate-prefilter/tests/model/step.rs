@@ -13,17 +13,10 @@ use crate::{
 impl<L: Ledger> World<L> {
     fn execute(&self, system: &mut System<L>, question: &Question) -> (bool, Option<Lot>) {
         let Question { cost, ask, .. } = question;
-        system
-            .ledger
-            .execute(self.fault, system.clock, *cost, ask, question.untracked)
+        system.ledger.execute(self.fault, system.clock, *cost, ask)
     }
 
-    fn send(&self, process: &mut Process, now: Tick, cost: u64, wants: (u64, u64, u64)) {
-        let mut untracked = 0;
-        if self.fault == Some(Fault::TransitHandedBack) {
-            let tracked = process.holder.clone().hand_back(now).is_some();
-            untracked = if tracked { 0 } else { process.holder.left(now) };
-        }
+    fn send(&self, process: &mut Process, now: Tick, cost: u64, wants: (u64, u64)) {
         let mut closed = self.hand_back(process, now);
         if self.fault == Some(Fault::BeforeStays)
             && let Some(window) = self.terms.window()
@@ -36,10 +29,8 @@ impl<L: Ledger> World<L> {
             ask: Ask {
                 closed: closed.or(process.again.take()),
                 parking: wants.0,
-                transit: wants.1,
-                segment: wants.2,
+                segment: wants.1,
             },
-            untracked,
             is_dropped: false,
             is_forgotten: false,
             answer: None,
@@ -153,7 +144,6 @@ impl<L: Ledger> World<L> {
                     sent: now,
                     cost,
                     ask: Ask::default(),
-                    untracked: 0,
                     is_dropped: false,
                     is_forgotten: false,
                     answer: None,
@@ -231,7 +221,6 @@ impl<L: Ledger> World<L> {
                         closed,
                         ..Ask::default()
                     },
-                    untracked: 0,
                     is_dropped: false,
                     is_forgotten: false,
                     answer: None,
@@ -239,7 +228,7 @@ impl<L: Ledger> World<L> {
             }
             Action::Send(of, cost, wants) => {
                 let process = &mut system.processes[of];
-                if wants == (0, 0, 0) && self.hand_back(&mut process.clone(), now).is_none() {
+                if wants == (0, 0) && self.hand_back(&mut process.clone(), now).is_none() {
                     // It says nothing: a plain request.
                     return false;
                 }

@@ -50,8 +50,6 @@ pub(crate) struct Question {
     pub(crate) sent: Tick,
     pub(crate) cost: u64,
     pub(crate) ask: Ask,
-    /// What is left of a lot in transit, which only a faulty process hands back.
-    pub(crate) untracked: u64,
     /// Nobody waits for the decision any more, and the process hears it all the same.
     pub(crate) is_dropped: bool,
     /// The key was reset since it was carried out.
@@ -90,8 +88,8 @@ pub(crate) enum Action {
     Rebind(usize),
     /// The limit is another one.
     Change,
-    /// A question is sent: its cost, and what is wanted: parked, in transit, ahead. The lot goes back with it.
-    Send(usize, u64, (u64, u64, u64)),
+    /// A question is sent: its cost, and what is wanted: parked, ahead. The lot goes back with it.
+    Send(usize, u64, (u64, u64)),
     /// The store carries it out.
     Execute(usize),
     /// The answer comes.

@@ -131,7 +131,6 @@ impl<A: Windowed> Ledger for Window<A> {
         clock: Tick,
         cost: u64,
         ask: &Ask,
-        _untracked: u64,
     ) -> (bool, Option<Lot>) {
         let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, ask);
         if answer.fits {

@@ -25,7 +25,7 @@ fn windows<A: Windowed>() -> World<Window<A>> {
         processes: 2,
         costs: &[1, 2],
         asks: &[0],
-        wants: &[(0, 0), (9, 0)],
+        wants: &[0, 9],
         ahead: &[0],
         strays: 0,
         patience: None,

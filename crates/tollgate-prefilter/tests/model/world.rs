@@ -28,8 +28,8 @@ pub(crate) struct World<L> {
     pub(crate) costs: &'static [u64],
     /// The costs of requests that say something to the store; 0 is a lot that comes back alone.
     pub(crate) asks: &'static [u64],
-    /// Units wanted parked and in transit.
-    pub(crate) wants: &'static [(u64, u64)],
+    /// Units wanted parked.
+    pub(crate) wants: &'static [u64],
     /// Units wanted in a segment, where there is none.
     pub(crate) ahead: &'static [u64],
     /// Questions that nobody waits for any more and that may still reach the store.
@@ -114,8 +114,8 @@ impl<L: Ledger> Model for World<L> {
                 None => {
                     let no_other = process.holder.held(system.now) > 0;
                     for ahead in self.ahead.iter().filter(|units| **units == 0 || !no_other) {
-                        for (parking, transit) in self.wants {
-                            let wants = (*parking, *transit, *ahead);
+                        for parking in self.wants {
+                            let wants = (*parking, *ahead);
                             let send = |cost: &u64| Action::Send(of, *cost, wants);
                             actions.extend(self.asks.iter().map(send));
                         }

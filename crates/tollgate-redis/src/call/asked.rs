@@ -7,7 +7,7 @@ pub(super) const NOBODY: u16 = u16::MAX;
 
 /// Where the answers to a request are in the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
     pub(super) places: SmallVec<[u16; 4]>,
     /// The checks of rules with a cap on new keys.
@@ -27,7 +27,7 @@ pub(crate) struct Capped {
 impl Asked {
     /// Whether the script was asked at all: not if no rule of the request has a limit.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.places.iter().all(|place| *place == NOBODY)
     }
 

@@ -13,7 +13,7 @@ impl Call {
     /// Adds that a lot of the check's state comes back. `None` where it does not fit any more, or there is no such state;
     /// otherwise the place of its answer.
     #[must_use = "what was taken out of a holder is lost if it is not sent"]
-    pub fn close(&mut self, rules: &Encoder, check: &Check, closed: Closed) -> Option<u16> {
+    pub(crate) fn close(&mut self, rules: &Encoder, check: &Check, closed: Closed) -> Option<u16> {
         let tail = [double(closed.left), double(closed.generation)];
         self.beside(rules, &check.with_cost(closed.size), What::Close, &tail)
     }
@@ -21,7 +21,7 @@ impl Call {
     /// Adds that a lot is wanted, if the request just before in this call is granted; a segment also where it is refused and
     /// has no other checks. `None` as for [`close`](Self::close).
     #[must_use = "the lot is in its answer"]
-    pub fn lend(
+    pub(crate) fn lend(
         &mut self,
         rules: &Encoder,
         check: &Check,
@@ -29,9 +29,7 @@ impl Call {
         terms: &LeaseTerms,
     ) -> Option<u16> {
         let tail = [
-            double(ask.transit),
             double(terms.reserve()),
-            double(terms.transit_below()),
             double(terms.segments().map_or(0, |_| ask.segment)),
             double(terms.segments().map_or(0, SegmentTerms::line)),
             double(terms.segments().map_or(0, SegmentTerms::below)),
@@ -41,7 +39,7 @@ impl Call {
 
     /// Adds that units were admitted, and count whether they are left or not. `None` as for [`close`](Self::close).
     #[must_use = "what is left is in its answer"]
-    pub fn debit(&mut self, rules: &Encoder, check: &Check) -> Option<u16> {
+    pub(crate) fn debit(&mut self, rules: &Encoder, check: &Check) -> Option<u16> {
         self.beside(rules, check, What::Debit, &[])
     }
 

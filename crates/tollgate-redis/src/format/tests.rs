@@ -1,12 +1,5 @@
 //! Processes of two formats on one server.
 
-#[path = "../../tests/support/numbers.rs"]
-#[allow(dead_code, reason = "it is a part of other programs too")]
-mod numbers;
-#[path = "../../tests/support/resp.rs"]
-#[allow(dead_code, reason = "it is a part of other programs too")]
-mod resp;
-
 use std::time::Duration;
 
 use tollgate_core::{
@@ -14,19 +7,19 @@ use tollgate_core::{
     algorithm::Taken,
 };
 
-use self::{
-    numbers::Numbers,
-    resp::{Resp, Value},
-};
 use crate::{
     Keys, Secret,
     call::Call,
-    connection_tests::blocking_server::RedisServer,
     encode::Encoder,
     format::Formats,
     keyspace::{Keyspace, Partition},
     reply::Reply,
     script,
+    support::{
+        blocking_server::RedisServer,
+        numbers::Numbers,
+        resp::{Resp, Value},
+    },
 };
 
 /// In the middle of an hour, and of a minute.

@@ -15,7 +15,7 @@ use std::{
 
 use tollgate_core::{
     AlgorithmKind, Fingerprint, LearnedCells, Quota, Retry, Tick, Verdict,
-    algorithm::{Algorithm, Arrival, Assessment, LearnedBound},
+    algorithm::{Algorithm, Assessment, Gcra, LearnedBound},
 };
 
 use crate::prefilter::slot::Slot;
@@ -50,7 +50,7 @@ const REST_BITS: u32 = 52;
 #[derive(Clone, Debug)]
 pub(crate) enum Denials {
     /// By the arrival time, which says when any cost fits. From empty to full it takes `fill` µs.
-    Bucket { quota: Arrival, fill: Tick },
+    Bucket { quota: Gcra, fill: Tick },
     /// By the units left until the window is over, which says it of any cost.
     Window { limit: u64 },
     /// By the cost: when that cost fits.
@@ -65,7 +65,7 @@ impl Denials {
                 limit: quota.limit(),
             };
         }
-        match Arrival::new(quota) {
+        match Gcra::new(quota) {
             // Of several, the one that wrote the state says when the units fit, by its own rate. From that nothing follows
             // for other costs, nor for the arrival time under this one.
             Some(bucket) if quotas == 1 => Self::Bucket {
@@ -247,7 +247,7 @@ fn fill(quota: &Quota) -> Tick {
 ///
 /// Reports take more than there is. Until that has come back nothing fits, and then the bucket is empty.
 fn assess(
-    quota: &Arrival,
+    quota: &Gcra,
     fill: Tick,
     LearnedBound(until, rest): LearnedBound,
     now: Tick,

@@ -69,5 +69,9 @@ mod tests {
         time.told((3_000_000, 3_000_500), 3_611_000_000);
         assert_eq!(time.local(at), 0);
         assert_eq!(time.local(time.at(4_000_000)), 4_000_000);
+        // One of a second only.
+        let at = time.at(4_500_000);
+        time.told((5_000_000, 5_000_500), 3_614_000_000);
+        assert_eq!(time.local(at), 0);
     }
 }

@@ -2,9 +2,7 @@
 
 use tollgate_core::{
     AlgorithmKind, Quota, Tick,
-    algorithm::{
-        Algorithm, Arrival, FixedWindow, Retry, SlidingBuckets, SlidingLog, SlidingWindow,
-    },
+    algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow},
 };
 use tollgate_prefilter::{InForce, LeaseTerms};
 
@@ -22,7 +20,7 @@ pub(super) fn wait(plan: &Plan, at: Tick, (cost, left): (u64, u64), due: Option<
     let (quota, used) = (&plan.quota, plan.quota.limit().saturating_sub(left));
     let told = match quota.algorithm() {
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-            retry::<Arrival>(quota, at, cost, used)
+            retry::<Gcra>(quota, at, cost, used)
         }
         AlgorithmKind::FixedWindow => retry::<FixedWindow>(quota, at, cost, used),
         AlgorithmKind::SlidingWindow => retry::<SlidingWindow>(quota, at, cost, used),
@@ -35,7 +33,7 @@ pub(super) fn wait(plan: &Plan, at: Tick, (cost, left): (u64, u64), due: Option<
         return told.unwrap_or(Retry::Now);
     };
     let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-    let later = match (&plan.in_force, Arrival::new(quota)) {
+    let later = match (&plan.in_force, Gcra::new(quota)) {
         (InForce::Leased(terms), Some(_)) => out_of_a_bucket(terms, quota.limit(), cost),
         // Windows begin by the store's clock.
         (_, None) => SLACK,
@@ -138,8 +136,8 @@ mod tests {
     #[test]
     fn a_process_that_does_not_know_the_state_says_rather_too_late() {
         for counted in [LEASED, EVENTUAL] {
-            later_than_the_state::<Arrival>(Quota::gcra(700, MINUTE), counted);
-            later_than_the_state::<Arrival>(Quota::token_bucket(97).refill(7, SECOND), counted);
+            later_than_the_state::<Gcra>(Quota::gcra(700, MINUTE), counted);
+            later_than_the_state::<Gcra>(Quota::token_bucket(97).refill(7, SECOND), counted);
             later_than_the_state::<FixedWindow>(Quota::fixed_window(100, MINUTE), counted);
             later_than_the_state::<SlidingWindow>(Quota::sliding_window(100, MINUTE), counted);
         }

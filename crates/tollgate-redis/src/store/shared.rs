@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, LazyLock,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,22 +14,19 @@ use tollgate_core::{Clock, Rule, StoreError, StoreErrorKind, Tick};
 
 use crate::{
     call::Call,
-    connection::{error::CallError, script::Script, value::Value},
+    connection::{error::CallError, value::Value},
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
     observe::{CallFor, Observer, Timer},
     prefilter::deny::DenyCache,
     reply::Reply,
-    script,
+    script::SCRIPT,
     store::{
         backend::{Answer, Backend},
         instances::Instances,
         under_way::UnderWay,
     },
 };
-
-/// The script, known to servers by its hash.
-static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(script::TEXT)));
 
 /// What the rule sets on one store have in common.
 pub(super) struct Shared {

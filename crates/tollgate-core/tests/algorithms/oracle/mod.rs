@@ -4,8 +4,8 @@
 //! one way for all algorithms: what fits, what is left, and by bisection the first tick at which it fits or nothing
 //! counts any more.
 
-mod arrival;
 mod fixed_window;
+mod gcra;
 mod sliding_buckets;
 mod sliding_log;
 mod sliding_window;
@@ -127,8 +127,8 @@ pub(crate) fn assess<O: Oracle>(oracle: &O, limit: u64, now: Tick, cost: u64) ->
 }
 
 pub(crate) use self::{
-    arrival::ArrivalOracle,
     fixed_window::FixedWindowOracle,
+    gcra::GcraOracle,
     sliding_buckets::{FEW, SlidingBucketsOracle},
     sliding_log::SlidingLogOracle,
     sliding_window::SlidingWindowOracle,

@@ -10,7 +10,7 @@ const LIFE: Tick = 1_000;
 /// A burst of 100 units, one a µs; lots of up to 20 units, two of which may be parked.
 fn lender() -> BucketLender {
     let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
-    let terms = LeaseTerms::of_bucket(40, LIFE, 100, 10).in_lots_of(2, 1);
+    let terms = LeaseTerms::of_bucket(40, LIFE).in_lots_of(2, 1);
     BucketLender::new(&quota, terms).expect("a bucket")
 }
 
@@ -18,7 +18,6 @@ fn park(closed: Option<Closed>) -> Ask {
     Ask {
         closed,
         parking: 20,
-        transit: 20,
         segment: 0,
     }
 }
@@ -82,6 +81,26 @@ fn a_lot_that_is_not_tracked_brings_nothing_back() {
 }
 
 #[test]
+fn a_lot_brings_nothing_back_that_is_older_than_those_tracked_or_larger_than_it_was() {
+    let (lender, mut state) = (lender(), BucketState::default());
+    lender.acquire(&mut state, 5_000, 1, &park(None));
+    // A generation later, the lot is in the previous one.
+    for (generation, left) in [(3, 20), (4, 20), (5, 21)] {
+        let closed = Some(Closed {
+            size: 20,
+            left,
+            generation,
+        });
+        let ask = Ask {
+            closed,
+            ..Ask::default()
+        };
+        lender.acquire(&mut state, 6_500, 1, &ask);
+        assert_eq!(state.loans.total(), 20, "{generation}, {left}");
+    }
+}
+
+#[test]
 fn no_more_is_parked_than_the_reserve() {
     let (lender, mut state) = (lender(), BucketState::default());
     for now in 5_000..5_400 {
@@ -97,22 +116,6 @@ fn a_denied_request_gets_no_lot() {
     lender.acquire(&mut state, 5_000, 95, &Ask::default());
     let (answer, lot) = lender.acquire(&mut state, 5_000, 6, &park(None));
     assert_eq!((answer.fits, answer.remaining, lot), (false, 5, None));
-}
-
-#[test]
-fn a_lot_in_transit_needs_a_bucket_that_is_nearly_empty() {
-    let (lender, mut state) = (lender(), BucketState::default());
-    let ask = Ask {
-        transit: 20,
-        ..Ask::default()
-    };
-    assert_eq!(lender.acquire(&mut state, 5_000, 89, &ask).1, None);
-    let (answer, lot) = lender.acquire(&mut state, 5_000, 1, &ask);
-    assert_eq!(
-        (answer.remaining, lot),
-        (5, Some(Lot::Transit { units: 5 }))
-    );
-    assert_eq!(state.loans, Loans::default());
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn a_state_is_fresh_a_tick_after_the_last_unit_came_back() {
 fn ahead() -> BucketLender {
     let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
     let segments = SegmentTerms::by_hand(1, 1, 100, 30, 50);
-    let terms = LeaseTerms::of_bucket(0, LIFE, 0, 0).with_segments(segments);
+    let terms = LeaseTerms::of_bucket(0, LIFE).with_segments(segments);
     BucketLender::new(&quota, terms).expect("a bucket")
 }
 

@@ -1,0 +1,9 @@
+//! What a store has to do, one case each. [`conformance_suite!`](crate::conformance_suite) mounts them all.
+
+pub mod counting;
+pub mod names;
+pub mod requests;
+pub mod shadows;
+pub mod tasks;
+pub mod tickets;
+pub mod time;

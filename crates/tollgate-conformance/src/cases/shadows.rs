@@ -1,0 +1,134 @@
+//! Shadows and marks: reported, and never in the way.
+
+use tollgate_core::{MAX_PERIOD, Outcome, Quota, Retry, Rule};
+
+use crate::{quotas::every_algorithm, subject::Subject};
+
+pub async fn a_shadow_denies_nothing(subject: &Subject) {
+    for quota in every_algorithm(2) {
+        let name = quota.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, quota).shadow()]);
+        for outcome in [Outcome::Allow, Outcome::Allow, Outcome::Deny, Outcome::Deny] {
+            let decision = limiter.take(name, "a", 1).await;
+            assert!(decision.is_allowed(), "{quota:?}");
+            assert_eq!(decision.reason(), None, "{quota:?}");
+            assert_eq!(decision.retry(), Retry::Now, "{quota:?}");
+            assert_eq!(decision.verdicts()[0].outcome(), outcome, "{quota:?}");
+        }
+    }
+}
+
+pub async fn a_shadow_fills_as_if_it_were_alone(subject: &Subject) {
+    for (one, other) in every_algorithm(1).into_iter().zip(every_algorithm(5)) {
+        let name = one.algorithm().name();
+        let shadow = format!("{name}-next");
+        let limiter = subject.limiter([Rule::new(name, one), Rule::new(&*shadow, other).shadow()]);
+        let checks = [limiter.check(name, "a", 1), limiter.check(&shadow, "a", 1)];
+        for n in 0..7 {
+            let decision = limiter.ask(&checks).await;
+            assert_eq!(decision.is_allowed(), n < 1, "{one:?}");
+            let expected = if n < 5 { Outcome::Allow } else { Outcome::Deny };
+            assert_eq!(
+                decision.verdicts()[1].outcome(),
+                expected,
+                "{one:?}, request {n}"
+            );
+        }
+    }
+}
+
+pub async fn a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent(subject: &Subject) {
+    for quota in every_algorithm(2) {
+        let name = quota.algorithm().name();
+        let (next, gate) = (format!("{name}-next"), format!("{name}-gate"));
+        let wider = every_algorithm(6);
+        let wider = wider
+            .into_iter()
+            .find(|wider| wider.algorithm() == quota.algorithm());
+        let wider = wider.expect("it is among them");
+        let limiter = subject.limiter([
+            Rule::new(name, quota),
+            Rule::new(&*next, wider).shadow_instead_of(name),
+            Rule::new(&*gate, wider),
+        ]);
+        let request = |gate_of: &str| {
+            [
+                limiter.check(name, "a", 1),
+                limiter.check(&next, "a", 1),
+                limiter.check(&gate, gate_of, 1),
+            ]
+        };
+        // The replaced rule denies the last two of these: they count all the same.
+        for n in 0..4 {
+            assert_eq!(
+                limiter.ask(&request("a")).await.is_allowed(),
+                n < 2,
+                "{quota:?}"
+            );
+        }
+        assert_eq!(limiter.left(&next, "a").await, 2, "{quota:?}");
+        // Another rule denies: they would not have passed either way.
+        assert!(limiter.took(&gate, "b", 6).await);
+        for _ in 0..3 {
+            assert!(!limiter.ask(&request("b")).await.is_allowed());
+        }
+        assert_eq!(limiter.left(&next, "a").await, 2, "{quota:?}");
+    }
+}
+
+pub async fn a_shadow_counts_a_partial_grant_once(subject: &Subject) {
+    for quota in every_algorithm(4) {
+        let name = quota.algorithm().name();
+        let shadow = format!("{name}-next");
+        let wide = Quota::sliding_log(1_000, MAX_PERIOD);
+        let limiter = subject.limiter([Rule::new(name, quota), Rule::new(&*shadow, wide).shadow()]);
+        let checks = [limiter.check(name, "a", 1), limiter.check(&shadow, "a", 1)];
+        assert_eq!(
+            limiter.0.acquire_up_to(&checks, 100).await.units,
+            4,
+            "{quota:?}"
+        );
+        assert_eq!(limiter.left(&shadow, "a").await, 996, "{quota:?}");
+    }
+}
+
+pub async fn a_mark_reads_the_state_of_its_rule(subject: &Subject) {
+    for (quota, mark) in every_algorithm(5).into_iter().zip(marks(3)) {
+        let name = quota.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, quota).mark("warn", mark)]);
+        for n in 0..7 {
+            let decision = limiter.take(name, "a", 1).await;
+            assert_eq!(decision.is_allowed(), n < 5, "{quota:?}");
+            let verdict = decision.verdicts()[1];
+            assert_eq!(limiter.0.rules().rules()[verdict.rule()].name(), "warn");
+            let expected = if n < 3 { Outcome::Allow } else { Outcome::Deny };
+            assert_eq!(verdict.outcome(), expected, "{quota:?}, request {n}");
+            assert_eq!(verdict.remaining(), 2_u64.saturating_sub(n), "{quota:?}");
+        }
+    }
+}
+
+pub async fn a_mark_is_never_written(subject: &Subject) {
+    for (quota, mark) in every_algorithm(5).into_iter().zip(marks(3)) {
+        let name = quota.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, quota).mark("warn", mark)]);
+        assert!(limiter.took(name, "a", 1).await);
+        assert_eq!(limiter.left(name, "a").await, 4, "{quota:?}");
+        assert!(limiter.took(name, "a", 4).await, "{quota:?}");
+        assert_eq!(limiter.left(name, "a").await, 0, "{quota:?}");
+    }
+}
+
+/// Limits that can be read on the states of [`every_algorithm`] with a limit of 5: a bucket keeps its rate.
+fn marks(limit: u64) -> [Quota; 7] {
+    let [fixed, sliding, buckets, log, ..] = every_algorithm(limit);
+    [
+        fixed,
+        sliding,
+        buckets,
+        log,
+        Quota::gcra(5, MAX_PERIOD).burst(limit),
+        Quota::token_bucket(limit).refill(5, MAX_PERIOD),
+        Quota::leaky_bucket(limit).leak(5, MAX_PERIOD),
+    ]
+}

@@ -1,0 +1,353 @@
+//! Time passes, and goes back.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    AlgorithmKind, Check, DAY, Decision, HOUR, MINUTE, Quota, Retry, Rule, SECOND, Ticket,
+};
+
+use crate::{
+    quotas::every_algorithm,
+    subject::{Asked, Subject},
+};
+
+const TICK: Duration = Duration::from_micros(1);
+
+fn quotas() -> Vec<Quota> {
+    vec![
+        Quota::fixed_window(10, SECOND),
+        Quota::sliding_window(10, SECOND),
+        Quota::sliding_window(100, MINUTE),
+        Quota::sliding_buckets(10, MINUTE),
+        Quota::sliding_buckets(10, SECOND).buckets(7),
+        Quota::sliding_log(10, SECOND),
+        Quota::gcra(7, SECOND).burst(10),
+        Quota::gcra(999_983, SECOND).burst(12),
+        Quota::gcra(1, DAY),
+        Quota::token_bucket(20).refill(3, Duration::from_millis(10)),
+        Quota::leaky_bucket(10).leak(7, MINUTE),
+    ]
+}
+
+async fn passes_at_its_retry_and_not_earlier(
+    subject: &Subject,
+    limiter: &Asked,
+    checks: &[Check],
+    what: &dyn std::fmt::Debug,
+) -> Decision {
+    let denied = limiter.ask(checks).await;
+    let Retry::After(delay) = denied.retry() else {
+        assert!(denied.is_allowed(), "{what:?}: {denied:?}");
+        return denied;
+    };
+    assert!(delay >= TICK, "{what:?}: {denied:?}");
+    subject.clock().advance(delay - TICK);
+    let early = limiter.ask(checks).await;
+    assert!(
+        !early.is_allowed(),
+        "{what:?}: one tick before {delay:?} it passes"
+    );
+    assert_eq!(early.retry(), Retry::After(TICK), "{what:?}");
+    subject.clock().advance(TICK);
+    let after = limiter.ask(checks).await;
+    assert!(
+        after.is_allowed(),
+        "{what:?}: after {delay:?} it does not pass: {after:?}"
+    );
+    after
+}
+
+pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let step = quota.window() / 13 + Duration::from_micros(17);
+        for round in 0..60 {
+            let cost = 1 + [0, 1, 5, 2, 9][round % 5] % quota.limit();
+            let check = [limiter.check(&name, "a", cost)];
+            passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &quota).await;
+            subject.clock().advance(step * (round as u32 % 3));
+        }
+    }
+}
+
+/// What is told with units that were taken: when the same cost fits again.
+pub async fn what_passed_is_told_to_the_tick_when_it_passes_again(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let costs = [1, 3, 7, 10].map(|cost: u64| cost.min(quota.limit()));
+        for cost in costs {
+            let mut waits = 0;
+            let most = quota.limit().saturating_sub(2 * cost);
+            assert!(limiter.took(&name, "a", most).await, "{quota:?}");
+            for round in 0..40_u32 {
+                let decision = limiter.take(&name, "a", cost).await;
+                assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
+                assert_eq!(
+                    (decision.retry(), decision.retry_after()),
+                    (Retry::Now, None)
+                );
+                let verdict = decision.verdicts()[0];
+                match verdict.retry() {
+                    Retry::Now => assert!(verdict.remaining() >= cost, "{quota:?}: {verdict:?}"),
+                    Retry::After(wait) => {
+                        assert!(verdict.remaining() < cost, "{quota:?}: {verdict:?}");
+                        waits += 1;
+                        subject.clock().advance(wait - TICK);
+                        let check = [limiter.check(&name, "a", cost)];
+                        let early = limiter.ask(&check).await;
+                        assert_eq!(early.retry(), Retry::After(TICK), "{quota:?}: {verdict:?}");
+                        // Sometimes later than that.
+                        let later = quota.window() / 17 * (round % 3);
+                        subject.clock().advance(TICK + later);
+                    }
+                    other => panic!("{quota:?}: {other:?} is no answer to what was taken"),
+                }
+            }
+            assert!(waits > 1, "{quota:?}: it was never used up");
+            subject.clock().advance(3 * quota.window());
+        }
+    }
+}
+
+/// A request of cost 0 is told when one unit fits.
+pub async fn a_request_that_costs_nothing_is_told_when_one_unit_fits(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let fresh = limiter.take(&name, "a", 0).await;
+        assert_eq!(fresh.verdicts()[0].retry(), Retry::Now, "{quota:?}");
+        assert!(limiter.took(&name, "a", quota.limit()).await);
+        let empty = limiter.take(&name, "a", 0).await;
+        assert!(empty.is_allowed(), "{quota:?}");
+        let denied = limiter.take(&name, "a", 1).await;
+        assert_eq!(empty.verdicts()[0].retry(), denied.retry(), "{quota:?}");
+    }
+}
+
+pub async fn retry_is_exact_after_a_change_of_plan(subject: &Subject) {
+    let plans = [
+        (
+            Quota::fixed_window(10, SECOND),
+            Quota::fixed_window(100, SECOND),
+        ),
+        (
+            Quota::sliding_window(10, SECOND),
+            Quota::sliding_window(100, SECOND),
+        ),
+        (
+            Quota::sliding_buckets(10, MINUTE),
+            Quota::sliding_buckets(100, MINUTE),
+        ),
+        (
+            Quota::sliding_log(10, SECOND),
+            Quota::sliding_log(100, SECOND),
+        ),
+        (
+            Quota::gcra(7, SECOND).burst(10),
+            Quota::gcra(97, SECOND).burst(100),
+        ),
+        (Quota::gcra(3, MINUTE), Quota::gcra(1_000, MINUTE).burst(90)),
+    ];
+    for (n, (free, gold)) in plans.into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, free).plan("gold", gold)]);
+        for round in 0..40_u64 {
+            let used = 1 + round * 37 % gold.limit();
+            let golden = [limiter.planned(&name, "gold", "a", used)];
+            passes_at_its_retry_and_not_earlier(subject, &limiter, &golden, &gold).await;
+            subject
+                .clock()
+                .advance(gold.window() / 7 * (round as u32 % 5));
+            let check = [limiter.check(&name, "a", 1 + round % free.limit())];
+            passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &free).await;
+        }
+    }
+}
+
+pub async fn retry_of_a_request_is_that_of_the_rule_that_denies_longest(subject: &Subject) {
+    let quotas = quotas();
+    for (n, one) in quotas.iter().enumerate() {
+        for (m, other) in quotas[..n].iter().enumerate() {
+            let (a, b) = (format!("one-{n}-{m}"), format!("other-{n}-{m}"));
+            let limiter = subject.limiter([Rule::new(&*a, *one), Rule::new(&*b, *other)]);
+            for round in 0..12 {
+                let checks = [
+                    limiter.check(&a, "a", 1 + round % one.limit()),
+                    limiter.check(&b, "a", 1 + (round + 3) % other.limit()),
+                ];
+                let what = (one, other);
+                passes_at_its_retry_and_not_earlier(subject, &limiter, &checks, &what).await;
+            }
+        }
+    }
+}
+
+pub async fn after_reset_after_the_whole_limit_is_there(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        for cost in [1, quota.limit(), quota.limit() / 2 + 1] {
+            let decision = limiter.take(&name, "a", cost).await;
+            assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
+            subject
+                .clock()
+                .advance(decision.verdicts()[0].reset_after());
+            assert_eq!(limiter.left(&name, "a").await, quota.limit(), "{quota:?}");
+        }
+    }
+}
+
+pub async fn tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit(subject: &Subject) {
+    const LIMIT: u64 = 10;
+    for quota in [
+        Quota::fixed_window(LIMIT, MINUTE),
+        Quota::sliding_window(LIMIT, MINUTE),
+        Quota::sliding_buckets(LIMIT, MINUTE),
+        Quota::sliding_log(LIMIT, MINUTE),
+        Quota::gcra(LIMIT, MINUTE),
+        // A unit takes a part of a microsecond.
+        Quota::token_bucket(LIMIT).refill(7, SECOND),
+    ] {
+        let name = format!("{}-{}", quota.algorithm(), quota.rate());
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let check = [limiter.check(&name, "a", 1)];
+        // To the start of a window of any of them.
+        let start = subject.clock().now().div_ceil(60_000_000) * 60_000_000;
+        subject.clock().set(start);
+        let mut held = Vec::new();
+        for _ in 1..LIMIT {
+            let mut taken = Vec::new();
+            loop {
+                let decision = limiter.ask(&check).await;
+                if !decision.is_allowed() {
+                    break;
+                }
+                taken.push(limiter.0.ticket(&check, &decision));
+            }
+            // The last one is held: it was told that its units weigh until all are back.
+            let before = limiter.left(&name, "a").await;
+            held.extend(taken.pop());
+            let given_back = taken.len() as u64;
+            taken.into_iter().for_each(Ticket::cancel);
+            limiter
+                .settled(&name, "a", before + given_back, &quota)
+                .await;
+            subject
+                .clock()
+                .advance(quota.window() / LIMIT as u32 + TICK);
+        }
+        let mut kept = 0;
+        while limiter.took(&name, "a", 1).await {
+            kept += 1;
+        }
+        let held_back = held.len() as u64;
+        held.into_iter().for_each(Ticket::cancel);
+        let is_bucket = matches!(
+            quota.algorithm(),
+            AlgorithmKind::Gcra | AlgorithmKind::TokenBucket
+        );
+        if !is_bucket {
+            limiter.settled(&name, "a", held_back, &quota).await;
+        }
+        while limiter.took(&name, "a", 1).await {
+            kept += 1;
+        }
+        assert_eq!(kept, LIMIT, "{quota:?}");
+    }
+}
+
+pub async fn time_that_goes_back_never_refills(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let start = subject.clock().now();
+        assert!(limiter.took(&name, "a", quota.limit()).await);
+        for back in [1, 1_000, 1_000_000, 3_600_000_000] {
+            subject.clock().set(start - back);
+            assert_eq!(
+                limiter.left(&name, "a").await,
+                0,
+                "{quota:?}, {back} µs ago"
+            );
+            assert!(
+                !limiter.took(&name, "a", 1).await,
+                "{quota:?}, {back} µs ago"
+            );
+        }
+        subject.clock().set(start);
+    }
+}
+
+pub async fn after_time_went_back_a_denial_is_no_longer_than_a_window(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        assert!(limiter.took(&name, "a", quota.limit()).await);
+        let start = subject.clock().now();
+        subject.clock().set(start - 40 * 86_400_000_000);
+        went_back(subject, &limiter, &name, quota).await;
+        subject.clock().set(start);
+    }
+}
+
+pub async fn after_a_denial_time_that_goes_back_is_repaired(subject: &Subject) {
+    for back in [HOUR, 40 * DAY] {
+        for (n, quota) in quotas().into_iter().enumerate() {
+            let name = format!("rule-{n}-{}", back.as_secs());
+            let limiter = subject.limiter([Rule::new(&*name, quota)]);
+            assert!(limiter.took(&name, "a", quota.limit()).await);
+            // A store may learn from it.
+            assert!(!limiter.took(&name, "a", 1).await);
+            let start = subject.clock().now();
+            subject.clock().set(start - back.as_micros() as u64);
+            went_back(subject, &limiter, &name, quota).await;
+            subject.clock().set(start);
+        }
+    }
+}
+
+async fn went_back(subject: &Subject, limiter: &Asked, name: &str, quota: Quota) {
+    let check = [limiter.check(name, "a", 1)];
+    let denied = limiter.peek(&check).await;
+    let Retry::After(delay) = denied.retry() else {
+        panic!("{quota:?}: {denied:?}");
+    };
+    // A window of two counters takes a second one to slide out.
+    assert!(delay <= 2 * quota.window(), "{quota:?}: {delay:?}");
+    passes_at_its_retry_and_not_earlier(subject, limiter, &check, &quota).await;
+}
+
+pub async fn a_refund_that_comes_late_gives_back_nothing_that_time_gave(subject: &Subject) {
+    for (n, quota) in quotas().into_iter().enumerate() {
+        let name = format!("rule-{n}");
+        let limiter = subject.limiter([Rule::new(&*name, quota)]);
+        let check = [limiter.check(&name, "a", quota.limit())];
+        let decision = limiter.ask(&check).await;
+        assert!(decision.is_allowed());
+        let ticket = limiter.0.ticket(&check, &decision);
+        subject
+            .clock()
+            .advance(decision.verdicts()[0].reset_after());
+        assert!(limiter.took(&name, "a", quota.limit()).await, "{quota:?}");
+        ticket.cancel();
+        assert_eq!(limiter.left(&name, "a").await, 0, "{quota:?}");
+        assert!(!limiter.took(&name, "a", 1).await, "{quota:?}");
+    }
+}
+
+pub async fn a_cost_that_never_fits_never_fits_later(subject: &Subject) {
+    for quota in every_algorithm(3) {
+        let name = quota.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, quota)]);
+        for _ in 0..3 {
+            assert_eq!(
+                limiter.take(name, "a", 4).await.retry(),
+                Retry::Never,
+                "{quota:?}"
+            );
+            subject.clock().advance(2 * quota.window());
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The suite that every store has to pass, and a remote store to try it on.
+//!
+//! [`conformance_suite!`](conformance_suite) makes one test of each of the [`cases`]. It wants the crate `tokio`
+//! among the dependencies of the tests, and an `async` function that makes a new, empty store which follows a clock:
+//!
+//! ```
+//! use tollgate_conformance::conformance_suite;
+//! use tollgate_core::{Clock, MemoryStore};
+//!
+//! async fn memory(clock: Clock) -> MemoryStore {
+//!     MemoryStore::builder().clock(clock).build()
+//! }
+//!
+//! conformance_suite!(memory);
+//! # assert!(std::any::type_name_of_val(&memory).ends_with("memory"));
+//! ```
+//!
+//! A store that follows a clock of its own takes `own_clock`, which leaves out the cases that move the time; every other
+//! case counts in windows of ten years. An attribute chooses the runtime:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate_conformance::{RemoteStore, conformance_suite};
+//! use tollgate_core::{Clock, MemoryStore};
+//!
+//! async fn remote(_clock: Clock) -> RemoteStore {
+//!     RemoteStore::new(MemoryStore::new()).delay(Duration::from_millis(2))
+//! }
+//!
+//! conformance_suite!(remote, own_clock, #[tokio::test(flavor = "current_thread")]);
+//! # assert!(std::any::type_name_of_val(&remote).ends_with("remote"));
+//! ```
+//!
+//! [`RemoteStore`] is a memory store behind a slow, failing network: callers can be tested on it without a server.
+
+#[allow(missing_docs, reason = "the name of a case is its sentence")]
+pub mod cases;
+mod quotas;
+mod remote;
+mod subject;
+mod suite;
+
+pub use self::{
+    remote::{Fault, RemoteStore},
+    subject::Subject,
+};
+
+/// Runs the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

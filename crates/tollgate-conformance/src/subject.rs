@@ -1,0 +1,129 @@
+//! The store under test.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use tollgate_core::{
+    Check, Decision, Key, Limiter, ManualClock, Outcome, Rule, RuleError, RuleSet, Source, Store,
+    Tick,
+};
+
+/// Where the clock of a case stands at first: not at the start of any window.
+const START: Tick = 1_700_000_123_456_789;
+
+/// A new, empty store, and the clock it follows.
+#[derive(Debug)]
+pub struct Subject {
+    store: Box<dyn Store>,
+    clock: ManualClock,
+}
+
+impl Subject {
+    /// A clock for a new store.
+    #[must_use]
+    pub fn new_clock() -> ManualClock {
+        ManualClock::new(START)
+    }
+
+    /// A store that follows `clock`, or, in cases that do not move the time, any other.
+    pub fn new(store: impl Store, clock: ManualClock) -> Self {
+        Self {
+            store: Box::new(store),
+            clock,
+        }
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    pub(crate) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+        self.replacing(&[], rules)
+            .expect("a store serves every algorithm")
+    }
+
+    /// A limiter in the place of others, or why there is none.
+    pub(crate) fn replacing(
+        &self,
+        replaced: &[&Asked],
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Asked, RuleError> {
+        let rules = RuleSet::new(rules).expect("the rules of a case are valid");
+        let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
+        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(Asked)
+    }
+}
+
+/// A limiter, asked in few words.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked(pub(crate) Limiter);
+
+impl Asked {
+    pub(crate) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {
+        self.0
+            .check(rule, &Key::of([who]))
+            .expect("the rule is there")
+            .with_cost(cost)
+    }
+
+    pub(crate) fn planned(&self, rule: &str, plan: &str, who: &str, cost: u64) -> Check {
+        self.0
+            .check_with_plan(rule, plan, &Key::of([who]))
+            .expect("the plan is there")
+            .with_cost(cost)
+    }
+
+    pub(crate) async fn ask(&self, checks: &[Check]) -> Decision {
+        let decision = self.0.acquire(checks).await;
+        assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
+        // What is counted in this process instead is not what the case is about.
+        let mut verdicts = decision.verdicts().iter();
+        assert!(
+            verdicts.all(|verdict| verdict.source() != Source::Fallback),
+            "the store has failed: {decision:?}"
+        );
+        decision
+    }
+
+    pub(crate) async fn peek(&self, checks: &[Check]) -> Decision {
+        let decision = self.0.peek(checks).await;
+        assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
+        decision
+    }
+
+    pub(crate) async fn take(&self, rule: &str, who: &str, cost: u64) -> Decision {
+        self.ask(&[self.check(rule, who, cost)]).await
+    }
+
+    /// Whether `cost` units of `rule` were taken.
+    pub(crate) async fn took(&self, rule: &str, who: &str, cost: u64) -> bool {
+        self.take(rule, who, cost).await.is_allowed()
+    }
+
+    /// The units that are left.
+    pub(crate) async fn left(&self, rule: &str, who: &str) -> u64 {
+        self.peek(&[self.check(rule, who, 0)]).await.verdicts()[0].remaining()
+    }
+
+    /// Waits until a settlement, which nobody waits for, has left `units`.
+    pub(crate) async fn settled(
+        &self,
+        rule: &str,
+        who: &str,
+        units: u64,
+        quota: &dyn std::fmt::Debug,
+    ) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut left = self.left(rule, who).await;
+        while left != units {
+            assert!(
+                Instant::now() < deadline,
+                "{left} units are left and not {units}: {quota:?}"
+            );
+            sleep(Duration::from_millis(1)).await;
+            left = self.left(rule, who).await;
+        }
+    }
+}

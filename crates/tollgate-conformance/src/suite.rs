@@ -1,0 +1,150 @@
+//! The macro that mounts the suite.
+
+/// Makes one test of each of the [`cases`](crate::cases).
+///
+/// Takes an `async fn(Clock) -> impl Store`, then, where they are needed, what the store does not promise, and the attribute
+/// of a test. See the [module documentation](crate).
+///
+/// | what is not promised | leaves out |
+/// | --- | --- |
+/// | `own_clock` | what needs a clock that the suite moves |
+/// | `leased` | the exact `retry` of a client that changes its plan: the other plan may hold a lot. And that of what passed: who answers from a lot does not know it to the tick |
+/// | `eventual` | exact counts of many tasks at once, of two limiters on one name, and of two plans on one state: each counts alone, and the others hear of it later, as does whoever asks them. And the exact time of a full state: units count from when they are reported |
+///
+/// What is left under `eventual` is exact for one limiter that is asked one thing after the other, however its reports fall in
+/// between: what it has counted alone is told before the store decides.
+#[macro_export]
+macro_rules! conformance_suite {
+    ($make:expr) => {
+        $crate::conformance_suite!($make, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, own_clock) => {
+        $crate::conformance_suite!($make, own_clock, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, leased) => {
+        $crate::conformance_suite!($make, leased, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, eventual) => {
+        $crate::conformance_suite!($make, eventual, #[tokio::test(flavor = "multi_thread")]);
+    };
+    ($make:expr, #[$test:meta]) => {
+        $crate::conformance_suite!($make, leased, #[$test]);
+        $crate::conformance_suite! { @ $make, #[$test]
+            time:
+                tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit,
+                retry_is_exact_after_a_change_of_plan,
+                what_passed_is_told_to_the_tick_when_it_passes_again,
+                a_request_that_costs_nothing_is_told_when_one_unit_fits;
+        }
+    };
+    ($make:expr, leased, #[$test:meta]) => {
+        $crate::conformance_suite!(@counts $make, #[$test]);
+        $crate::conformance_suite!(@together $make, #[$test]);
+        $crate::conformance_suite!(@times $make, #[$test]);
+        $crate::conformance_suite! { @ $make, #[$test]
+            time:
+                after_reset_after_the_whole_limit_is_there;
+        }
+    };
+    ($make:expr, eventual, #[$test:meta]) => {
+        $crate::conformance_suite!(@counts $make, #[$test]);
+        $crate::conformance_suite!(@times $make, #[$test]);
+    };
+    ($make:expr, own_clock, #[$test:meta]) => {
+        $crate::conformance_suite!(@counts $make, #[$test]);
+        $crate::conformance_suite!(@together $make, #[$test]);
+    };
+    (@times $make:expr, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            time:
+                retry_is_exact_to_the_tick,
+                retry_of_a_request_is_that_of_the_rule_that_denies_longest,
+                time_that_goes_back_never_refills,
+                after_time_went_back_a_denial_is_no_longer_than_a_window,
+                after_a_denial_time_that_goes_back_is_repaired,
+                a_refund_that_comes_late_gives_back_nothing_that_time_gave,
+                a_cost_that_never_fits_never_fits_later;
+        }
+    };
+    (@together $make:expr, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            names:
+                a_name_is_one_budget_for_all_who_bind_it,
+                a_raised_limit_keeps_what_was_used,
+                a_lowered_limit_keeps_what_was_used,
+                what_was_used_stays_used_though_nobody_held_the_name_in_between,
+                a_change_of_plan_keeps_what_was_used,
+                a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one;
+            tasks:
+                among_many_tasks_exactly_the_limit_passes,
+                among_many_tasks_a_denied_request_takes_nothing,
+                among_many_tasks_partial_grants_sum_up_to_the_limit;
+        }
+    };
+    (@counts $make:expr, #[$test:meta]) => {
+        $crate::conformance_suite! { @ $make, #[$test]
+            counting:
+                the_limit_passes_and_the_next_unit_does_not,
+                a_denial_takes_nothing,
+                a_large_denied_request_does_not_deny_small_ones,
+                costs_are_summed,
+                a_cost_of_zero_never_blocks_and_takes_nothing,
+                a_cost_of_zero_creates_no_state,
+                a_cost_above_the_limit_is_never,
+                a_peek_takes_nothing_and_says_what_an_acquire_would,
+                a_key_counts_for_itself,
+                a_reset_makes_one_key_fresh,
+                what_is_left_is_granted_in_part;
+            requests:
+                a_request_is_taken_whole_or_not_at_all,
+                verdicts_are_in_the_order_of_the_checks,
+                checks_on_one_state_are_folded,
+                two_plans_of_one_rule_and_key_are_denied,
+                a_check_that_never_fits_makes_the_request_never,
+                a_request_without_checks_passes,
+                a_rule_that_is_off_is_not_asked;
+            names:
+                a_second_quota_under_a_name_in_use_is_refused,
+                other_plans_under_a_name_in_use_are_refused,
+                a_refused_limiter_leaves_its_other_names_free,
+                a_name_is_free_when_the_last_limiter_is_dropped_though_a_ticket_is_held,
+                a_limiter_that_was_replaced_no_longer_holds_its_names,
+                only_what_counts_in_this_store_can_be_replaced,
+                a_rule_that_is_off_and_a_mark_hold_no_name,
+                of_threads_that_bind_a_name_to_different_quotas_one_wins,
+                another_algorithm_under_a_name_starts_fresh,
+                an_unlimited_plan_takes_nothing,
+                an_unlimited_plan_does_not_stand_for_a_limited_one;
+            shadows:
+                a_shadow_denies_nothing,
+                a_shadow_fills_as_if_it_were_alone,
+                a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent,
+                a_shadow_counts_a_partial_grant_once,
+                a_mark_reads_the_state_of_its_rule,
+                a_mark_is_never_written;
+            tickets:
+                a_refund_gives_back_what_was_taken_and_no_more,
+                a_charge_takes_as_far_as_units_are_there,
+                a_request_settles_to_its_real_cost,
+                a_cancelled_request_gives_everything_back,
+                a_ticket_that_is_dropped_settles_nothing,
+                a_ticket_that_cancels_on_drop_gives_everything_back,
+                a_ticket_that_is_kept_gives_nothing_back,
+                a_ticket_of_a_denial_gives_nothing_back;
+        }
+    };
+    (@ $make:expr, #[$test:meta] $($module:ident: $($case:ident),+;)+) => {
+        $($crate::conformance_suite! { @@ $make, #[$test] $module: $($case),+ })+
+    };
+    (@@ $make:expr, #[$test:meta] $module:ident: $($case:ident),+) => {
+        $(
+            #[$test]
+            async fn $case() {
+                let clock = $crate::Subject::new_clock();
+                let store = $make((&clock).into()).await;
+                let subject = $crate::Subject::new(store, clock);
+                $crate::cases::$module::$case(&subject).await;
+            }
+        )+
+    };
+}

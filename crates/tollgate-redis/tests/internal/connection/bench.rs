@@ -1,0 +1,157 @@
+//! A node with what happens to it, and a script that counts how often it runs.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{
+    address::Address,
+    connection::{
+        breaker::BreakerState,
+        call::Call,
+        error::{CallError, CallErrorKind},
+        event::{EventSink, NodeEvent},
+        node::Node,
+        options::NodeOptions,
+        request::Request,
+        script::Script,
+        value::Value,
+    },
+    support::redis_server::RedisServer,
+};
+
+pub(super) use crate::support::eventually::eventually;
+
+pub(super) struct Bench {
+    pub(super) node: Node,
+    events: Arc<Mutex<Vec<NodeEvent>>>,
+    script: Arc<Script>,
+}
+
+/// Longer than any machine takes to run a task that is ready, however busy it is.
+const SLACK: Duration = Duration::from_secs(5);
+
+impl Bench {
+    /// A node with short pauses.
+    pub(super) fn start(url: &str) -> Self {
+        Self::start_with(url, |_| {})
+    }
+
+    pub(super) fn start_with(url: &str, change: impl FnOnce(&mut NodeOptions)) -> Self {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&events);
+        let mut options = NodeOptions {
+            longest_pause: Duration::from_millis(200),
+            seed: 7,
+            events: EventSink::new(move |event| sink.lock().unwrap().push(event.clone())),
+            ..NodeOptions::default()
+        }
+        .probing_with("tests", "one");
+        options.breaker.longest_pause = Duration::from_millis(500);
+        options.breaker.step = Duration::from_millis(50);
+        change(&mut options);
+        Self {
+            node: Node::start(Address::parse(url).unwrap(), options).unwrap(),
+            events,
+            script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
+        }
+    }
+
+    /// Takes one unit of `key`, and asserts that the answer comes when it has to.
+    pub(super) async fn take(&self, key: &str) -> Result<i64, CallError> {
+        answer(self.node.call(Request::new(&self.script, &[key], &["1"]))).await
+    }
+
+    /// Takes units of `key`, all at once.
+    pub(super) fn ask(&self, key: &str, calls: usize) -> Vec<Call> {
+        (0..calls)
+            .map(|_| self.node.call(Request::new(&self.script, &[key], &["1"])))
+            .collect()
+    }
+
+    /// What became of calls that were all made at once.
+    pub(super) async fn answers(&self, calls: Vec<Call>) -> Vec<Result<i64, CallError>> {
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.push(answer(call).await);
+        }
+        answers
+    }
+
+    /// As [`take`](Self::take), for what became of it.
+    pub(super) async fn fails(&self, key: &str) -> CallErrorKind {
+        match self.take(key).await {
+            Ok(count) => panic!("it was answered: {count}"),
+            Err(error) => error.kind(),
+        }
+    }
+
+    /// Takes until one is sent and not answered in time. On a busy machine one may not even be sent in time.
+    pub(super) async fn hears_nothing(&self, key: &str) {
+        eventually("a call is sent in vain", || async {
+            (self.fails(key).await == CallErrorKind::Unknown).then_some(())
+        })
+        .await;
+    }
+
+    /// Takes until one is answered.
+    pub(super) async fn recovers(&self, key: &str) -> i64 {
+        eventually("a call is answered", || async { self.take(key).await.ok() }).await
+    }
+
+    /// Waits until the breaker is closed and a call is answered.
+    pub(super) async fn is_well(&self) {
+        eventually("the breaker is closed", || async {
+            let _ = self.take("is-well").await;
+            (self.node.breaker() == BreakerState::Closed).then_some(())
+        })
+        .await;
+        self.recovers("is-well").await;
+    }
+
+    pub(super) fn events(&self) -> Vec<NodeEvent> {
+        self.events.lock().unwrap().clone()
+    }
+
+    pub(super) fn count(&self, wanted: impl Fn(&NodeEvent) -> bool) -> usize {
+        self.events().iter().filter(|event| wanted(event)).count()
+    }
+
+    /// Waits for an event.
+    pub(super) async fn happens(&self, what: &str, wanted: impl Fn(&NodeEvent) -> bool + Copy) {
+        eventually(what, || async { (self.count(wanted) > 0).then_some(()) }).await;
+    }
+
+    pub(super) fn forget_events(&self) {
+        self.events.lock().unwrap().clear();
+    }
+}
+
+async fn answer(call: Call) -> Result<i64, CallError> {
+    let answer = tokio::time::timeout(SLACK, call).await;
+    match answer.expect("a call ends shortly after its deadline") {
+        Ok(Value::Integer(count)) => Ok(count),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error),
+    }
+}
+
+/// How often the counting script ran on `key`.
+pub(super) async fn count_of(server: &RedisServer, key: &str) -> u64 {
+    let answer = server.ask(&["GET", key]).await;
+    match answer.split("\r\n").nth(1) {
+        Some(number) if !number.is_empty() => number.parse().unwrap(),
+        _ => 0,
+    }
+}
+
+/// How often the server ran a command, by its own count.
+pub(super) async fn calls_of(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.ask(&["INFO", "commandstats"]).await;
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next())
+        .map_or(0, |number| number.parse().unwrap())
+}

@@ -1,0 +1,192 @@
+//! A real cluster, whose servers come and go.
+
+use std::{cell::Cell, time::Duration};
+
+use crate::{
+    connection::{
+        cluster::{
+            event::ClusterEvent,
+            slot::{SLOTS, slot},
+        },
+        error::CallErrorKind,
+        event::NodeEvent,
+    },
+    internal_tests::connection::{
+        bench::{calls_of, eventually},
+        cluster_bench::{ClusterBench, keys, keys_of},
+    },
+    support::redis_cluster::RedisCluster,
+};
+
+fn others(than: usize) -> Vec<String> {
+    let others = (0..3).filter(|owner| *owner != than);
+    others.flat_map(|owner| keys_of(owner, 0..20)).collect()
+}
+
+/// Takes units of the keys again and again until `until` is ready, and asserts that each is answered.
+async fn undisturbed(bench: &ClusterBench, keys: &[String], until: impl Future<Output = ()>) {
+    let ended = Cell::new(false);
+    let until = async {
+        until.await;
+        ended.set(true);
+    };
+    let ask = async {
+        while !ended.get() {
+            for answer in bench.take_all(keys).await {
+                answer.expect("the other shards are undisturbed");
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::join!(until, ask);
+}
+
+#[tokio::test]
+async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start_with(&cluster.url_of([4]), |options| {
+        options.node.deadline = Duration::from_secs(10);
+    });
+    bench.is_well(&keys()).await;
+    let mut by_slot = vec![None; SLOTS];
+    let mut empty = SLOTS;
+    for key in (0..1_000_000).map(|number| format!("slot-{number}")) {
+        let place = &mut by_slot[usize::from(slot(key.as_bytes()))];
+        if place.is_none() {
+            *place = Some(key);
+            empty -= 1;
+            if empty == 0 {
+                break;
+            }
+        }
+    }
+    let keys: Vec<_> = by_slot.into_iter().flatten().collect();
+    assert_eq!(keys.len(), SLOTS);
+    for keys in keys.chunks(1_000) {
+        for answer in bench.take_all(keys).await {
+            assert_eq!(answer.unwrap(), 1);
+        }
+    }
+    for key in [
+        "{user1000}.following",
+        "foo{}{bar}",
+        "foo{{bar}}zap",
+        "foo{bar}{zap}",
+        "a",
+    ] {
+        let answer = cluster.say(0, &["CLUSTER", "KEYSLOT", key]).await;
+        assert_eq!(answer, format!(":{}\r\n", slot(key.as_bytes())), "{key}");
+    }
+    // A third each, and nobody had to say that a key has moved.
+    for number in 0..3 {
+        assert!(calls_of(cluster.server(number), "evalsha").await > 5_000);
+    }
+    for number in 3..6 {
+        assert_eq!(calls_of(cluster.server(number), "evalsha").await, 0);
+    }
+    assert_eq!(bench.places().len(), 3);
+}
+
+#[tokio::test]
+async fn a_primary_that_is_killed_takes_only_its_slots_along_and_its_replica_brings_them_back() {
+    let mut cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    bench.is_well(&keys()).await;
+    cluster.is_replicated(1).await;
+    cluster.server_mut(1).kill();
+    let lost = keys_of(1, 0..20);
+    undisturbed(&bench, &others(1), async {
+        let failed = eventually("the loss is noticed", || async {
+            bench.take(&lost[0]).await.err()
+        });
+        let kind = failed.await.kind();
+        assert!(matches!(
+            kind,
+            CallErrorKind::Unavailable | CallErrorKind::Unknown
+        ));
+        bench.is_well(&lost).await;
+    })
+    .await;
+    eventually("only servers that are there are asked", || async {
+        let places = [0, 2, 4].map(|number| cluster.server(number).port());
+        let mut places = places.map(|port| format!("127.0.0.1:{port}"));
+        places.sort();
+        (bench.places() == places).then_some(())
+    })
+    .await;
+    let servers = [0, 2, 4].map(|number| cluster.server(number));
+    bench.nothing_ran_twice(&servers).await;
+    let gone = format!("127.0.0.1:{}", cluster.server(1).port());
+    let named = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(place, NodeEvent::Lost(_)) if place.to_string() == gone);
+    assert_eq!(bench.count_events(named), 1);
+    let left = |event: &ClusterEvent| matches!(event, ClusterEvent::Left(place) if place.to_string() == gone);
+    assert_eq!(bench.count_events(left), 1);
+    // It comes back as a replica, and is not asked.
+    cluster.server_mut(1).restart().await;
+    cluster.is_whole().await;
+    bench.is_well(&keys()).await;
+    assert_eq!(calls_of(cluster.server(1), "evalsha").await, 0);
+}
+
+#[tokio::test]
+async fn a_replica_that_is_killed_is_not_missed() {
+    let mut cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    bench.is_well(&keys()).await;
+    cluster.server_mut(4).kill();
+    let noticed = async {
+        eventually("the others notice", || async {
+            let nodes = cluster.say(0, &["CLUSTER", "NODES"]).await;
+            nodes.contains("slave,fail ").then_some(())
+        })
+        .await;
+    };
+    undisturbed(&bench, &keys(), noticed).await;
+    let lost = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(_, NodeEvent::Lost(_)));
+    assert_eq!(bench.count_events(lost), 0);
+    let servers = [0, 1, 2].map(|number| cluster.server(number));
+    bench.nothing_ran_twice(&servers).await;
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_the_script_is_brought_it_again() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    bench.is_well(&keys()).await;
+    cluster.server(2).ask(&["CONFIG", "RESETSTAT"]).await;
+    for _ in 0..5 {
+        cluster.say(2, &["SCRIPT", "FLUSH"]).await;
+        for answer in bench.take_all(&keys()).await {
+            answer.unwrap();
+        }
+    }
+    // A command that was on its way as well brings it once more.
+    let brought = calls_of(cluster.server(2), "eval").await;
+    assert!((5..=10).contains(&brought), "{brought}");
+    let servers = [0, 1, 2].map(|number| cluster.server(number));
+    bench.nothing_ran_twice(&servers).await;
+}
+
+#[tokio::test]
+async fn a_primary_that_stands_still_is_replaced_and_its_return_runs_nothing_twice() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    bench.is_well(&keys()).await;
+    cluster.is_replicated(0).await;
+    cluster.server(0).stop();
+    let lost = keys_of(0, 0..20);
+    undisturbed(&bench, &others(0), async {
+        eventually("a call is sent in vain", || async {
+            let error = bench.take(&lost[0]).await.err()?;
+            (error.kind() == CallErrorKind::Unknown).then_some(())
+        })
+        .await;
+        bench.is_well(&lost).await;
+    })
+    .await;
+    cluster.server(0).resume();
+    cluster.is_whole().await;
+    bench.is_well(&keys()).await;
+    let servers = [3, 1, 2].map(|number| cluster.server(number));
+    bench.nothing_ran_twice(&servers).await;
+}

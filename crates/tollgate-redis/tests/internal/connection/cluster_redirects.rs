@@ -1,0 +1,243 @@
+//! What servers of a cluster say, by servers that say it on purpose.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::{AbortHandle, JoinSet},
+};
+
+use crate::{
+    connection::{
+        breaker::BreakerState,
+        error::{CallError, CallErrorKind},
+    },
+    internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},
+};
+
+/// A server that gives every call the same answer.
+struct Fake {
+    heard: Arc<Mutex<Vec<String>>>,
+    task: AbortHandle,
+}
+
+impl Fake {
+    /// All slots are with the server at port `owner`. A call gets the line `answer`, or none if that is empty.
+    fn start(listener: TcpListener, owner: u16, answer: String) -> Self {
+        Self::start_seeing("-ERR unknown command\r\n", listener, owner, answer)
+    }
+
+    /// As [`start`](Self::start), with this answer to `CLUSTER INFO`.
+    fn start_seeing(
+        state: &'static str,
+        listener: TcpListener,
+        owner: u16,
+        answer: String,
+    ) -> Self {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{owner}\r\n");
+        let ear = Arc::clone(&heard);
+        let serve = async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(serve(
+                    stream,
+                    state,
+                    slots.clone(),
+                    answer.clone(),
+                    Arc::clone(&ear),
+                ));
+            }
+        };
+        let task = tokio::spawn(serve).abort_handle();
+        Self { heard, task }
+    }
+
+    /// The commands about keys, in their order.
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    state: &'static str,
+    slots: String,
+    answer: String,
+    heard: Arc<Mutex<Vec<String>>>,
+) {
+    let mut input = Vec::new();
+    while let Ok(1..) = stream.read_buf(&mut input).await {
+        while let Some(words) = first_command(&mut input) {
+            let reply = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["CLUSTER", "SLOTS"] => slots.as_str(),
+                ["CLUSTER", "INFO"] => state,
+                ["HELLO" | "CLUSTER", ..] => "-ERR unknown command\r\n",
+                ["ASKING"] => "+OK\r\n",
+                _ => answer.as_str(),
+            };
+            if !matches!(words[0].as_str(), "HELLO" | "CLUSTER") {
+                heard.lock().unwrap().push(words[0].clone());
+            }
+            if stream.write_all(reply.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes the first whole command out of `input`.
+fn first_command(input: &mut Vec<u8>) -> Option<Vec<String>> {
+    let text = String::from_utf8(input.clone()).expect("commands are text here");
+    let (count, _) = text.strip_prefix('*')?.split_once("\r\n")?;
+    // `*2`, then a length and a word twice. No word has a line end.
+    let wanted = 1 + 2 * count.parse::<usize>().expect("a number of words");
+    let lines: Vec<_> = text.split_inclusive("\r\n").take(wanted).collect();
+    if lines.len() < wanted || !lines.last()?.ends_with("\r\n") {
+        return None;
+    }
+    let length: usize = lines.iter().map(|line| line.len()).sum();
+    input.drain(..length);
+    let words = lines.iter().skip(2).step_by(2);
+    Some(words.map(|word| word.trim_end().to_owned()).collect())
+}
+
+async fn listener() -> (TcpListener, u16) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// A cluster that has learnt from the server at `port` that all slots are there.
+async fn bench(port: u16) -> ClusterBench {
+    let bench = ClusterBench::start_with(&format!("redis-cluster://127.0.0.1:{port}"), |options| {
+        options.node.deadline = Duration::from_millis(500);
+    });
+    eventually("it is connected", || async {
+        let error = bench.take("k").await.err();
+        let missing = error.is_some_and(|error| error.to_string().contains("not connected"));
+        (!missing).then_some(())
+    })
+    .await;
+    bench
+}
+
+/// The owner of all slots says `first`, in which `PORT` is the port of another server, which says `second`. What becomes of
+/// a call once both are connected, and what each has heard of it.
+async fn ask(first: &str, second: &str) -> (Result<i64, CallError>, Vec<String>, Vec<String>) {
+    let ((one, port), (other, other_port)) = (listener().await, listener().await);
+    let first = first.replace("PORT", &other_port.to_string());
+    let second = second.replace("PORT", &port.to_string());
+    let one = Fake::start(one, port, first);
+    let other = Fake::start(other, port, second);
+    let bench = bench(port).await;
+    eventually("the other one is connected", || async {
+        let error = bench.take("k").await.err();
+        let missing = error.is_some_and(|error| error.to_string().contains("being connected"));
+        (!missing && !other.heard().is_empty()).then_some(())
+    })
+    .await;
+    let before = [&one, &other].map(|fake| fake.heard().len());
+    let answer = bench.take("k").await;
+    let [one, other] =
+        [(one, before[0]), (other, before[1])].map(|(fake, before)| fake.heard().split_off(before));
+    (answer, one, other)
+}
+
+#[tokio::test]
+async fn servers_that_send_a_call_back_and_forth_are_asked_once_each() {
+    let (answer, one, other) = ask("-MOVED 1 :PORT\r\n", "-MOVED 1 :PORT\r\n").await;
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), CallErrorKind::Unavailable);
+    assert!(error.to_string().contains("moves on and on"), "{error}");
+    assert_eq!((one.len(), other.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_on_goes_right_behind_its_asking() {
+    let (answer, one, other) = ask("-ASK 1 127.0.0.1:PORT\r\n", ":7\r\n").await;
+    assert_eq!(answer.unwrap(), 7);
+    assert_eq!(one, ["EVALSHA"]);
+    assert_eq!(other, ["ASKING", "EVALSHA"]);
+}
+
+#[tokio::test]
+async fn a_script_that_is_brought_along_needs_its_own_asking() {
+    let (answer, _, other) = ask("-ASK 1 :PORT\r\n", "-NOSCRIPT No matching script.\r\n").await;
+    assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unavailable);
+    assert_eq!(other, ["ASKING", "EVALSHA", "ASKING", "EVAL"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_on_to_silence_ends_and_may_have_run() {
+    let (answer, one, other) = ask("-ASK 1 :PORT\r\n", "").await;
+    assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unknown);
+    assert_eq!((one.len(), other.len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_slot_that_nobody_serves_leaves_the_breaker_closed() {
+    for line in [
+        "-CLUSTERDOWN Hash slot not served\r\n",
+        "-MOVED 1 ?:7000\r\n",
+        "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+    ] {
+        let (listener, port) = listener().await;
+        let _fake = Fake::start(listener, port, line.to_owned());
+        let bench = bench(port).await;
+        for _ in 0..50 {
+            let error = bench.take("k").await.unwrap_err();
+            let kind = if line.starts_with("-TRYAGAIN") {
+                CallErrorKind::TryAgain
+            } else {
+                CallErrorKind::Unavailable
+            };
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        let states = bench.cluster.breakers();
+        assert!(
+            states
+                .iter()
+                .all(|(_, state)| *state == BreakerState::Closed)
+        );
+    }
+}
+
+/// A server that was cut off from the others says what was right before.
+#[tokio::test]
+async fn a_server_that_sees_no_cluster_is_believed_only_if_no_other_sees_one() {
+    const FAILS: &str = "$18\r\ncluster_state:fail\r\n";
+    const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
+    for (state, expected) in [(WORKS, 2), (FAILS, 1)] {
+        let ((cut_off, port), (other, other_port)) = (listener().await, listener().await);
+        let cut_off = Fake::start_seeing(FAILS, cut_off, port, ":1\r\n".into());
+        let _other = Fake::start_seeing(state, other, other_port, ":2\r\n".into());
+        let seeds = format!("redis-cluster://127.0.0.1:{port},127.0.0.1:{other_port}");
+        for seed in 0..8 {
+            let bench = ClusterBench::start_with(&seeds, |options| {
+                options.node.seed = seed;
+                // On a busy machine too the second one is asked only when the first has answered.
+                options.node.deadline = Duration::from_secs(20);
+                options.node.connect_timeout = Duration::from_secs(20);
+            });
+            let told = eventually("a call is answered", || async {
+                bench.take("k").await.ok()
+            })
+            .await;
+            if expected == 2 {
+                assert_eq!(told, 2, "seed {seed}");
+            }
+        }
+        assert!(expected == 1 || cut_off.heard().is_empty());
+    }
+}

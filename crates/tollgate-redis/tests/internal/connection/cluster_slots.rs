@@ -1,0 +1,178 @@
+//! Slots that move from one server to another while they are asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    connection::{
+        cluster::slot::slot, error::CallErrorKind, request::Request, script::Script, value::Value,
+    },
+    internal_tests::connection::{
+        bench::{calls_of, eventually},
+        cluster_bench::{ClusterBench, keys_of},
+    },
+    support::{moving_slot::MovingSlot, redis_cluster::RedisCluster},
+};
+
+/// A slot of server 0.
+const TAG: &str = "moving";
+
+fn tagged(what: &str, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("{{{TAG}}}{what}-{number}"))
+        .collect()
+}
+
+/// The slot of `TAG` goes to another server.
+async fn begin(cluster: &RedisCluster, to: usize) -> MovingSlot<'_> {
+    let slot = slot(TAG.as_bytes());
+    MovingSlot::begin(cluster, slot, RedisCluster::first_owner(slot), to).await
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_is_served_all_the_time_and_nothing_runs_twice() {
+    let cluster = RedisCluster::start().await;
+    // Nothing but redirections says where the slot is.
+    let bench = ClusterBench::start_with(&cluster.url(), |options| {
+        options.node.deadline = Duration::from_secs(10);
+        options.refresh = Duration::from_secs(3600);
+    });
+    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let to = (from + 1) % 3;
+    let (old, new, neighbours) = (tagged("old", 50), tagged("new", 50), keys_of(to, 0..50));
+    bench.is_well(&old).await;
+    bench.is_well(&neighbours).await;
+    let moving = begin(&cluster, to).await;
+    // Calls of their own travel between those that are sent on, on the same connection.
+    let mixed: Vec<_> = (0..50)
+        .flat_map(|number| [&old, &neighbours, &new].map(|keys| keys[number].clone()))
+        .collect();
+    for round in 1..=20 {
+        for (key, answer) in mixed.iter().zip(bench.take_all(&mixed).await) {
+            let count = answer.unwrap_or_else(|error| panic!("{key}, round {round}: {error}"));
+            assert!(count >= round, "{key}");
+        }
+    }
+    assert!(calls_of(cluster.server(to), "asking").await >= 1_000);
+    moving.finish().await;
+    let asked = calls_of(cluster.server(to), "asking").await;
+    for answer in bench.take_all(&mixed).await {
+        answer.unwrap();
+    }
+    assert_eq!(calls_of(cluster.server(to), "asking").await, asked);
+    // By now the map is right, and the old server is left alone.
+    let calls = calls_of(cluster.server(from), "evalsha").await;
+    for answer in bench.take_all(&old).await {
+        answer.unwrap();
+    }
+    assert_eq!(calls_of(cluster.server(from), "evalsha").await, calls);
+    let servers = [0, 1, 2].map(|number| cluster.server(number));
+    bench.nothing_ran_twice(&servers).await;
+}
+
+#[tokio::test]
+async fn two_keys_that_are_not_at_one_server_are_asked_again_later() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    let both = tagged("both", 2);
+    bench.is_well(&both[..1]).await;
+    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let moving = begin(&cluster, (from + 2) % 3).await;
+    let script = Arc::new(Script::new(
+        "return redis.call('MSET', KEYS[1], 1, KEYS[2], 1)",
+    ));
+    let new = tagged("neither", 2);
+    // One of them is there, or none is: then the other server is asked, which says the same.
+    for keys in [&both, &new] {
+        let call = bench.cluster.call(&script, keys, &[""; 0]);
+        let error = call.await.unwrap_err();
+        assert_eq!(error.kind(), CallErrorKind::TryAgain, "{error}");
+        assert!(!error.may_have_run());
+    }
+    moving.finish().await;
+    for keys in [&both, &new] {
+        bench.cluster.call(&script, keys, &[""; 0]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once() {
+    // Answers as the script that decides does: the time, and three numbers for each check.
+    let script = Arc::new(Script::new(
+        "local out = {0} \
+         for i = 2, #ARGV do \
+           local low, high = string.byte(ARGV[i], 4, 5) \
+           out[#out + 1] = redis.call('INCR', KEYS[low + 256 * high]) \
+           out[#out + 1] = 0 \
+           out[#out + 1] = 0 \
+         end \
+         return out",
+    ));
+    const FIRST_KEY: &[u8] = &[0, 0, 0, 1, 0];
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start_with(&cluster.url(), |options| {
+        options.node.deadline = Duration::from_secs(10);
+    });
+    let (old, new) = (tagged("old", 50), tagged("new", 50));
+    let count_each = async |keys: &[String], expected: &dyn Fn(&str) -> i64| {
+        let calls = keys.iter().map(|key| {
+            let key = [key.as_bytes()];
+            let args = [&b""[..], FIRST_KEY];
+            bench.cluster.send(key.into_iter(), None, |slot| {
+                Request::checks(&script, slot, key.into_iter(), args.into_iter())
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        for (key, call) in keys.iter().zip(calls) {
+            let numbers = [0, expected(key), 0, 0].into();
+            assert_eq!(call.await.unwrap(), Value::Integers(numbers), "{key}");
+        }
+    };
+    let count_all = async |keys: &[String], expected: i64| count_each(keys, &|_| expected).await;
+    bench.is_well(&tagged("warm", 1)).await;
+    count_all(&old, 1).await;
+    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let moving = begin(&cluster, (from + 1) % 3).await;
+    // In one go, and so in one command until the server refuses that.
+    for round in 1..=10 {
+        count_all(&old, round + 1).await;
+        count_all(&new, round).await;
+    }
+    let mixed: Vec<_> = (old.iter().zip(tagged("newer", 50)))
+        .flat_map(|(old, newer)| [old.clone(), newer])
+        .collect();
+    count_each(&mixed, &|key| if key.contains("old") { 12 } else { 1 }).await;
+    moving.finish().await;
+    count_all(&old, 13).await;
+    count_all(&new, 11).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_in_no_map_yet_is_connected_when_a_slot_moves_there() {
+    let mut cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    let (old, new) = (tagged("old", 5), tagged("new", 5));
+    bench.is_well(&old).await;
+    let added = cluster.add().await;
+    cluster.meet(added).await;
+    cluster.until_all_know("cluster_known_nodes:7").await;
+    // Who does not know whose slot it is will not take it over.
+    cluster.until_all_know("cluster_slots_assigned:16384").await;
+    let moving = begin(&cluster, added).await;
+    let error = bench.take(&new[0]).await.unwrap_err();
+    assert_eq!(error.kind(), CallErrorKind::Unavailable, "{error}");
+    eventually("it is connected", || async {
+        bench.take(&new[0]).await.ok()
+    })
+    .await;
+    for answer in bench.take_all(&new).await {
+        answer.unwrap();
+    }
+    moving.finish().await;
+    bench.is_well(&old).await;
+    bench.is_well(&new).await;
+    let servers: Vec<_> = [0, 1, 2, added]
+        .into_iter()
+        .map(|number| cluster.server(number))
+        .collect();
+    bench.nothing_ran_twice(&servers).await;
+}

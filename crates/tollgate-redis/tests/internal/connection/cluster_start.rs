@@ -1,0 +1,111 @@
+//! Clusters that are not there yet, or are none.
+
+use std::time::Duration;
+
+use crate::{
+    address::Address,
+    connection::{
+        breaker::BreakerState,
+        cluster::{event::ClusterEvent, options::ClusterOptions, router::Cluster},
+        error::CallErrorKind,
+        script::Script,
+    },
+    internal_tests::connection::{
+        bench::eventually,
+        cluster_bench::{ClusterBench, keys},
+    },
+    support::{
+        proxy::{Fault, Proxy},
+        redis_cluster::RedisCluster,
+        redis_server::{RedisServer, free_port},
+    },
+};
+
+#[tokio::test]
+async fn a_cluster_that_is_restarted_as_a_whole_is_found_again_also_by_who_comes_first() {
+    let mut cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start(&cluster.url());
+    bench.is_well(&keys()).await;
+    for server in cluster.servers_mut() {
+        server.kill();
+    }
+    let early = ClusterBench::start(&cluster.url());
+    eventually("nobody can say what the map is", || async {
+        let tried = |event: &ClusterEvent| matches!(event, ClusterEvent::NotLearnt(_));
+        (early.count_events(tried) > 0).then_some(())
+    })
+    .await;
+    for bench in [&bench, &early] {
+        eventually("the loss is noticed", || async {
+            let error = bench.take("key-1").await.err()?;
+            (error.kind() == CallErrorKind::Unavailable).then_some(())
+        })
+        .await;
+    }
+    for server in cluster.servers_mut() {
+        server.restart().await;
+    }
+    cluster.is_whole().await;
+    bench.is_well(&keys()).await;
+    early.is_well(&keys()).await;
+    let closed = || async {
+        let states = bench.cluster.breakers();
+        let closed = |state: &BreakerState| *state == BreakerState::Closed;
+        states.iter().all(|(_, state)| closed(state)).then_some(())
+    };
+    eventually("all breakers are closed", closed).await;
+}
+
+#[tokio::test]
+async fn a_seed_that_swallows_everything_is_not_waited_for() {
+    let cluster = RedisCluster::start().await;
+    let hole = Proxy::start(cluster.server(0).port(), 1).await;
+    hole.set(Fault::BlackHole);
+    let seeds = cluster
+        .url()
+        .replace("://", &format!("://{}:{},", "127.0.0.1", hole.port()));
+    for seed in 0..8 {
+        let bench = ClusterBench::start_with(&seeds, |options| {
+            options.node.seed = seed;
+            // Whoever waits for the hole waits for longer than this test.
+            options.node.connect_timeout = Duration::from_secs(600);
+        });
+        bench.is_well(&keys()[..1]).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_is_named_and_learnt_later() {
+    let server = RedisServer::start(&[]).await;
+    let bench = ClusterBench::start(&server.url().replace("redis://", "redis-cluster://"));
+    let error = eventually("it is no cluster", || async {
+        let error = bench.take("k").await.err()?;
+        error
+            .to_string()
+            .contains("cluster support disabled")
+            .then_some(error)
+    })
+    .await;
+    assert_eq!(error.kind(), CallErrorKind::Misconfigured);
+    let one = Address::parse("redis://127.0.0.1").unwrap();
+    let error = Cluster::start(one, ClusterOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("redis-cluster://"), "{error}");
+}
+
+#[tokio::test]
+async fn keys_in_several_slots_and_no_keys_are_refused() {
+    let bench = ClusterBench::start(&format!("redis-cluster://127.0.0.1:{}", free_port()));
+    let script = std::sync::Arc::new(Script::new("return 1"));
+    let call = |keys: &[&str]| bench.cluster.call(&script, keys, &[""; 0]);
+    let kind = |error: crate::connection::error::CallError| error.kind();
+    let error = call(&["a", "b"]).await.unwrap_err();
+    assert!(error.to_string().contains("one slot"), "{error}");
+    assert_eq!(kind(error), CallErrorKind::Misconfigured);
+    assert_eq!(
+        call(&[]).await.map_err(kind),
+        Err(CallErrorKind::Misconfigured)
+    );
+    assert!(call(&[]).is_refused());
+    let same = call(&["{a}b", "{a}c"]).await.map_err(kind);
+    assert_eq!(same, Err(CallErrorKind::Unavailable));
+}

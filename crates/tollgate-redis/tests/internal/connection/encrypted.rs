@@ -1,0 +1,170 @@
+//! Encrypted connections.
+
+use std::{fs, sync::Arc};
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore, crypto::ring::default_provider, pki_types::CertificateDer,
+};
+
+use crate::{
+    address::Address,
+    connection::{
+        cluster::{options::ClusterOptions, router::Cluster},
+        event::NodeEvent,
+        node::Node,
+        options::NodeOptions,
+        security::Security,
+    },
+    internal_tests::connection::{
+        bench::Bench,
+        cluster_bench::{ClusterBench, keys},
+    },
+    support::redis_server::{RedisServer, free_port},
+};
+
+struct Encrypted {
+    server: RedisServer,
+    port: u16,
+    certificate: CertificateDer<'static>,
+    _files: TempDir,
+}
+
+impl Encrypted {
+    /// A server with a certificate for 127.0.0.1.
+    async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with more arguments.
+    async fn start_with(args: &[&str]) -> Self {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        let files = TempDir::new().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = files.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let certificate = file("certificate.pem", &cert.pem());
+        let key = file("key.pem", &signing_key.serialize_pem());
+        let port = free_port();
+        let port_text = port.to_string();
+        let mut all = vec![
+            "--tls-port",
+            &port_text,
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &certificate,
+        ];
+        all.extend(args);
+        let server = RedisServer::start(&all).await;
+        Self {
+            server,
+            port,
+            certificate: cert.der().clone(),
+            _files: files,
+        }
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("rediss://{host}:{}", self.port)
+    }
+
+    fn trusting(&self, certificates: &[&CertificateDer<'static>]) -> Security {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates {
+            roots.add((*certificate).clone()).unwrap();
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Security::rustls(config)
+    }
+}
+
+#[tokio::test]
+async fn calls_travel_encrypted_and_a_restart_is_survived() {
+    let mut encrypted = Encrypted::start().await;
+    let security = encrypted.trusting(&[&encrypted.certificate]);
+    let bench = Bench::start_with(&encrypted.url("127.0.0.1"), |options| {
+        options.connect_timeout = std::time::Duration::from_secs(5);
+        options.security = security;
+    });
+    bench.recovers("k").await;
+    bench.is_well().await;
+    let calls = bench.ask("many", 500);
+    let answers = bench.answers(calls).await;
+    assert!(answers.iter().any(Result::is_ok));
+    encrypted.server.restart().await;
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
+    let encrypted = Encrypted::start().await;
+    let other = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    for (host, trusted) in [
+        ("127.0.0.1", other.cert.der()),
+        ("localhost", &encrypted.certificate),
+    ] {
+        let security = encrypted.trusting(&[trusted]);
+        let bench = Bench::start_with(&encrypted.url(host), |options| {
+            options.connect_timeout = std::time::Duration::from_secs(5);
+            options.security = security;
+        });
+        bench
+            .happens("the certificate is refused", |event| {
+                matches!(event, NodeEvent::NotConnected(why) if why.contains("TLS: invalid peer certificate"))
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn an_encrypted_address_without_a_word_on_whom_to_trust_is_refused() {
+    let address = Address::parse("rediss://127.0.0.1").unwrap();
+    let error = Node::start(address, NodeOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("rustls"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
+    let bus_port = free_port().to_string();
+    let args = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus_port,
+        // Without it servers announce the port that is not encrypted.
+        "--tls-cluster",
+        "yes",
+    ];
+    let encrypted = Encrypted::start_with(&args).await;
+    // Alone, it does not know its own address, and gives none.
+    let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+    assert_eq!(encrypted.server.ask(&all).await, "+OK\r\n");
+    let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~*", "+@all"];
+    assert_eq!(encrypted.server.ask(&user).await, "+OK\r\n");
+    let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
+    let security = encrypted.trusting(&[&encrypted.certificate]);
+    let bench = ClusterBench::start_with(&url, |options| {
+        options.node.connect_timeout = std::time::Duration::from_secs(5);
+        options.node.security = security;
+    });
+    bench.is_well(&keys()).await;
+    assert_eq!(bench.places(), [format!("127.0.0.1:{}", encrypted.port)]);
+    let clients = encrypted.server.ask(&["CLIENT", "LIST"]).await;
+    assert!(clients.contains("user=rl"), "{clients}");
+    let address = Address::parse(&url).unwrap();
+    let error = Cluster::start(address, ClusterOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("rustls"), "{error}");
+}

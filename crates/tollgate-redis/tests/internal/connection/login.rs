@@ -1,0 +1,138 @@
+//! Users and passwords.
+
+use crate::{
+    connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
+    internal_tests::connection::bench::{Bench, eventually},
+    support::redis_server::RedisServer,
+};
+
+fn url(server: &RedisServer, login: &str) -> String {
+    format!("redis://{login}@127.0.0.1:{}", server.port())
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_a_mistake_that_is_named_and_recovers_when_the_server_learns_it() {
+    let server = RedisServer::start(&["--requirepass", "old"]).await;
+    let bench = Bench::start(&url(&server, ":new"));
+    let refused = |event: &NodeEvent| matches!(event, NodeEvent::NotConnected(why) if why.contains("WRONGPASS"));
+    bench.happens("the password is refused", refused).await;
+    let error = bench.take("k").await.unwrap_err();
+    // Also when the breaker has opened in the meantime the call did not run.
+    assert!(matches!(
+        error.kind(),
+        CallErrorKind::Misconfigured | CallErrorKind::Unavailable
+    ));
+    assert!(!format!("{:?}", bench.events()).contains("new"));
+    let rotate: &[&[&str]] = &[&["AUTH", "old"], &["CONFIG", "SET", "requirepass", "new"]];
+    server.ask_all(rotate).await;
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers() {
+    let server = RedisServer::start(&[]).await;
+    server
+        .ask(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
+        .await;
+    let bench = Bench::start(&url(&server, "rl:first"));
+    bench.recovers("k").await;
+    bench.forget_events();
+    // Removing a password leaves connections alone; removing the user ends them.
+    server.ask(&["ACL", "DELUSER", "rl"]).await;
+    bench
+        .happens(
+            "the password is refused",
+            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("WRONGPASS")),
+        )
+        .await;
+    server
+        .ask(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
+        .await;
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stays_closed() {
+    let server = RedisServer::start(&[]).await;
+    server
+        .ask(&[
+            "ACL",
+            "SETUSER",
+            "rl",
+            "on",
+            ">pass",
+            "~*",
+            "+@all",
+            "-@scripting",
+        ])
+        .await;
+    let bench = Bench::start(&url(&server, "rl:pass"));
+    let error = eventually("a call is refused", || async {
+        let error = bench.take("k").await.err()?;
+        error.to_string().contains("NOPERM").then_some(error)
+    })
+    .await;
+    assert_eq!(error.kind(), CallErrorKind::Misconfigured);
+    for _ in 0..50 {
+        assert_eq!(bench.fails("k").await, CallErrorKind::Misconfigured);
+    }
+    assert_eq!(bench.node.breaker(), BreakerState::Closed);
+    server.ask(&["ACL", "SETUSER", "rl", "+@scripting"]).await;
+    bench.take("k").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
+    let server = RedisServer::start(&[]).await;
+    let user = "ACL SETUSER rl on >pass ~limits:* ~tests:probe:* resetchannels -@all \
+                +hello +auth +select +evalsha +eval +incrby +set";
+    server
+        .ask(&user.split_whitespace().collect::<Vec<_>>())
+        .await;
+    let bench = Bench::start(&format!("{}/2", url(&server, "rl:pass")));
+    assert_eq!(bench.recovers("limits:k").await, 1);
+    let answer = server
+        .ask_all(&[&["SELECT", "2"], &["GET", "limits:k"]])
+        .await;
+    assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
+}
+
+#[tokio::test]
+async fn a_probe_that_may_not_write_its_key_keeps_nobody_from_the_server() {
+    let mut server = RedisServer::start(&[]).await;
+    let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~limits:*", "+@all"];
+    server.ask(&user).await;
+    let bench = Bench::start(&url(&server, "rl:pass"));
+    bench.recovers("limits:k").await;
+    server.kill();
+    eventually("the breaker opens", || async {
+        (bench.node.breaker() == BreakerState::Open).then_some(())
+    })
+    .await;
+    server.restart().await;
+    server.ask(&user).await;
+    eventually("the breaker is closed", || async {
+        let _ = bench.take("limits:k").await;
+        (bench.node.breaker() == BreakerState::Closed).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_without_protocol_3_is_spoken_to_in_protocol_2() {
+    let args = ["--rename-command", "HELLO", "", "--requirepass", "pass"];
+    let server = RedisServer::start(&args).await;
+    for login in [":pass", "default:pass"] {
+        let bench = Bench::start(&url(&server, login));
+        bench.recovers("k").await;
+    }
+}
+
+#[tokio::test]
+async fn a_socket_in_the_file_system_is_an_address_too() {
+    let server = RedisServer::start(&["--unixsocket", "socket"]).await;
+    let bench = Bench::start(&format!("unix://{}/socket?db=1", server.dir().display()));
+    assert_eq!(bench.recovers("k").await, 1);
+    let answer = server.ask_all(&[&["SELECT", "1"], &["GET", "k"]]).await;
+    assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
+}

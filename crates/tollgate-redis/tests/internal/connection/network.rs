@@ -1,0 +1,156 @@
+//! Networks that delay, swallow and cut.
+
+use std::{io::ErrorKind, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use crate::{
+    connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
+    internal_tests::connection::bench::{Bench, count_of, eventually},
+    support::{
+        proxy::{Fault, Proxy},
+        redis_server::RedisServer,
+    },
+};
+
+async fn behind_a_proxy() -> (RedisServer, Proxy, Bench) {
+    let server = RedisServer::start(&[]).await;
+    let proxy = Proxy::start(server.port(), 11).await;
+    let bench = Bench::start(&proxy.url());
+    bench.recovers("warm").await;
+    bench.forget_events();
+    (server, proxy, bench)
+}
+
+fn is_lost(event: &NodeEvent) -> bool {
+    matches!(event, NodeEvent::Lost(_))
+}
+
+#[tokio::test]
+async fn a_delay_below_the_deadline_is_only_a_delay() {
+    let (server, proxy, bench) = behind_a_proxy().await;
+    bench.is_well().await;
+    proxy.set(Fault::Delay(
+        Duration::from_millis(1),
+        Duration::from_millis(3),
+    ));
+    let mut answered = 0;
+    for _ in 0..50 {
+        answered += u64::from(bench.take("k").await.is_ok());
+    }
+    // On a busy machine one may be late; it has run all the same.
+    assert!(answered > 0);
+    eventually("every take has run", || async {
+        (count_of(&server, "k").await >= answered).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_delay_beyond_the_deadline_opens_the_breaker_and_closes_it_when_it_ends() {
+    let (_server, proxy, bench) = behind_a_proxy().await;
+    proxy.set(Fault::Delay(
+        Duration::from_millis(200),
+        Duration::from_millis(300),
+    ));
+    bench.hears_nothing("k").await;
+    eventually("the breaker opens", || async {
+        assert_ne!(bench.fails("k").await, CallErrorKind::Misconfigured);
+        (bench.node.breaker() == BreakerState::Open).then_some(())
+    })
+    .await;
+    proxy.set(Fault::None);
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_network_that_swallows_everything_costs_the_connection_and_is_recovered_from() {
+    let (server, proxy, bench) = behind_a_proxy().await;
+    proxy.set(Fault::BlackHole);
+    bench.hears_nothing("k").await;
+    bench.happens("the connection is dropped", is_lost).await;
+    bench
+        .happens("a connection is not ready in time", |event| {
+            matches!(event, NodeEvent::NotConnected(why) if why.contains("not ready within"))
+        })
+        .await;
+    assert!(!bench.fails("k").await.eq(&CallErrorKind::Unknown));
+    proxy.set(Fault::None);
+    bench.is_well().await;
+    assert_eq!(count_of(&server, "k").await, 0);
+}
+
+#[tokio::test]
+async fn a_reset_after_any_number_of_bytes_of_answers_runs_nothing_twice() {
+    let (server, proxy, bench) = behind_a_proxy().await;
+    bench.is_well().await;
+    let (mut answered, mut unknown) = (0, 0);
+    for bytes in 0..40 {
+        proxy.set(Fault::ResetAfter(bytes));
+        let calls = bench.ask("k", 8);
+        for answer in bench.answers(calls).await {
+            match answer {
+                Ok(_) => answered += 1,
+                Err(error) if error.may_have_run() => unknown += 1,
+                Err(_) => {}
+            }
+        }
+        proxy.set(Fault::None);
+        bench.recovers("warm").await;
+    }
+    assert!(unknown > 0);
+    let ran = count_of(&server, "k").await;
+    assert!(
+        (answered..=answered + unknown).contains(&ran),
+        "{answered} were answered and {unknown} may have run, and {ran} did"
+    );
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_network_that_refuses_or_closes_is_tried_again_with_pauses() {
+    let (_server, proxy, bench) = behind_a_proxy().await;
+    for fault in [Fault::Refuse, Fault::Close] {
+        bench.forget_events();
+        proxy.set(fault);
+        bench.happens("the connection is lost", is_lost).await;
+        eventually("some attempts have failed", || async {
+            let failed = bench.count(|event| matches!(event, NodeEvent::NotConnected(_)));
+            (failed >= 5).then_some(())
+        })
+        .await;
+        assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+        proxy.set(Fault::None);
+        bench.is_well().await;
+    }
+    assert!(proxy.accepted() > 2);
+}
+
+/// Closed in the usual way, it would send on what has not left yet, and the server would run it although nobody waits.
+#[tokio::test]
+async fn a_connection_to_a_server_that_stands_still_is_reset_and_not_closed() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let bench = Bench::start(&format!("redis://127.0.0.1:{port}"));
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut input = vec![0; 1_024];
+    assert!(server.read(&mut input).await.unwrap() > 0);
+    server
+        .write_all(b"-ERR unknown command 'HELLO'\r\n")
+        .await
+        .unwrap();
+    bench.hears_nothing("k").await;
+    bench.happens("it is dropped", is_lost).await;
+    let error = loop {
+        match server.read(&mut input).await {
+            Ok(0) => panic!("the connection was closed in the usual way"),
+            // What had arrived.
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}

@@ -1,0 +1,134 @@
+//! Masters that sentinels name.
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use crate::{
+    connection::{error::CallErrorKind, event::NodeEvent},
+    internal_tests::connection::bench::{Bench, calls_of, eventually},
+    support::{redis_server::RedisServer, sentinels::Group},
+};
+
+#[tokio::test]
+async fn after_a_failover_the_new_master_is_asked() {
+    let mut group = Group::start().await;
+    let bench = Bench::start(&group.url());
+    bench.recovers("k").await;
+    assert!(group.master.ask(&["GET", "k"]).await.starts_with("$1"));
+    group.master.kill();
+    bench.recovers("after").await;
+    assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
+    assert!(group.replica.is_in_role("master").await);
+    bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_master_that_was_replaced_while_it_stood_still_is_not_asked_again() {
+    let group = Group::start().await;
+    let bench = Bench::start(&group.url());
+    bench.recovers("k").await;
+    group.master.stop();
+    bench.recovers("after").await;
+    group.master.resume();
+    bench.is_well().await;
+    assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
+    // What had been written to it before may have run; nothing that came later does.
+    let before = calls_of(&group.master, "evalsha").await;
+    for _ in 0..50 {
+        let _ = bench.take("after").await;
+    }
+    assert_eq!(calls_of(&group.master, "evalsha").await, before);
+}
+
+#[tokio::test]
+async fn a_change_of_masters_is_noticed_although_the_old_one_still_answers() {
+    let group = Group::start().await;
+    let bench = Bench::start_with(&group.url(), |options| {
+        options.sentinel_interval = std::time::Duration::from_millis(50);
+    });
+    bench.recovers("k").await;
+    eventually("a fail-over is begun", || async {
+        let begun = group.sentinels[0]
+            .ask(&["SENTINEL", "FAILOVER", "mymaster"])
+            .await;
+        begun.starts_with("+OK").then_some(())
+    })
+    .await;
+    bench
+        .happens("the old master is left", |event| {
+            matches!(event, NodeEvent::Lost(_))
+        })
+        .await;
+    eventually("the new master is asked", || async {
+        let _ = bench.take("after").await;
+        group
+            .replica
+            .ask(&["GET", "after"])
+            .await
+            .starts_with("$1")
+            .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sentinels_that_are_gone_or_know_nothing_are_passed_over() {
+    let mut group = Group::start().await;
+    let url = group.url();
+    group.sentinels[0].kill();
+    group.sentinels[1].stop();
+    let bench = Bench::start(&url);
+    bench.recovers("k").await;
+    group.sentinels[1].resume();
+    let bench = Bench::start(&url.replace("mymaster", "another"));
+    bench
+        .happens(
+            "the name is not known",
+            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("\"another\"")),
+        )
+        .await;
+    assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+}
+
+/// Answers each question for the master with this port of the loopback.
+async fn names(listener: TcpListener, port: u16) {
+    let digits = port.to_string();
+    let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{digits}\r\n", digits.len());
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut input = vec![0; 1_024];
+        while let Ok(length @ 1..) = stream.read(&mut input).await {
+            let asked = String::from_utf8_lossy(&input[..length]).into_owned();
+            let said = match asked.contains("HELLO") {
+                true => "-ERR unknown command 'HELLO'\r\n",
+                false => &answer,
+            };
+            if stream.write_all(said.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_a_sentinel_names_is_not_asked_until_it_is_the_master() {
+    let replica = RedisServer::start(&["--replicaof", "127.0.0.1 1"]).await;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let sentinel = listener.local_addr().unwrap().port();
+    let sentinel_task = tokio::spawn(names(listener, replica.port()));
+    let bench = Bench::start(&format!("redis-sentinel://127.0.0.1:{sentinel}/mymaster"));
+    bench
+        .happens(
+            "it is turned away",
+            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("not the master")),
+        )
+        .await;
+    assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+    let connected = |event: &NodeEvent| matches!(event, NodeEvent::Connected);
+    assert_eq!(bench.count(connected), 0);
+    assert_eq!(calls_of(&replica, "evalsha").await, 0);
+    replica.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    bench.recovers("k").await;
+    sentinel_task.abort();
+}

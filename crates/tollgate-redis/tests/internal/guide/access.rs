@@ -1,0 +1,177 @@
+//! A user with no more rights than it needs.
+
+use std::time::Duration;
+
+use crate::{
+    Partition, RedisStore, RedisStoreBuilder, call::Call, encode::Encoder, keyspace::Keyspace,
+    script,
+};
+use tokio::time::timeout;
+use tollgate_core::{
+    Check, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
+};
+
+use crate::support::{
+    blocking_server::RedisServer,
+    resp::{Resp, Value},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The words of the guide that make the user.
+fn line() -> &'static str {
+    let page = include_str!("../../../src/guide/access.rs");
+    page.lines()
+        .find_map(|line| line.strip_prefix("//! 127.0.0.1:6379> "))
+        .filter(|line| line.starts_with("ACL SETUSER tollgate "))
+        .expect("the page has the line")
+}
+
+/// The commands that the user is given there.
+fn commands() -> Vec<&'static str> {
+    line()
+        .split(' ')
+        .filter(|word| word.starts_with('+'))
+        .collect()
+}
+
+/// A server with the user of the guide, but for one command.
+fn server_without(command: &str) -> RedisServer {
+    let words = line().split(' ').filter(|word| *word != command);
+    server_with(&words.collect::<Vec<_>>().join(" "))
+}
+
+/// A server with the user that this line makes.
+fn server_with(line: &str) -> RedisServer {
+    let server = RedisServer::start(&[]);
+    let answer = Resp::connect(server.address()).say(line);
+    assert_eq!(answer, Value::Status("OK".into()), "{line}");
+    server
+}
+
+async fn answer<T: Send>(step: Step<T>) -> T {
+    timeout(PATIENCE, step).await.expect("an answer")
+}
+
+/// A connection of the user's.
+fn logged_in(server: &RedisServer) -> Resp {
+    let mut connection = Resp::connect(server.address());
+    let answer = connection.say("AUTH tollgate sesame");
+    assert_eq!(answer, Value::Status("OK".into()));
+    connection
+}
+
+fn builder(server: &RedisServer, database: &str) -> RedisStoreBuilder {
+    let port = server.port();
+    let address = format!("redis://tollgate:sesame@127.0.0.1:{port}{database}");
+    RedisStore::builder(&address, "shop", crate::Keys::plain())
+}
+
+async fn works(server: &RedisServer) -> Result<(), &'static str> {
+    works_with(builder(server, "")).await
+}
+
+/// What a service does: the first thing that does not work.
+async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
+    let store = builder.deadline(PATIENCE).connect().expect("a runtime");
+    timeout(PATIENCE, store.connected())
+        .await
+        .expect("it may connect");
+    let rule = Rule::new("api", Quota::fixed_window(2, 60 * MINUTE));
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    let key = Key::of("client");
+    let check = limiter.check("api", &key).expect("it is there");
+    // Twice: the server learns the script, and knows it.
+    for _ in 0..2 {
+        let decision = answer(limiter.acquire(&[check])).await;
+        if decision.verdicts()[0].source() != Source::Store {
+            return Err("a request is decided");
+        }
+    }
+    assert_eq!(
+        answer(limiter.acquire(&[check])).await.outcome(),
+        Outcome::Deny
+    );
+    let reset = limiter.reset("api", &key).expect("it is there");
+    answer(reset).await.map_err(|_| "a client is reset")?;
+    let looked = answer(limiter.peek(&[check.with_cost(0)])).await;
+    assert_eq!(looked.verdicts()[0].remaining(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_may_do_all_that_a_store_does() {
+    assert_eq!(works(&server_without("nothing")).await, Ok(()));
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_needs_each_of_its_commands() {
+    assert!(!commands().is_empty());
+    for command in commands() {
+        let server = server_without(command);
+        assert!(works(&server).await.is_err(), "{command} is not needed");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_read_states_is_told_so() {
+    let server = server_without("+get");
+    let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))]).expect("a valid rule");
+    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace).expect("one rule");
+    let mut call = Call::new();
+    let check = Check::new(0, Fingerprint::from_bits(7), 1);
+    assert!(call.acquire(&encoder, &[check]).is_some());
+    let mut connection = logged_in(&server);
+    let head = [&b"EVAL"[..], script::TEXT.as_bytes(), b"1"];
+    let answer = connection.ask(head.into_iter().chain(call.keys()).chain(call.args()));
+    assert_eq!(answer.integers()[1..], [-3, 4, 0]);
+    // The server keeps which command it was, as the error says.
+    let Value::List(refused) = Resp::connect(server.address()).say("ACL LOG 1") else {
+        panic!("a log is a list");
+    };
+    assert!(format!("{refused:?}").contains(&format!("{:?}", Value::Bytes(b"get".to_vec()))));
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_may_touch_the_keys_of_each_partition() {
+    let server = server_with(line());
+    for partition in [Partition::Key, Partition::One] {
+        assert_eq!(
+            works_with(builder(&server, "").partition(partition)).await,
+            Ok(())
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_needs_select_for_a_database() {
+    let server = server_with(&format!("{} +select", line()));
+    assert_eq!(works_with(builder(&server, "/1")).await, Ok(()));
+    // Without it a connection is refused on its way.
+    let server = server_with(line());
+    let mut connection = logged_in(&server);
+    let Value::Error(refused) = connection.say("SELECT 1") else {
+        panic!("the user may not");
+    };
+    assert!(refused.starts_with("NOPERM"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_may_touch_no_other_key() {
+    let server = server_without("nothing");
+    let mut connection = logged_in(&server);
+    for command in [
+        "GET other",
+        "KEYS *",
+        "FLUSHALL",
+        "CONFIG GET maxmemory",
+        "ACL LIST",
+    ] {
+        let answer = connection.say(command);
+        assert!(
+            matches!(&answer, Value::Error(error) if error.starts_with("NOPERM")),
+            "{command}: {answer:?}"
+        );
+    }
+}

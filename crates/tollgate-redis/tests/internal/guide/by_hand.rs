@@ -1,0 +1,141 @@
+//! The programs of the page for other languages.
+
+use std::{env, fs, process::Command};
+
+use crate::{
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+    script,
+};
+use tollgate_core::{Check, Fingerprint, HOUR, Quota, Rule, RuleSet};
+
+use crate::internal_tests::guide::{load_script, run};
+use crate::support::{
+    blocking_server::RedisServer,
+    resp::{Resp, Value},
+};
+
+/// The budget of the programs, as this crate counts it.
+fn encoder() -> Encoder {
+    let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, HOUR))]);
+    Keyspace::new("shop", Partition::Key)
+        .and_then(|keyspace| Encoder::new(&rules?, keyspace))
+        .expect("a valid rule")
+}
+
+fn call() -> Call {
+    let mut call = Call::new();
+    let check = Check::new(0, Fingerprint::from_bits(7), 1);
+    assert!(call.acquire(&encoder(), &[check]).is_some());
+    call
+}
+
+/// What the program printed after a unit was taken of `key`.
+fn take_by_python(server: &RedisServer, key: &str) -> String {
+    let script = server.dir().join("script.lua");
+    fs::write(&script, script::TEXT).expect("a folder of the test's own");
+    let python = env::var_os("TOLLGATE_PYTHON").unwrap_or_else(|| "python3".into());
+    let out = Command::new(&python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/take.py"))
+        .arg(server.port().to_string())
+        .arg(&script)
+        .arg(key)
+        .output()
+        .unwrap_or_else(|error| {
+            panic!(
+                "{} could not be started ({error}): this test needs Python 3, or its path in TOLLGATE_PYTHON",
+                python.display()
+            )
+        });
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout).expect("text")
+}
+
+#[test]
+fn a_program_in_python_and_this_crate_take_of_one_budget() {
+    let server = RedisServer::start(&[]);
+    let mut connection = Resp::connect(server.address());
+    let call = call();
+    let key = call.keys().next().expect("one");
+    let key = str::from_utf8(key).expect("letters");
+    let by_python = take_by_python(&server, key);
+    assert!(by_python.starts_with("allowed, 59 left, "), "{by_python}");
+    // The program has taught the server the script.
+    assert_eq!(run(&mut connection, &call).integers()[1..3], [-1, 58]);
+    let by_python = take_by_python(&server, key);
+    assert!(by_python.starts_with("allowed, 57 left, "), "{by_python}");
+    for _ in 0..56 {
+        run(&mut connection, &call);
+    }
+    let by_python = take_by_python(&server, key);
+    assert!(
+        by_python.starts_with("allowed, 0 left, the next one fits in "),
+        "{by_python}"
+    );
+    let by_python = take_by_python(&server, key);
+    assert!(
+        by_python.starts_with("denied, 0 left, it fits in "),
+        "{by_python}"
+    );
+}
+
+#[test]
+fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
+    // The line of the page, read as redis-cli reads it.
+    let page = include_str!("../../../src/guide/by_hand.rs");
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix("//! 127.0.0.1:6379> EVALSHA "))
+        .expect("the page has the line");
+    let quoted = line.rsplit(" \"").next().expect("the last argument");
+    let bytes = unescaped(quoted.trim_end_matches('"'));
+    let call = call();
+    assert_eq!(call.args().nth(1), Some(&bytes[..]));
+
+    let server = RedisServer::start(&[]);
+    let mut connection = Resp::connect(server.address());
+    load_script(&mut connection);
+    let answer = connection.ask([
+        &b"EVALSHA"[..],
+        script::SCRIPT.sha(),
+        b"1",
+        b"shop:by-hand",
+        b"",
+        &bytes,
+    ]);
+    assert_eq!(answer.integers()[1..3], [-1, 59]);
+}
+
+#[test]
+fn what_a_state_looks_like_is_as_the_page_says() {
+    let server = RedisServer::start(&[]);
+    let mut connection = Resp::connect(server.address());
+    load_script(&mut connection);
+    let call = call();
+    let now = run(&mut connection, &call).integers()[0];
+    let key = call.keys().next().expect("one");
+    assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a1"));
+    let Value::Bytes(state) = connection.ask([&b"GET"[..], key]) else {
+        panic!("it was written");
+    };
+    // The quota, then the time until which units were taken.
+    assert_eq!((state.len(), state[0]), (33, 17));
+    let number = |at: usize| f64::from_le_bytes(state[at..at + 8].try_into().expect("eight"));
+    assert_eq!([number(1), number(9)], [60_000_000.0, 60.0]);
+    assert_eq!(number(21), (now + 60_000_000) as f64);
+    assert_eq!(connection.ask([&b"DEL"[..], key]), Value::Integer(1));
+    assert_eq!(run(&mut connection, &call).integers()[2], 59);
+}
+
+/// `\x..` as the byte it stands for.
+fn unescaped(text: &str) -> Vec<u8> {
+    let bytes = text.split("\\x").skip(1);
+    bytes
+        .map(|digits| u8::from_str_radix(digits, 16).expect("two hexadecimal digits"))
+        .collect()
+}

@@ -1,0 +1,24 @@
+//! What the guide says about running it, held to a server.
+
+mod access;
+mod by_hand;
+mod failures;
+mod memory;
+mod tables;
+mod watching;
+
+use crate::{call::Call, script};
+
+use crate::support::resp::{Resp, Value};
+
+/// The answer of the script, which the server knows already.
+fn run(connection: &mut Resp, call: &Call) -> Value {
+    let count = call.keys().len().to_string();
+    let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+    connection.ask(head.into_iter().chain(call.keys()).chain(call.args()))
+}
+
+fn load_script(connection: &mut Resp) {
+    let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+    assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
+}

@@ -1,0 +1,106 @@
+//! What can be read in the names of states.
+
+use std::sync::Arc;
+
+use crate::{
+    Keys,
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+};
+use tollgate_core::{Check, Key, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
+
+use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
+
+fn encoder(namespace: &str, keys: Keys) -> (Arc<RuleSet>, Encoder) {
+    let rules = RuleSet::new([Rule::new("api", Quota::fixed_window(3, MINUTE))]);
+    let rules = Arc::new(rules.expect("a valid rule"));
+    let keyspace = Keyspace::new(namespace, Partition::One).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace.with_keys(keys)).expect("few plans");
+    (rules, encoder)
+}
+
+fn address() -> KeyBuf {
+    let mut key = KeyBuf::new();
+    key.push(PartKind::ADDRESS, [4, 32, 192, 0, 2, 1]);
+    key
+}
+
+/// One unit for this key, and what is left.
+fn take(server: &mut Server, (rules, encoder): &(Arc<RuleSet>, Encoder), key: &KeyBuf) -> u64 {
+    let checks = [Check::new(0, encoder.fingerprint(0, key), 1)];
+    let mut call = Call::at(NOW, MARGIN);
+    let asked = call.acquire(encoder, &checks).expect("there is room");
+    let reply = server.send(&call);
+    reply.decision(&asked, &checks, rules).verdicts()[0].remaining()
+}
+
+#[test]
+fn a_name_shows_nothing_of_a_client() {
+    let mut server = Server::start();
+    let shop = encoder("shop", Keys::hashed(secret(1)));
+    take(&mut server, &shop, &address());
+    let name = server.names().remove(0);
+    assert!(
+        name.starts_with("{shop}:") && name.ends_with(":api:f1"),
+        "{name}"
+    );
+    let client = &name["{shop}:".len()..name.len() - ":api:f1".len()];
+    assert_eq!(client.len(), 22);
+    // And it is another by another secret, so that nobody without it can try addresses.
+    let other = encoder("shop", Keys::hashed(secret(2)));
+    assert_eq!(take(&mut server, &other, &address()), 2);
+    assert_eq!(server.names().len(), 2);
+}
+
+#[test]
+fn a_plain_name_shows_the_client() {
+    let mut server = Server::start();
+    let shop = encoder("shop", Keys::plain());
+    take(&mut server, &shop, &address());
+    assert_eq!(server.names(), ["{shop}:address=192.0.2.1/32:api:f1"]);
+    assert_eq!(take(&mut server, &shop, &address()), 1);
+    // Two processes write it alike.
+    let other = encoder("shop", Keys::plain());
+    assert_eq!(take(&mut server, &other, &address()), 0);
+}
+
+#[test]
+fn services_of_different_namespaces_share_nothing() {
+    let mut server = Server::start();
+    let shop = encoder("shop", Keys::hashed(secret(1)));
+    let forum = encoder("forum", Keys::hashed(secret(1)));
+    let key = Key::of("acme").into();
+    assert_eq!(take(&mut server, &shop, &key), 2);
+    assert_eq!(take(&mut server, &forum, &key), 2);
+    assert_eq!(take(&mut server, &shop, &key), 1);
+}
+
+#[test]
+fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
+    let mut server = Server::start();
+    let first = Keys::hashed(secret(1)).next(secret(2)).expect("another");
+    let second = Keys::hashed(secret(2))
+        .previous(secret(1))
+        .expect("another");
+    for keys in [first, second] {
+        let (rules, encoder) = encoder("shop", keys);
+        let overflowing = encoder.with_overflow("api").expect("it is there");
+        let checks = [Check::new(0, overflowing.fingerprint(0, &address()), 1)];
+        let mut call = Call::at(NOW, MARGIN);
+        let asked = call.acquire_capped(&overflowing, &checks, |_| false);
+        let asked = asked.expect("there is room");
+        // Two names of the client, two of the bucket of all.
+        let names: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();
+        assert_eq!(names.len(), 4);
+        for name in names {
+            server.put_list(&name);
+            let reply = server.send(&call);
+            let decision = reply.decision(&asked, &checks, &rules);
+            assert_eq!(decision.outcome(), Outcome::Failed);
+            assert_eq!(reply.new_keys(&asked).count(), 0);
+            assert_eq!(server.names().len(), 1);
+            server.forget_everything();
+        }
+    }
+}

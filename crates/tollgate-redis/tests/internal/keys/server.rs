@@ -1,0 +1,77 @@
+//! A server, and calls to it.
+
+use crate::{call::Call, reply::Reply, script};
+
+use crate::support::{
+    blocking_server::RedisServer,
+    resp::{Resp, Value},
+};
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    connection: Resp,
+    _server: RedisServer,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let server = RedisServer::start(&[]);
+        let mut connection = Resp::connect(server.address());
+        let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+        assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
+        Self {
+            connection,
+            _server: server,
+        }
+    }
+
+    pub(crate) fn send(&mut self, call: &Call) -> Reply {
+        let count = call.keys().len().to_string();
+        let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+        let command = head.into_iter().chain(call.keys()).chain(call.args());
+        let integers = self.connection.ask(command).integers();
+        Reply::new(call.checks(), integers).expect("a whole reply")
+    }
+
+    /// The names of all states.
+    pub(crate) fn names(&mut self) -> Vec<String> {
+        let Value::List(names) = self.connection.say("KEYS *") else {
+            panic!("KEYS answers with a list");
+        };
+        let names = names.into_iter().map(|name| match name {
+            Value::Bytes(name) => String::from_utf8(name).expect("ASCII"),
+            other => panic!("{other:?} is no name"),
+        });
+        names.collect()
+    }
+
+    pub(crate) fn size(&mut self) -> i64 {
+        match self.connection.say("DBSIZE") {
+            Value::Integer(size) => size,
+            other => panic!("{other:?} is no size"),
+        }
+    }
+
+    /// Bytes in use.
+    pub(crate) fn memory(&mut self) -> u64 {
+        let Value::Bytes(info) = self.connection.say("INFO memory") else {
+            panic!("INFO answers with text");
+        };
+        let info = String::from_utf8(info).expect("ASCII");
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        line.and_then(|bytes| bytes.parse().ok())
+            .expect("a number of bytes")
+    }
+
+    /// Puts a value of another type there.
+    pub(crate) fn put_list(&mut self, name: &[u8]) {
+        let answer = self.connection.ask([&b"RPUSH"[..], name, b"theirs"]);
+        assert_eq!(answer, Value::Integer(1));
+    }
+
+    pub(crate) fn forget_everything(&mut self) {
+        self.connection.say("FLUSHALL");
+    }
+}

@@ -1,0 +1,239 @@
+//! Lots beside the state machines of the prefilter, which a model checker has explored.
+
+use std::time::Duration;
+
+use crate::{
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+    reply::Reply,
+};
+use tollgate_core::{
+    Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
+    algorithm::{Algorithm, Assessment, FixedWindow, SlidingWindow},
+};
+use tollgate_prefilter::{
+    Ask, BucketLender, BucketState, Closed, LeaseTerms, Lot, WindowLender, WindowState,
+};
+
+use crate::internal_tests::parity::server::Server;
+use crate::support::numbers::Numbers;
+
+const STEPS: u64 = 400;
+const HISTORIES: u64 = 60;
+const MARGIN: Duration = Duration::from_secs(10_000_000_000);
+
+/// The state machine that a quota is held to.
+#[derive(Debug)]
+enum Twin {
+    Bucket(BucketLender, BucketState),
+    Fixed(
+        WindowLender<FixedWindow>,
+        WindowState<<FixedWindow as Algorithm>::State>,
+        FixedWindow,
+    ),
+    Sliding(
+        WindowLender<SlidingWindow>,
+        WindowState<<SlidingWindow as Algorithm>::State>,
+        SlidingWindow,
+    ),
+}
+
+impl Twin {
+    fn new(quota: &Quota, terms: LeaseTerms) -> Self {
+        if let Some(lender) = BucketLender::new(quota, terms) {
+            return Self::Bucket(lender, BucketState::default());
+        }
+        let window = "the terms are those of a window";
+        if let Some(quota) = FixedWindow::new(quota) {
+            let lender = WindowLender::new(quota, &terms).expect(window);
+            return Self::Fixed(lender, WindowState::default(), quota);
+        }
+        let quota = SlidingWindow::new(quota).expect("a sliding window");
+        let lender = WindowLender::new(quota, &terms).expect(window);
+        Self::Sliding(lender, WindowState::default(), quota)
+    }
+
+    fn reset(&mut self, now: u64) {
+        match self {
+            Self::Bucket(lender, state) => lender.reset(state, now),
+            Self::Fixed(lender, state, _) => lender.reset(state, now),
+            Self::Sliding(lender, state, _) => lender.reset(state, now),
+        }
+    }
+
+    /// The tick from which on the state need not be kept.
+    fn fresh_at(&self) -> u64 {
+        match self {
+            Self::Bucket(lender, state) => lender.fresh_at(state),
+            Self::Fixed(_, state, quota) => quota.fresh_at(&state.counts),
+            Self::Sliding(_, state, quota) => quota.fresh_at(&state.counts),
+        }
+    }
+
+    fn acquire(&mut self, now: u64, cost: u64, ask: &Ask) -> (Assessment, Option<Lot>) {
+        match self {
+            Self::Bucket(lender, state) => lender.acquire(state, now, cost, ask),
+            Self::Fixed(lender, state, _) => lender.acquire(state, now, cost, ask),
+            Self::Sliding(lender, state, _) => lender.acquire(state, now, cost, ask),
+        }
+    }
+}
+
+/// Runs a history, and says how often units were lent that the bucket did not have, and how often to a request that was denied.
+fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
+    let mut numbers = Numbers(seed);
+    let terms = LeaseTerms::new(&quota, 20 + numbers.below(480) as u16).expect("it is lent");
+    let mut twin = Twin::new(&quota, terms);
+    let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
+    let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace).expect("no plans");
+    let check = Check::new(0, Fingerprint::from_bits(u128::from(seed)), 1);
+    let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
+    let mut lots: Vec<(Lot, u64)> = Vec::new();
+    // Units of a window that were spent of lots that are closed.
+    let mut spent = (0, 0);
+    let mut ahead = [0; 2];
+    let mut written: Option<Vec<u8>> = None;
+    let unit = (quota.period().as_micros() as u64 / quota.rate()).max(1);
+    for step in 0..STEPS {
+        now += match numbers.below(12) {
+            0 => numbers.below(30_000_000),
+            1 => 10_000_000 - now % 10_000_000,
+            2..4 => 0,
+            _ => numbers.below(unit * 8),
+        };
+        let closed = match (numbers.below(3), lots.len()) {
+            (0, 1..) => {
+                let (lot, left) = lots.swap_remove(numbers.below(lots.len() as u64) as usize);
+                match lot {
+                    Lot::Parking { units, generation } => {
+                        // Of a window also units of lots before it, which come back later.
+                        let mut earlier = 0;
+                        if terms.window().is_some() {
+                            if spent.0 != generation {
+                                spent = (generation, 0);
+                            }
+                            earlier = numbers.below(2) * numbers.below(spent.1 + 1);
+                            spent.1 = spent.1 + units - left - earlier;
+                        }
+                        Some(Closed {
+                            size: units,
+                            left: left + earlier,
+                            generation,
+                        })
+                    }
+                    Lot::Segment { .. } => None,
+                }
+            }
+            _ => None,
+        };
+        let resets = numbers.below(20) == 0;
+        let ask = Ask {
+            closed,
+            parking: numbers.below(3) * numbers.below(quota.limit()),
+            segment: numbers.below(2) * numbers.below(quota.limit()),
+        };
+        let cost = match numbers.below(16) {
+            // Near the limit, where what is out is in the way.
+            0 => quota.limit() - numbers.below(1 + quota.limit() / 4),
+            _ => 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10),
+        };
+        let mut call = Call::at(now, MARGIN);
+        if resets {
+            spent.1 = 0;
+            assert!(call.reset(&encoder, 0, check.key()));
+            twin.reset(now);
+        }
+        if let Some(closed) = closed {
+            assert!(call.close(&encoder, &check, closed).is_some());
+        }
+        let checks = [check.with_cost(cost)];
+        let asked = call.acquire(&encoder, &checks).expect("there is room");
+        let lend = call
+            .lend(&encoder, &check, &ask, &terms)
+            .expect("there is room");
+        let carried_out = server.carry_out(&call);
+        let integers = carried_out.answer.integers();
+        let reply = Reply::new(call.checks(), integers).expect("a whole reply");
+        let decision = reply.decision(&asked, &checks, &rules);
+        let verdict = decision.verdicts()[0];
+        let by_script = reply.lot(lend).expect("it is ours");
+        let (answer, lot) = twin.acquire(now, cost, &ask);
+        let at = format!(
+            "seed {seed}, step {step}, {quota:?}, {terms:?}, {ask:?}, cost {cost}, {twin:?}"
+        );
+        assert_eq!(by_script, lot, "{at}");
+        let units = lot.map_or(0, |lot| lot.units());
+        assert_eq!(
+            verdict.remaining().saturating_sub(units),
+            answer.remaining,
+            "{at}"
+        );
+        assert_eq!(
+            (decision.is_allowed(), verdict.retry()),
+            (answer.fits, answer.retry),
+            "{at}"
+        );
+        if units == 0 {
+            let reset = Duration::from_micros(answer.reset_after);
+            assert_eq!(verdict.reset_after(), reset, "{at}");
+        }
+        let state = carried_out.states.into_iter().next();
+        let state = state.and_then(|(_, state)| state);
+        // What is not written again lives for as long as was right then.
+        if let Some((bytes, lives)) = &state
+            && written.as_ref() != Some(bytes)
+        {
+            let (begun, ended) = carried_out.between;
+            let right = twin.fresh_at().saturating_sub(now).div_ceil(1_000);
+            let right = (right + MARGIN.as_millis() as u64) as i64;
+            let least = right - (ended / 1_000 - begun / 1_000) as i64;
+            assert!((least..=right).contains(lives), "{lives}, {right}: {at}");
+        }
+        written = state.map(|(bytes, _)| bytes);
+        if matches!(lot, Some(Lot::Segment { .. })) {
+            ahead[0] += 1;
+            ahead[1] += u64::from(!answer.fits);
+        }
+        if let Some(lot) = lot {
+            lots.push((lot, numbers.below(lot.units() + 1)));
+        }
+    }
+    ahead
+}
+
+fn holds(quotas: &[Quota]) -> [u64; 2] {
+    let mut server = Server::start();
+    let mut ahead = [0; 2];
+    for seed in 0..HISTORIES {
+        let quota = quotas[seed as usize % quotas.len()];
+        let [all, denied] = history(&mut server, quota, seed);
+        ahead = [ahead[0] + all, ahead[1] + denied];
+    }
+    ahead
+}
+
+#[test]
+fn lots_of_buckets_are_lent_by_the_script_as_by_the_state_machine() {
+    let [ahead, denied] = holds(&[
+        Quota::gcra(100, SECOND),
+        Quota::token_bucket(1_000).refill(7, SECOND),
+        Quota::token_bucket(97).refill(999_983, SECOND),
+        Quota::gcra(6_000, Duration::from_secs(60)),
+        Quota::leaky_bucket(50).leak(3, Duration::from_millis(10)),
+        Quota::token_bucket(1_000_003).refill(1_000_000, Duration::from_secs(86_400)),
+    ]);
+    assert!(ahead > 200 && denied > 100, "{ahead}, {denied}");
+}
+
+#[test]
+fn lots_of_windows_are_lent_by_the_script_as_by_the_state_machine() {
+    let none = holds(&[
+        Quota::fixed_window(100, SECOND),
+        Quota::sliding_window(100, SECOND),
+        Quota::fixed_window(100_000, Duration::from_secs(60)),
+        Quota::sliding_window(9_973, Duration::from_secs(60)),
+    ]);
+    assert_eq!(none, [0, 0]);
+}

@@ -1,0 +1,57 @@
+//! The script beside the core: random histories on a server, each answer compared with that of the memory store.
+//!
+//! By a clock of the caller's, which goes where the history wants it, and by that of the server as it is.
+
+mod expected;
+mod history;
+mod holds;
+mod leases;
+mod lives;
+mod lowered;
+mod quotas;
+mod regressions;
+mod server;
+mod time_to_live;
+
+use crate::internal_tests::parity::{
+    holds::{holds, holds_by_itself},
+    quotas::Family,
+};
+
+#[test]
+fn buckets_are_counted_by_the_script_as_in_memory() {
+    holds("arrival", &[Family::Gcra]);
+}
+
+#[test]
+fn a_fixed_window_is_counted_by_the_script_as_in_memory() {
+    holds("fixed_window", &[Family::FixedWindow]);
+}
+
+#[test]
+fn a_sliding_window_is_counted_by_the_script_as_in_memory() {
+    holds("sliding_window", &[Family::SlidingWindow]);
+}
+
+#[test]
+fn a_log_is_counted_by_the_script_as_in_memory() {
+    holds("sliding_log", &[Family::SlidingLog]);
+}
+
+#[test]
+fn sub_buckets_are_counted_by_the_script_as_in_memory() {
+    holds("sliding_buckets", &[Family::SlidingBuckets]);
+}
+
+#[test]
+fn rules_of_all_algorithms_are_decided_together_by_the_script_as_in_memory() {
+    holds("together", &Family::ALL);
+}
+
+#[test]
+fn histories_hold_by_a_clock_that_nobody_moves() {
+    for family in Family::ALL {
+        holds_by_itself(&[family]);
+    }
+    holds_by_itself(&Family::ALL);
+}

@@ -1,0 +1,189 @@
+//! Random quotas and rule sets.
+
+use std::{sync::Arc, time::Duration};
+
+use tollgate_core::{DAY, HOUR, MAX_PERIOD, MAX_UNITS, MINUTE, Quota, Rule, RuleSet, SECOND};
+
+use crate::support::numbers::Numbers;
+
+/// Algorithms with one state machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Gcra,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    SlidingBuckets,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Gcra,
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::SlidingBuckets,
+    ];
+}
+
+/// What is drawn once for the rules of a name, so that its quotas differ in some numbers and agree in others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    family: Family,
+    /// Which constructor, for buckets.
+    kind: u64,
+    period: Duration,
+    limit: u64,
+}
+
+impl Range {
+    pub(crate) fn draw(family: Family, numbers: &mut Numbers) -> Self {
+        Self {
+            family,
+            kind: numbers.below(3),
+            period: period(numbers),
+            limit: limit(numbers),
+        }
+    }
+
+    /// The same for windows of 50 ms, or nearly, and few units.
+    pub(crate) fn short(family: Family, numbers: &mut Numbers) -> Self {
+        let micros = numbers.of(&[50_000, 50_000, 49_999, 50_001, 25_000]);
+        Self {
+            family,
+            kind: numbers.below(3),
+            period: Duration::from_micros(micros),
+            limit: 1 + numbers.below(12),
+        }
+    }
+
+    /// A valid quota.
+    fn quota(&self, numbers: &mut Numbers) -> Quota {
+        loop {
+            let period = match numbers.below(4) {
+                0 => period(numbers),
+                1 => self.period * 2,
+                _ => self.period,
+            };
+            let limit = match numbers.below(5) {
+                0 => limit(numbers),
+                1 => 1 + numbers.below(self.limit.saturating_mul(2)),
+                2 => self.limit.saturating_add(1),
+                _ => self.limit,
+            };
+            let burst = match numbers.below(4) {
+                0 => 1 + numbers.below(20),
+                1 => self::limit(numbers),
+                _ => limit,
+            };
+            let quota = match self.family {
+                Family::Gcra => match self.kind {
+                    0 => Quota::gcra(limit, period).burst(burst),
+                    1 => Quota::token_bucket(burst).refill(limit, period),
+                    _ => Quota::leaky_bucket(burst).leak(limit, period),
+                },
+                Family::FixedWindow => Quota::fixed_window(limit, period),
+                Family::SlidingWindow => Quota::sliding_window(limit, period),
+                Family::SlidingLog => Quota::sliding_log(1 + limit % 12, period),
+                Family::SlidingBuckets => {
+                    let buckets = numbers.of(&[2, 3, 7, 60, 60, 600]);
+                    Quota::sliding_buckets(limit, period).buckets(buckets)
+                }
+            };
+            if quota.validate().is_ok() {
+                return quota;
+            }
+        }
+    }
+
+    /// Another limit on the state of `quota`.
+    fn mark(&self, quota: &Quota, numbers: &mut Numbers) -> Quota {
+        let units = 1 + numbers.below(quota.limit().saturating_mul(2));
+        let (rate, period) = (quota.rate(), quota.period());
+        match self.family {
+            Family::Gcra => match self.kind {
+                0 => Quota::gcra(rate, period).burst(units),
+                1 => Quota::token_bucket(units).refill(rate, period),
+                _ => Quota::leaky_bucket(units).leak(rate, period),
+            },
+            Family::FixedWindow => Quota::fixed_window(units, period),
+            Family::SlidingWindow => Quota::sliding_window(units, period),
+            Family::SlidingLog => Quota::sliding_log(units, period),
+            Family::SlidingBuckets => {
+                Quota::sliding_buckets(units, period).buckets(quota.bucket_count())
+            }
+        }
+    }
+}
+
+fn period(numbers: &mut Numbers) -> Duration {
+    let any = Duration::from_micros(1 + numbers.below(10_000_000_000));
+    let short = Duration::from_micros(1 + numbers.below(2_000));
+    let milli = Duration::from_millis(10);
+    numbers.of(&[
+        SECOND,
+        SECOND,
+        MINUTE,
+        HOUR,
+        DAY,
+        7 * DAY,
+        MAX_PERIOD,
+        milli,
+        any,
+        short,
+    ])
+}
+
+fn limit(numbers: &mut Numbers) -> u64 {
+    let any = 1 + numbers.below(1_000_000);
+    let large = 1 + numbers.below(MAX_UNITS);
+    let small = 1 + numbers.below(12);
+    numbers.of(&[
+        small,
+        small,
+        small,
+        7,
+        10,
+        60,
+        997,
+        999_983,
+        1_000_000,
+        u64::from(u32::MAX),
+        any,
+        large,
+    ])
+}
+
+/// A valid rule set, with a rule for each range.
+pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> Arc<RuleSet> {
+    loop {
+        let rules: Vec<Rule> = ranges
+            .iter()
+            .enumerate()
+            .map(|(place, range)| {
+                let quota = range.quota(numbers);
+                let mut rule = Rule::new(format!("rule-{place}"), quota);
+                for plan in 0..numbers.of(&[0, 0, 1, 3]) {
+                    let quota = if numbers.one_in(8) {
+                        Quota::unlimited()
+                    } else {
+                        range.quota(numbers)
+                    };
+                    rule = rule.plan(format!("plan-{plan}"), quota);
+                }
+                if numbers.one_in(4) {
+                    rule = rule.mark(format!("mark-{place}"), range.mark(&quota, numbers));
+                }
+                match numbers.below(8) {
+                    0 if modes => rule.shadow(),
+                    1 if modes => rule.shadow_instead_of("rule-0"),
+                    2 if modes && numbers.one_in(3) => rule.off(),
+                    _ => rule,
+                }
+            })
+            .collect();
+        if let Ok(rules) = RuleSet::new(rules) {
+            return Arc::new(rules);
+        }
+    }
+}

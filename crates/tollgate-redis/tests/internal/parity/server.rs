@@ -1,0 +1,134 @@
+//! The script on a server.
+
+use crate::{call::Call, script};
+
+use crate::support::{
+    blocking_server::RedisServer,
+    moved_server::MovedServer,
+    resp::{Resp, Value},
+};
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Process,
+    connection: Resp,
+}
+
+#[derive(Debug)]
+enum Process {
+    OnTime { _server: RedisServer },
+    Moved(MovedServer),
+}
+
+/// A state, and for how many ms it lives: -1 for ever.
+pub(crate) type State = (Vec<u8>, i64);
+
+/// What became of a call.
+#[derive(Debug)]
+pub(crate) struct CarriedOut {
+    pub(crate) answer: Value,
+    /// What is behind each key of the call, if anything is.
+    pub(crate) states: Vec<(Vec<u8>, Option<State>)>,
+    /// When it began, and when all of it was read, in µs by the server's clock.
+    pub(crate) between: (u64, u64),
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let server = RedisServer::start(&[]);
+        let connection = Resp::connect(server.address());
+        Self::new(Process::OnTime { _server: server }, connection)
+    }
+
+    /// One whose clock [stands](Self::stand_at).
+    pub(crate) fn start_standing() -> Self {
+        let server = MovedServer::start(1_700_000_000_000_000);
+        let connection = Resp::connect(server.address());
+        Self::new(Process::Moved(server), connection)
+    }
+
+    fn new(process: Process, mut connection: Resp) -> Self {
+        let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+        assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
+        Self {
+            process,
+            connection,
+        }
+    }
+
+    /// Puts its clock to a time, where it stays.
+    pub(crate) fn stand_at(&self, now: u64) {
+        match &self.process {
+            Process::Moved(server) => server.stand_at(now as i64),
+            Process::OnTime { .. } => panic!("the clock of this server goes by itself"),
+        }
+    }
+
+    /// The time by its clock.
+    pub(crate) fn now(&mut self) -> u64 {
+        time(&self.connection.say("TIME"))
+    }
+
+    /// Sends a call, and gives its answer.
+    pub(crate) fn ask(&mut self, call: &Call) -> Value {
+        self.push(call);
+        self.connection.flush();
+        self.connection.answer()
+    }
+
+    /// Sends a call, and looks at all states that it may have written.
+    pub(crate) fn carry_out(&mut self, call: &Call) -> CarriedOut {
+        self.connection.push([&b"TIME"[..]]);
+        self.push(call);
+        for key in call.keys() {
+            self.connection.push([b"GET", key]);
+            self.connection.push([b"PTTL", key]);
+        }
+        self.connection.push([&b"TIME"[..]]);
+        self.connection.flush();
+        let begun = time(&self.connection.answer());
+        let answer = self.connection.answer();
+        let states = call.keys().map(|key| {
+            let state = self.connection.answer();
+            let lives = self.connection.answer();
+            let state = match (state, lives) {
+                (Value::Bytes(state), Value::Integer(lives)) if lives != -2 => Some((state, lives)),
+                // It may have ended between the two.
+                _ => None,
+            };
+            (key.to_vec(), state)
+        });
+        let states = states.collect();
+        let ended = time(&self.connection.answer());
+        CarriedOut {
+            answer,
+            states,
+            between: (begun, ended),
+        }
+    }
+
+    fn push(&mut self, call: &Call) {
+        let count = call.keys().len().to_string();
+        let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
+        self.connection
+            .push(head.into_iter().chain(call.keys()).chain(call.args()));
+    }
+
+    pub(crate) fn forget_everything(&mut self) {
+        self.connection.say("FLUSHALL");
+    }
+}
+
+/// What `TIME` answers, in µs.
+fn time(answer: &Value) -> u64 {
+    let Value::List(parts) = answer else {
+        panic!("TIME answers a list");
+    };
+    let number = |part: &Value| -> u64 {
+        let Value::Bytes(digits) = part else {
+            panic!("{part:?} is no number");
+        };
+        String::from_utf8_lossy(digits).parse().expect("digits")
+    };
+    number(&parts[0]) * 1_000_000 + number(&parts[1])
+}

@@ -1,0 +1,36 @@
+//! For how long states live by the server's own clock, which stands where a random history puts it: in the last microsecond of
+//! a window, in the first of the next, and at the time that a denial told.
+//!
+//! Needs a server whose clock a preloaded library can stop: Redis, not Valkey from 9.1, which reads it from the processor.
+
+use crate::internal_tests::parity::{holds::holds_by_server, quotas::Family};
+
+#[test]
+fn buckets_live_until_fresh() {
+    holds_by_server("arrival_by_server", &[Family::Gcra]);
+}
+
+#[test]
+fn a_fixed_window_lives_until_fresh() {
+    holds_by_server("fixed_window_by_server", &[Family::FixedWindow]);
+}
+
+#[test]
+fn a_sliding_window_lives_until_fresh() {
+    holds_by_server("sliding_window_by_server", &[Family::SlidingWindow]);
+}
+
+#[test]
+fn a_log_lives_until_fresh() {
+    holds_by_server("sliding_log_by_server", &[Family::SlidingLog]);
+}
+
+#[test]
+fn sub_buckets_live_until_fresh() {
+    holds_by_server("sliding_buckets_by_server", &[Family::SlidingBuckets]);
+}
+
+#[test]
+fn states_of_all_algorithms_live_until_fresh() {
+    holds_by_server("together_by_server", &Family::ALL);
+}

@@ -1,0 +1,185 @@
+//! Values that the script did not write.
+
+use crate::{call::Call, reply::Reply};
+use tollgate_core::{Outcome, Settlement, algorithm::Taken};
+
+use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
+use crate::support::{numbers::Numbers, resp::Value};
+
+#[test]
+fn a_value_of_another_type_fails_its_check_and_stays() {
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        let key = subject.key(rule);
+        subject.connection.ask([&b"RPUSH"[..], &key, b"theirs"]);
+        let decision = subject.acquire(NOW, &[Subject::check(rule, 1)]);
+        assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
+        assert!(subject.written().is_empty());
+    }
+}
+
+#[test]
+fn a_failed_check_takes_no_other_with_it() {
+    let mut subject = Subject::new(every_algorithm());
+    let key = subject.key(2);
+    subject.connection.ask([&b"RPUSH"[..], &key, b"theirs"]);
+    // The other rules of the request are decided, and those of other requests.
+    let mut call = Call::at(NOW, MARGIN);
+    let requests = [
+        vec![Subject::check(0, 1)],
+        vec![
+            Subject::check(1, 1),
+            Subject::check(2, 1),
+            Subject::check(3, 1),
+        ],
+        vec![Subject::check(2, 1)],
+        vec![Subject::check(4, 1)],
+    ];
+    let asked: Vec<_> = requests
+        .iter()
+        .map(|checks| {
+            call.acquire(&subject.encoder, checks)
+                .expect("there is room")
+        })
+        .collect();
+    let reply = subject.send(&call).integers();
+    let reply = Reply::new(call.checks(), reply).expect("a whole reply");
+    let outcomes: Vec<Vec<Outcome>> = requests
+        .iter()
+        .zip(&asked)
+        .map(|(checks, asked)| {
+            let decision = reply.decision(asked, checks, &subject.rules);
+            decision
+                .verdicts()
+                .iter()
+                .map(|verdict| verdict.outcome())
+                .collect()
+        })
+        .collect();
+    use Outcome::{Allow, Failed};
+    assert_eq!(
+        outcomes,
+        [
+            vec![Allow],
+            vec![Allow, Failed, Allow],
+            vec![Failed],
+            vec![Allow]
+        ]
+    );
+    assert_eq!(subject.written().len(), 4);
+}
+
+#[test]
+fn a_string_that_is_no_state_fails_its_check_and_stays() {
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        let key = subject.key(rule);
+        for theirs in [
+            &b""[..],
+            b"1",
+            b"hello",
+            &[0; 33],
+            &[255; 37],
+            &[0x11; 33],
+            &[0x14; 41],
+        ] {
+            subject.connection.ask([&b"SET"[..], &key, theirs]);
+            let check = Subject::check(rule, 1);
+            let decision = subject.acquire(NOW, &[check]);
+            assert_eq!(decision.outcome(), Outcome::Failed, "{rule} {theirs:?}");
+            let taken = Taken {
+                at: NOW,
+                fresh_at: NOW + 1,
+            };
+            let holding = tollgate_core::Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store,
+            };
+            for how in [Settlement::Cancel, Settlement::Charge(1)] {
+                let mut call = Call::at(NOW, MARGIN);
+                assert!(call.settle(&subject.encoder, &holding, how));
+                assert!(matches!(subject.send(&call), Value::List(_)));
+            }
+            let still = subject.connection.ask([&b"GET"[..], &key]);
+            assert_eq!(still, Value::Bytes(theirs.to_vec()));
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_format_fails_its_check_and_stays() {
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        let (key, check) = (subject.key(rule), Subject::check(rule, 1));
+        assert!(subject.acquire(NOW, &[check]).is_allowed());
+        let Value::Bytes(mut state) = subject.connection.ask([&b"GET"[..], &key]) else {
+            panic!("there is a state");
+        };
+        state[0] = 99;
+        subject.connection.ask([&b"SET"[..], &key, &state]);
+        let decision = subject.acquire(NOW, &[check]);
+        assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
+        let still = subject.connection.ask([&b"GET"[..], &key]);
+        assert_eq!(still, Value::Bytes(state));
+    }
+}
+
+/// A script that ended in the middle would take other requests with it.
+#[test]
+fn a_damaged_state_never_ends_the_script() {
+    let mut subject = Subject::new(every_algorithm());
+    let mut numbers = Numbers(5);
+    for rule in 0..QUOTAS.len() as u16 {
+        let key = subject.key(rule);
+        for step in 0..5 {
+            subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
+        }
+        let Value::Bytes(whole) = subject.connection.ask([&b"GET"[..], &key]) else {
+            panic!("there is a state");
+        };
+        for _ in 0..1_000 {
+            let mut damaged = whole.clone();
+            for _ in 0..numbers.below(4) {
+                let place = numbers.below(damaged.len() as u64) as usize;
+                damaged[place] =
+                    numbers.of(&[0, 1, 0x7f, 0xf0, 0xff, numbers.clone().next() as u8]);
+            }
+            if numbers.one_in(2) {
+                // A number that no arithmetic is made for, in the quota or in what is counted.
+                let number = numbers.of(&[f64::INFINITY, f64::NAN, -1.0, 0.5, 1e300, 9e15]);
+                let place = numbers.of(&[1, 9, 21, 29, damaged.len() - 12]);
+                let place = place.min(damaged.len() - 8);
+                damaged[place..place + 8].copy_from_slice(&number.to_le_bytes());
+            }
+            if numbers.one_in(2) {
+                // As if units were out in lots.
+                damaged.extend((0..16).map(|_| numbers.of(&[0, 0, 0, 1, 0x42, 0xff])));
+            }
+            subject.connection.ask([&b"SET"[..], &key, &damaged]);
+            let mut call = Call::at(NOW, MARGIN);
+            for cost in [0, 1, 11] {
+                let _ = call.acquire(&subject.encoder, &[Subject::check(rule, cost)]);
+            }
+            let taken = Taken {
+                at: NOW,
+                fresh_at: NOW + 1_000_000,
+            };
+            let check = Subject::check(rule, 1);
+            let holding = tollgate_core::Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store,
+            };
+            call.settle(&subject.encoder, &holding, Settlement::Cancel);
+            let reply = subject.send(&call);
+            assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
+            subject.connection.ask([&b"SET"[..], &key, &damaged]);
+            let mut call = Call::at(NOW, MARGIN);
+            assert!(call.reset(&subject.encoder, rule, check.key()));
+            let _ = call.acquire(&subject.encoder, &[check]);
+            let reply = subject.send(&call);
+            assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The script on a server: what it writes, what it makes of values that are not its own, and what one call carries.
+
+mod calls;
+mod foreign;
+mod heartbeat;
+mod lots;
+mod owed;
+mod refused;
+mod replaced;
+mod reports;
+mod written;
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+    reply::Reply,
+    script,
+};
+use tollgate_core::{Check, Decision, Fingerprint, Quota, Rule, RuleSet, SECOND};
+
+use crate::support::{
+    blocking_server::RedisServer,
+    resp::{Resp, Value},
+};
+
+const NOW: u64 = 1_700_000_123_456_789;
+const MARGIN: Duration = Duration::from_secs(1_000);
+
+/// Ten units a second under every algorithm.
+const QUOTAS: [Quota; 5] = [
+    Quota::gcra(10, SECOND),
+    Quota::fixed_window(10, SECOND),
+    Quota::sliding_window(10, SECOND),
+    Quota::sliding_log(10, SECOND),
+    Quota::sliding_buckets(10, SECOND),
+];
+
+/// A rule set with the script on a server of its own.
+#[derive(Debug)]
+struct Subject {
+    _server: RedisServer,
+    connection: Resp,
+    /// Sees each command that the server runs, those of the script too.
+    monitor: Resp,
+    rules: Arc<RuleSet>,
+    encoder: Encoder,
+}
+
+impl Subject {
+    fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
+        let server = RedisServer::start(&[]);
+        let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
+        let mut monitor = Resp::connect(server.address());
+        assert_eq!(monitor.say("MONITOR"), Value::Status("OK".into()));
+        Self {
+            connection: Resp::connect(server.address()),
+            _server: server,
+            monitor,
+            encoder: Keyspace::new("tg", Partition::Key)
+                .and_then(|keyspace| Encoder::new(&rules, keyspace))
+                .expect("few plans"),
+            rules,
+        }
+    }
+
+    /// A check of the rule at a place.
+    fn check(rule: u16, cost: u64) -> Check {
+        Check::new(rule, Fingerprint::from_bits(7), cost)
+    }
+
+    fn key(&self, rule: u16) -> Vec<u8> {
+        let mut call = Call::new();
+        assert!(call.reset(&self.encoder, rule, Fingerprint::from_bits(7)));
+        call.keys().next().expect("one").to_vec()
+    }
+
+    fn send(&mut self, call: &Call) -> Value {
+        let count = call.keys().len().to_string();
+        let rest: Vec<&[u8]> = [count.as_bytes()]
+            .into_iter()
+            .chain(call.keys())
+            .chain(call.args())
+            .collect();
+        let by = |command: &'static str, script: &'static [u8]| {
+            [command.as_bytes(), script]
+                .into_iter()
+                .chain(rest.iter().copied())
+        };
+        match self.connection.ask(by("EVALSHA", script::SCRIPT.sha())) {
+            Value::Error(error) if error.starts_with("NOSCRIPT") => {
+                self.connection.ask(by("EVAL", script::TEXT.as_bytes()))
+            }
+            answer => answer,
+        }
+    }
+
+    /// A request alone in its call.
+    fn acquire(&mut self, now: u64, checks: &[Check]) -> Decision {
+        let mut call = Call::at(now, MARGIN);
+        let asked = call.acquire(&self.encoder, checks).expect("there is room");
+        let reply = self.send(&call).integers();
+        let reply = Reply::new(call.checks(), reply).expect("a whole reply");
+        reply.decision(&asked, checks, &self.rules)
+    }
+
+    /// What the script wrote since the last time: the words of its SET and DEL commands, but for states.
+    fn written(&mut self) -> Vec<String> {
+        self.connection.say("ECHO until-here");
+        let mut written = Vec::new();
+        loop {
+            let Value::Status(line) = self.monitor.answer() else {
+                panic!("a monitor tells commands");
+            };
+            if line.ends_with("\"ECHO\" \"until-here\"") {
+                return written;
+            }
+            if line.contains(" lua] \"DEL\"") {
+                written.push("DEL".into());
+            } else if line.contains(" lua] \"SET\"") {
+                let last = line.rsplit(' ').next().unwrap_or_default();
+                let last = last.trim_matches('"');
+                let px = if last == "KEEPTTL" { "" } else { "PX " };
+                written.push(format!("SET {px}{last}"));
+            }
+        }
+    }
+}
+
+/// A rule for each algorithm.
+fn every_algorithm() -> impl Iterator<Item = Rule> {
+    QUOTAS
+        .iter()
+        .enumerate()
+        .map(|(place, quota)| Rule::new(format!("rule-{place}"), *quota))
+}

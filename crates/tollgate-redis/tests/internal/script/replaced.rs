@@ -1,0 +1,180 @@
+//! What comes back of a quota that another one has taken the place of.
+
+use std::time::Duration;
+
+use crate::{
+    call::Call,
+    encode::Encoder,
+    keyspace::{Keyspace, Partition},
+    reply::Reply,
+};
+use tollgate_core::{Check, Fingerprint, Quota, Rule, RuleSet};
+use tollgate_prefilter::{Ask, Closed, LeaseTerms, Lot};
+
+use crate::internal_tests::keys::server::Server;
+
+/// The start of an hour.
+const NOW: u64 = 1_699_999_200_000_000;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A process with one rule.
+struct Process {
+    rules: RuleSet,
+    encoder: Encoder,
+    terms: LeaseTerms,
+}
+
+impl Process {
+    fn new(quota: Quota) -> Self {
+        let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
+        let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+        Self {
+            encoder: Encoder::new(&rules, keyspace).expect("no plans"),
+            terms: LeaseTerms::new(&quota, 500).expect("it is lent"),
+            rules,
+        }
+    }
+
+    fn check() -> Check {
+        Check::new(0, Fingerprint::from_bits(7), 0)
+    }
+
+    fn take(&self, server: &mut Server, now: u64, cost: u64) -> u64 {
+        let (mut call, checks) = (call(now), [Self::check().with_cost(cost)]);
+        let asked = call.acquire(&self.encoder, &checks).expect("there is room");
+        let decision = server.send(&call).decision(&asked, &checks, &self.rules);
+        assert!(decision.is_allowed());
+        decision.verdicts()[0].remaining()
+    }
+
+    fn left(&self, server: &mut Server, now: u64) -> u64 {
+        self.take(server, now, 0)
+    }
+
+    /// Takes a unit, and a lot.
+    fn lend(&self, server: &mut Server, now: u64) -> (u64, u64) {
+        let (mut call, checks) = (call(now), [Self::check().with_cost(1)]);
+        let asked = call.acquire(&self.encoder, &checks);
+        let ask = Ask {
+            parking: 20,
+            ..Ask::default()
+        };
+        let place = call.lend(&self.encoder, &checks[0], &ask, &self.terms);
+        assert!(asked.is_some());
+        let lot = server.send(&call).lot(place.expect("there is room"));
+        match lot.flatten() {
+            Some(Lot::Parking { units, generation }) => (units, generation),
+            other => panic!("{other:?} is not parked"),
+        }
+    }
+
+    fn close(&self, server: &mut Server, now: u64, (size, generation): (u64, u64), left: u64) {
+        let mut call = call(now);
+        let closed = Closed {
+            size,
+            left,
+            generation,
+        };
+        assert!(call.close(&self.encoder, &Self::check(), closed).is_some());
+        server.send(&call);
+    }
+
+    fn report(&self, server: &mut Server, now: u64, units: u64) -> Reply {
+        let mut call = call(now);
+        let check = Self::check().with_cost(units);
+        assert!(call.debit(&self.encoder, &check).is_some());
+        server.send(&call)
+    }
+}
+
+fn call(now: u64) -> Call {
+    Call::at(now, Duration::from_secs(10_000_000_000))
+}
+
+/// Each kind that is lent, with another limit, and windows with another length.
+fn replaced() -> Vec<(Quota, Quota)> {
+    vec![
+        (Quota::gcra(100, HOUR), Quota::gcra(1_000, HOUR)),
+        (Quota::gcra(1_000, HOUR), Quota::gcra(100, HOUR)),
+        (
+            Quota::fixed_window(100, HOUR),
+            Quota::fixed_window(1_000, HOUR),
+        ),
+        (
+            Quota::fixed_window(1_000, HOUR),
+            Quota::fixed_window(100, HOUR),
+        ),
+        (
+            Quota::sliding_window(100, HOUR),
+            Quota::sliding_window(1_000, HOUR),
+        ),
+        (
+            Quota::fixed_window(100, MINUTE),
+            Quota::fixed_window(1_000, HOUR),
+        ),
+        (
+            Quota::fixed_window(1_000, HOUR),
+            Quota::fixed_window(100, MINUTE),
+        ),
+        (
+            Quota::sliding_window(100, MINUTE),
+            Quota::sliding_window(1_000, HOUR),
+        ),
+    ]
+}
+
+#[test]
+fn a_lot_that_the_quota_before_has_lent_comes_back_to_the_one_in_force() {
+    for (old, new) in replaced() {
+        let mut server = Server::start();
+        let (before, after) = (Process::new(old), Process::new(new));
+        let lot = before.lend(&mut server, NOW);
+        // The state is the new quota's from now on; it counts the lot as used.
+        assert_eq!(after.take(&mut server, NOW, 2), new.limit() - 1 - lot.0 - 2);
+        before.close(&mut server, NOW, lot, lot.0 - 5);
+        let text = format!("{old:?} to {new:?}");
+        assert_eq!(
+            after.left(&mut server, NOW),
+            new.limit() - 1 - 5 - 2,
+            "{text}"
+        );
+        // Once.
+        before.close(&mut server, NOW, lot, lot.0 - 5);
+        assert_eq!(
+            after.left(&mut server, NOW),
+            new.limit() - 1 - 5 - 2,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_bucket_that_has_forgotten_what_was_used_gives_nothing_back_for_it() {
+    let mut server = Server::start();
+    let (before, after) = (
+        Process::new(Quota::gcra(1_000, HOUR)),
+        Process::new(Quota::gcra(30, HOUR)),
+    );
+    before.take(&mut server, NOW, 100);
+    let lot = before.lend(&mut server, NOW);
+    assert_eq!(after.left(&mut server, NOW), 0);
+    // A denial leaves it as it is, and a unit that comes back makes it the small one's.
+    after.report(&mut server, NOW, 1);
+    before.close(&mut server, NOW, lot, 20);
+    assert_eq!(after.left(&mut server, NOW), 0);
+}
+
+#[test]
+fn what_the_quota_before_has_counted_alone_is_reported_to_the_one_in_force() {
+    for (old, new) in replaced() {
+        let mut server = Server::start();
+        let (before, after) = (Process::new(old), Process::new(new));
+        before.take(&mut server, NOW, 1);
+        after.take(&mut server, NOW, 2);
+        before.report(&mut server, NOW, 30);
+        let text = format!("{old:?} to {new:?}");
+        assert_eq!(after.left(&mut server, NOW), new.limit() - 33, "{text}");
+    }
+}

@@ -1,0 +1,174 @@
+//! What is written, and for how long.
+
+use crate::call::Call;
+use tollgate_core::{Check, DAY, MINUTE, Outcome, Quota, Rule};
+
+use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
+use crate::support::resp::Value;
+
+#[test]
+fn a_state_lives_until_it_equals_a_fresh_one_and_for_the_margin() {
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        let decision = subject.acquire(NOW, &[Subject::check(rule, 3)]);
+        let reset = decision.verdicts()[0].reset_after().as_micros() as u64;
+        let px = reset.div_ceil(1_000) + MARGIN.as_millis() as u64;
+        assert_eq!(subject.written(), [format!("SET PX {px}")], "{rule}");
+    }
+}
+
+#[test]
+fn within_a_window_the_time_to_live_is_left_as_it_is() {
+    let mut subject = Subject::new([
+        Rule::new("fixed", Quota::fixed_window(10, DAY)),
+        Rule::new("sliding", Quota::sliding_window(10, DAY)),
+    ]);
+    for rule in 0..2 {
+        let take = |subject: &mut Subject| {
+            let mut call = Call::new();
+            let _ = call.acquire(&subject.encoder, &[Subject::check(rule, 1)]);
+            let reply = subject.send(&call).integers();
+            (reply[0] as u64 / DAY.as_micros() as u64, subject.written())
+        };
+        let (day, first) = take(&mut subject);
+        let key = subject.key(rule);
+        let left = |subject: &mut Subject| subject.connection.ask([&b"PTTL"[..], &key]);
+        let before = left(&mut subject);
+        let (same_day, second) = take(&mut subject);
+        let after = left(&mut subject);
+        assert!(first[0].starts_with("SET PX "), "{first:?}");
+        // This test may run at midnight.
+        if day == same_day {
+            assert_eq!(second, ["SET KEEPTTL"]);
+            let (Value::Integer(before), Value::Integer(after)) = (before, after) else {
+                panic!("{key:?} has a time to live");
+            };
+            assert!(0 < after && after <= before, "{before}, {after}");
+        }
+    }
+}
+
+#[test]
+fn a_denial_a_cost_of_nothing_and_a_peek_write_nothing() {
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        assert!(
+            subject
+                .acquire(NOW, &[Subject::check(rule, 0)])
+                .is_allowed()
+        );
+        assert!(
+            !subject
+                .acquire(NOW, &[Subject::check(rule, 11)])
+                .is_allowed()
+        );
+        assert!(subject.written().is_empty(), "{rule}");
+        assert!(
+            subject
+                .acquire(NOW, &[Subject::check(rule, 8)])
+                .is_allowed()
+        );
+        assert_eq!(subject.written().len(), 1);
+        assert!(
+            !subject
+                .acquire(NOW, &[Subject::check(rule, 3)])
+                .is_allowed()
+        );
+        let mut call = Call::at(NOW, MARGIN);
+        let _ = call.peek(&subject.encoder, &[Subject::check(rule, 1)]);
+        subject.send(&call);
+        assert!(subject.written().is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn a_denial_after_the_clock_went_back_writes_the_repair() {
+    let mut subject = Subject::new(every_algorithm());
+    let back = NOW - 3_600_000_000;
+    for rule in 0..QUOTAS.len() as u16 {
+        assert!(
+            subject
+                .acquire(NOW, &[Subject::check(rule, 10)])
+                .is_allowed()
+        );
+        subject.written();
+        let denied = subject.acquire(back, &[Subject::check(rule, 1)]);
+        assert!(!denied.is_allowed());
+        let reset = denied.verdicts()[0].reset_after().as_micros() as u64;
+        assert!(reset < 3_000_000, "{rule}: {reset}");
+        let px = reset.div_ceil(1_000) + MARGIN.as_millis() as u64;
+        assert_eq!(subject.written(), [format!("SET PX {px}")], "{rule}");
+        // It is in its place: the next denial has nothing to write.
+        assert!(
+            !subject
+                .acquire(back, &[Subject::check(rule, 10)])
+                .is_allowed()
+        );
+        assert!(subject.written().is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn if_one_rule_denies_none_is_written() {
+    let mut subject = Subject::new([
+        Rule::new("wide", Quota::gcra(100, MINUTE)),
+        Rule::new("narrow", Quota::fixed_window(1, MINUTE)),
+    ]);
+    let both = [Subject::check(0, 1), Subject::check(1, 1)];
+    assert!(subject.acquire(NOW, &both).is_allowed());
+    assert_eq!(subject.written().len(), 2);
+    let denied = subject.acquire(NOW, &both);
+    assert!(!denied.is_allowed());
+    assert_eq!(denied.verdicts()[0].outcome(), Outcome::Allow);
+    assert_eq!(denied.verdicts()[0].remaining(), 99);
+    assert!(subject.written().is_empty());
+}
+
+#[test]
+fn checks_on_one_state_are_one_check() {
+    let mut subject = Subject::new([Rule::new("api", Quota::gcra(3, MINUTE))]);
+    let twice = [Subject::check(0, 2), Subject::check(0, 2)];
+    assert!(!subject.acquire(NOW, &twice).is_allowed());
+    let twice = [Subject::check(0, 2), Subject::check(0, 1)];
+    let decision = subject.acquire(NOW, &twice);
+    assert!(decision.is_allowed());
+    assert_eq!(decision.verdicts()[1].remaining(), 0);
+    assert_eq!(subject.written().len(), 1);
+}
+
+#[test]
+fn a_reset_and_a_refund_of_everything_leave_no_state() {
+    use tollgate_core::{Holding, Settlement, algorithm::Taken};
+
+    let mut subject = Subject::new(every_algorithm());
+    for rule in 0..QUOTAS.len() as u16 {
+        let check: Check = Subject::check(rule, 3);
+        let decision = subject.acquire(NOW, &[check]);
+        let reset = decision.verdicts()[0].reset_after().as_micros() as u64;
+        subject.written();
+        let taken = Taken {
+            at: NOW,
+            fresh_at: NOW + reset,
+        };
+        // Without a margin, so that nothing is kept that is fresh.
+        let mut call = Call::at(NOW, std::time::Duration::ZERO);
+        assert!(call.settle(
+            &subject.encoder,
+            &Holding {
+                check,
+                taken,
+                source: tollgate_core::Source::Store
+            },
+            Settlement::Cancel
+        ));
+        assert_eq!(subject.send(&call).integers()[1], -1);
+        assert_eq!(subject.written(), ["DEL"], "{rule}");
+
+        subject.acquire(NOW, &[check]);
+        subject.written();
+        let mut call = Call::new();
+        assert!(call.reset(&subject.encoder, rule, check.key()));
+        subject.send(&call);
+        assert_eq!(subject.written(), ["DEL"], "{rule}");
+    }
+}
