@@ -1,4 +1,4 @@
-//! Whether one layer is applied to a request twice.
+//! Detecting that a request is counted by the same layer twice.
 
 use std::sync::{
     Arc,
@@ -9,12 +9,12 @@ use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::Tick;
 
-/// Marks one request now and then, to see whether it meets the same rules again. Cheap to clone; clones share everything.
+/// Detects a layer that is applied twice, by sampling: it thresholds a request and checks whether the same rules count it again.
+/// Cheap to clone; clones share everything.
 ///
-/// A request is marked about once a second, and only where it has extensions already, so that nothing is allocated for those
-/// in between.
+/// It thresholds about one request per second, and only requests that have extensions already, so that the others cost no allocation.
 #[derive(Clone, Debug)]
-pub(crate) struct Applied {
+pub(crate) struct DuplicateDetector {
     shared: Arc<Shared>,
 }
 
@@ -22,17 +22,17 @@ pub(crate) struct Applied {
 struct Shared {
     /// The version of the rule set.
     rules: u64,
-    /// Whether a marked request is under way.
+    /// Whether a marked request is in flight.
     watching: AtomicBool,
-    /// When a request was marked last, by the store's time.
+    /// When the last request was marked, by the store's time.
     marked: AtomicU64,
 }
 
-/// The rule sets that a request was counted by.
+/// The rule sets that have counted a request.
 #[derive(Clone, Debug)]
 struct CountedBy(SmallVec<[u64; 4]>);
 
-impl Applied {
+impl DuplicateDetector {
     pub(crate) fn new(rules: u64) -> Self {
         let shared = Shared {
             rules,
@@ -44,9 +44,9 @@ impl Applied {
         }
     }
 
-    /// Whether these rules have counted the request before.
+    /// Whether these rules have counted the request already.
     #[inline]
-    pub(crate) fn before(&self, head: &Parts) -> bool {
+    pub(crate) fn has_counted(&self, head: &Parts) -> bool {
         self.shared.watching.load(Ordering::Relaxed) && self.is_marked(head)
     }
 
@@ -56,7 +56,7 @@ impl Applied {
         counted.is_some_and(|counted| counted.0.contains(&self.shared.rules))
     }
 
-    /// Marks a request that was counted at `at`, or does not. Whether it did.
+    /// Marks a request that was counted at `at` if it is time for another mark. Returns whether it did.
     #[inline]
     pub(crate) fn mark(&self, head: &mut Parts, at: Tick) -> bool {
         // About a second; never 0.
@@ -82,9 +82,9 @@ impl Applied {
         true
     }
 
-    /// A marked request was answered.
+    /// A marked request has its response.
     #[cold]
-    pub(crate) fn answered(&self) {
+    pub(crate) fn on_response(&self) {
         self.shared.watching.store(false, Ordering::Relaxed);
     }
 }
@@ -100,28 +100,28 @@ mod tests {
     }
 
     #[test]
-    fn one_request_of_a_second_is_marked_for_these_rules() {
-        let (one, other) = (Applied::new(1), Applied::new(2));
+    fn one_request_per_second_is_marked_for_these_rules() {
+        let (one, other) = (DuplicateDetector::new(1), DuplicateDetector::new(2));
         let (mut first, mut second) = (head(), head());
-        assert!(!one.before(&first));
+        assert!(!one.has_counted(&first));
         assert!(one.mark(&mut first, 5));
         assert!(!one.mark(&mut second, 6));
-        assert!(one.before(&first) && !one.before(&second) && !other.before(&first));
-        // The other rules are on the watch as well, and have not seen it.
+        assert!(one.has_counted(&first) && !one.has_counted(&second) && !other.has_counted(&first));
+        // The other rules sample as well, and have not counted it.
         assert!(other.mark(&mut head(), 5));
-        assert!(!other.before(&first));
+        assert!(!other.has_counted(&first));
         assert!(other.mark(&mut first, 5 << 20));
-        assert!(one.before(&first) && other.before(&first));
-        one.answered();
-        assert!(!one.before(&first), "nobody looks while nothing is marked");
+        assert!(one.has_counted(&first) && other.has_counted(&first));
+        one.on_response();
+        assert!(!one.has_counted(&first), "no mark is in flight");
         assert!(one.mark(&mut second, 5 << 20));
-        assert!(one.before(&second));
+        assert!(one.has_counted(&second));
     }
 
     #[test]
-    fn a_request_without_extensions_is_not_given_any() {
+    fn a_request_without_extensions_gets_none() {
         let (mut bare, ()) = http::Request::new(()).into_parts();
-        assert!(!Applied::new(1).mark(&mut bare, 5));
+        assert!(!DuplicateDetector::new(1).mark(&mut bare, 5));
         assert!(bare.extensions.is_empty());
     }
 }
