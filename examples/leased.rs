@@ -69,7 +69,7 @@ async fn main() -> Result<(), Failure> {
         let began = Instant::now();
         let counted = run(&stores, consistency).await?;
         let allowed = RATE + (began.elapsed().as_secs_f64() * RATE as f64) as u64;
-        // Redis hears of what was counted alone, and gets its lots back, before anything is made of its figures.
+        // Redis hears of what was counted alone, and gets its leases back, before anything is made of its figures.
         let unreported = flush(&stores).await;
         let calls = calls(&redis).await?;
         println!(

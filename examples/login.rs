@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Rule::new("login-per-account", Quota::sliding_log(5, MINUTE)).by_handler(),
         ],
     )?
-    .quiet()
+    .hide_quota()
     .protocol(Protocol::Http);
     let app = Router::new().route("/login", post(login).route_layer(limits));
     serve(app, |address| {

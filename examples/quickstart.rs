@@ -31,7 +31,7 @@ pub fn app() -> Result<Router, RuleError> {
         store,
         [Rule::new("login-per-ip", Quota::sliding_log(5, MINUTE)).by(client_ip())],
     )?
-    .quiet()
+    .hide_quota()
     .protocol(Protocol::Http);
 
     Ok(Router::new()

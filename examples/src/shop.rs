@@ -50,7 +50,7 @@ pub fn app(store: impl Store + Clone) -> Result<Router, RuleError> {
         store,
         [Rule::new("login-per-ip", Quota::sliding_log(5, MINUTE)).by(client_ip())],
     )?
-    .quiet()
+    .hide_quota()
     .protocol(Protocol::Http);
 
     // `route_layer` limits the methods that there are. With `layer` a GET of /login, which is answered by 405, would use

@@ -1,4 +1,4 @@
-//! A subscriber that keeps what it is told.
+//! A subscriber that records events.
 
 use std::{
     cell::RefCell,
@@ -14,7 +14,7 @@ use tracing::{
 
 /// An event, its fields in one line: `name=value name=value`.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Recorded {
     /// The level.
     pub level: Level,
     /// The message and all other fields.
@@ -24,57 +24,57 @@ pub struct Told {
 /// The events of this thread, for as long as it lives.
 #[derive(Debug)]
 pub struct Events {
-    told: Arc<Mutex<Vec<Told>>>,
+    recorded: Arc<Mutex<Vec<Recorded>>>,
 }
 
 thread_local! {
-    static LISTENING: RefCell<Option<Arc<Mutex<Vec<Told>>>>> = const { RefCell::new(None) };
+    static RECORDING: RefCell<Option<Arc<Mutex<Vec<Recorded>>>>> = const { RefCell::new(None) };
 }
 
 impl Events {
-    /// Begins to listen; who has listened on this thread before does not any more.
+    /// Starts recording the events of this thread; an earlier recorder of the thread stops.
     ///
     /// # Panics
     ///
     /// If the process has another subscriber.
     #[must_use]
     pub fn listen() -> Self {
-        // One subscriber for the whole process. Of one for each thread, tracing may ask a thread that has none, and then
-        // takes an event to be wanted by nobody.
+        // One subscriber for the whole process. With one per thread, tracing may ask a thread without a subscriber, and then
+        // disables the event.
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             tracing::subscriber::set_global_default(Listener).expect("the only subscriber");
             tracing::callsite::rebuild_interest_cache();
         });
-        let told = Arc::default();
-        LISTENING.set(Some(Arc::clone(&told)));
-        Self { told }
+        let recorded = Arc::default();
+        RECORDING.set(Some(Arc::clone(&recorded)));
+        Self { recorded }
     }
 
-    /// What was told so far.
+    /// The events so far.
     ///
     /// # Panics
     ///
     /// If a listener has panicked.
     #[must_use]
-    pub fn told(&self) -> Vec<Told> {
-        self.told.lock().unwrap().clone()
+    pub fn recorded(&self) -> Vec<Recorded> {
+        self.recorded.lock().unwrap().clone()
     }
 
-    /// What was told so far at this level.
+    /// What was recorded so far at this level.
     #[must_use]
     pub fn at(&self, level: Level) -> Vec<String> {
-        let told = self.told().into_iter();
-        let told = told.filter(|told| told.level == level);
-        told.map(|told| told.fields).collect()
+        let recorded = self.recorded().into_iter();
+        let recorded = recorded.filter(|recorded| recorded.level == level);
+        recorded.map(|recorded| recorded.fields).collect()
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
-        let mine = |told: &Arc<_>| Arc::ptr_eq(told, &self.told);
-        LISTENING.with_borrow_mut(|listening| {
-            listening.take_if(|told| mine(told));
+        let mine = |recorded: &Arc<_>| Arc::ptr_eq(recorded, &self.recorded);
+        RECORDING.with_borrow_mut(|listening| {
+            listening.take_if(|recorded| mine(recorded));
         });
     }
 }
@@ -95,11 +95,11 @@ impl Subscriber for Listener {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        LISTENING.with_borrow(|listening| {
-            let Some(told) = listening else { return };
+        RECORDING.with_borrow(|listening| {
+            let Some(recorded) = listening else { return };
             let mut line = Line(String::new());
             event.record(&mut line);
-            told.lock().unwrap().push(Told {
+            recorded.lock().unwrap().push(Recorded {
                 level: *event.metadata().level(),
                 fields: line.0,
             });

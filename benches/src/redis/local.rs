@@ -24,7 +24,7 @@ use crate::{
 pub enum Knows {
     /// Nothing: Redis decides each.
     Nothing,
-    /// It holds a lot of units.
+    /// It holds a lease of units.
     Lease,
     /// It counts alone, and reports once a second.
     Eventual,
@@ -41,13 +41,13 @@ pub struct Local {
     asked: AtomicU64,
 }
 
-/// A quota of which a lot is larger than what a bench takes while the lot lives.
+/// A quota of which a lease is larger than what a bench takes while the lease lives.
 const VAST: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000_000);
 
-/// The units of the request after which a lot is asked for. Its size follows from how many were wanted before.
+/// The units of the request after which a lease is asked for. Its size follows from how many were wanted before.
 const WANTED: u64 = 1_000_000_000;
 
-/// Questions that are under way at the same time before a bench begins.
+/// Queries that are under way at the same time before a bench begins.
 const TOGETHER: usize = 256;
 
 impl Knows {
@@ -70,7 +70,7 @@ impl Knows {
     fn lessons(self) -> &'static [u64] {
         match self {
             Self::Nothing => &[],
-            // Of a key that is seen for the first time nothing is kept. At the end come those again of which an older lot was
+            // Of a key that is seen for the first time nothing is kept. At the end come those again of which an older lease was
             // on its way back.
             Self::Lease => &[1, 1, 1, WANTED, 1],
             Self::Eventual => &[1, 1, 1],

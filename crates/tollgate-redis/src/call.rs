@@ -2,10 +2,10 @@
 //!
 //! A call is filled with one request, or with all that wait. Each is decided on its own.
 
-mod asked;
 mod check;
 mod lease;
 mod names;
+mod request_layout;
 
 use std::{fmt, time::Duration};
 
@@ -15,10 +15,10 @@ use tollgate_core::{
     store::{Receipt, Settlement},
 };
 
-pub(crate) use self::asked::Asked;
+pub(crate) use self::request_layout::RequestLayout;
 use self::{
-    asked::{Capped, NOBODY},
     check::What,
+    request_layout::{Capped, NOBODY},
 };
 use crate::{encode::Encoder, packed::Packed, rule_line::double};
 
@@ -100,7 +100,7 @@ impl Call {
     /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
     /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
+    pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
         self.request(rules, checks, What::Take, |_| true)
     }
 
@@ -118,7 +118,7 @@ impl Call {
         rules: &Encoder,
         checks: &[Check],
         may_make: impl FnMut(u16) -> bool,
-    ) -> Option<Asked> {
+    ) -> Option<RequestLayout> {
         self.request(rules, checks, What::Take, may_make)
     }
 
@@ -126,8 +126,8 @@ impl Call {
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
-        self.request(rules, checks, What::Ask, |_| true)
+    pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
+        self.request(rules, checks, What::LeaseQuery, |_| true)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
@@ -226,7 +226,7 @@ impl Call {
         checks: &[Check],
         what: What,
         mut may_make: impl FnMut(u16) -> bool,
-    ) -> Option<Asked> {
+    ) -> Option<RequestLayout> {
         if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;
         }
@@ -277,7 +277,7 @@ impl Call {
             self.check(what, line, &check.with_cost(cost), found.key, plan);
             self.end(rules, found, cap.is_some());
         }
-        Some(Asked { places, capped })
+        Some(RequestLayout { places, capped })
     }
 }
 

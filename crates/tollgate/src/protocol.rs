@@ -1,56 +1,56 @@
-//! Which protocol a request speaks.
+//! The protocol of a request.
 
 use http::{HeaderMap, Method, header, request::Parts};
 
-/// How denials are answered: see [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol). And which requests have
-/// messages to count: see [`MessageLimitLayer::protocol`](crate::MessageLimitLayer::protocol).
+/// The protocol of denials, see [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol), and of requests whose messages
+/// are counted, see [`MessageLimitLayer::protocol`](crate::MessageLimitLayer::protocol).
 ///
-/// In front of a service without gRPC take [`Http`](Self::Http). The content type is the client's own word: with
-/// [`Auto`](Self::Auto), a POST that says `application/grpc` is denied in gRPC, which over HTTP is a 200. It is denied all the
-/// same, but an access log, a dashboard or a proxy that looks at the status takes it for a success.
+/// In front of a service without gRPC, set [`Http`](Self::Http). The client chooses the content type: with
+/// [`Auto`](Self::Auto), the denial of a POST with `application/grpc` is a gRPC response, whose HTTP status is 200. Access logs,
+/// dashboards and proxies that look at the status count it as a success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// As the request asks: in gRPC where it is a POST whose content type says so, over HTTP otherwise.
+    /// gRPC for a POST with a gRPC content type, HTTP otherwise.
     #[default]
     Auto,
-    /// Over HTTP, whatever the request says: for JSON, pages, files.
+    /// HTTP, whatever the content type.
     Http,
-    /// In gRPC, whatever the request says.
+    /// gRPC, whatever the content type. gRPC-Web stays gRPC-Web.
     Grpc,
 }
 
-/// What a client speaks.
+/// The protocol of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub(crate) enum WireProtocol {
     Http,
     Grpc,
-    /// gRPC-Web; its messages are encoded in base64 if `text`.
+    /// gRPC-Web; in base64 if `text`.
     GrpcWeb {
         text: bool,
     },
 }
 
 impl Protocol {
-    /// What the client of this request speaks.
-    pub(crate) fn of(self, head: &Parts) -> Spoken {
+    /// The protocol of this request.
+    pub(crate) fn of(self, head: &Parts) -> WireProtocol {
         match self {
-            Self::Http => Spoken::Http,
-            // gRPC-Web stays what it is: its client reads nothing else.
-            Self::Grpc => match spoken(&head.headers) {
-                Spoken::Http => Spoken::Grpc,
+            Self::Http => WireProtocol::Http,
+            // A gRPC-Web client understands nothing else.
+            Self::Grpc => match by_content_type(&head.headers) {
+                WireProtocol::Http => WireProtocol::Grpc,
                 grpc => grpc,
             },
-            Self::Auto if head.method == Method::POST => spoken(&head.headers),
-            Self::Auto => Spoken::Http,
+            Self::Auto if head.method == Method::POST => by_content_type(&head.headers),
+            Self::Auto => WireProtocol::Http,
         }
     }
 }
 
-/// By the content type alone. Connect is HTTP: it means what the status says.
-pub(crate) fn spoken(headers: &HeaderMap) -> Spoken {
+/// By the content type alone. Connect counts as HTTP, because it uses HTTP status codes.
+fn by_content_type(headers: &HeaderMap) -> WireProtocol {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else {
-        return Spoken::Http;
+        return WireProtocol::Http;
     };
     let content_type = content_type.as_bytes();
     let media_type = content_type
@@ -58,19 +58,19 @@ pub(crate) fn spoken(headers: &HeaderMap) -> Spoken {
         .next()
         .unwrap_or_default()
         .trim_ascii();
-    // The format of the messages, `+proto` say, does not matter.
+    // The message format, such as `+proto`, does not matter.
     let family = media_type
         .split(|byte| *byte == b'+')
         .next()
         .unwrap_or_default();
     if family.eq_ignore_ascii_case(b"application/grpc") {
-        Spoken::Grpc
+        WireProtocol::Grpc
     } else if family.eq_ignore_ascii_case(b"application/grpc-web") {
-        Spoken::GrpcWeb { text: false }
+        WireProtocol::GrpcWeb { text: false }
     } else if family.eq_ignore_ascii_case(b"application/grpc-web-text") {
-        Spoken::GrpcWeb { text: true }
+        WireProtocol::GrpcWeb { text: true }
     } else {
-        Spoken::Http
+        WireProtocol::Http
     }
 }
 
@@ -89,29 +89,35 @@ mod tests {
     }
 
     #[test]
-    fn the_content_type_of_a_post_says_what_is_spoken() {
+    fn the_content_type_of_a_post_determines_the_protocol() {
         for (content_type, expected) in [
-            ("application/grpc", Spoken::Grpc),
-            ("application/grpc+proto", Spoken::Grpc),
-            ("application/grpc+proto; x=y", Spoken::Grpc),
-            (" Application/GRPC ; charset=utf-8", Spoken::Grpc),
-            ("application/grpc+json", Spoken::Grpc),
-            ("application/grpc-web", Spoken::GrpcWeb { text: false }),
+            ("application/grpc", WireProtocol::Grpc),
+            ("application/grpc+proto", WireProtocol::Grpc),
+            ("application/grpc+proto; x=y", WireProtocol::Grpc),
+            (" Application/GRPC ; charset=utf-8", WireProtocol::Grpc),
+            ("application/grpc+json", WireProtocol::Grpc),
+            (
+                "application/grpc-web",
+                WireProtocol::GrpcWeb { text: false },
+            ),
             (
                 "application/grpc-web+proto",
-                Spoken::GrpcWeb { text: false },
+                WireProtocol::GrpcWeb { text: false },
             ),
-            ("application/grpc-web-text", Spoken::GrpcWeb { text: true }),
+            (
+                "application/grpc-web-text",
+                WireProtocol::GrpcWeb { text: true },
+            ),
             (
                 "application/grpc-web-text+proto",
-                Spoken::GrpcWeb { text: true },
+                WireProtocol::GrpcWeb { text: true },
             ),
-            ("application/grpcx", Spoken::Http),
-            ("application/grpc-websocket", Spoken::Http),
-            ("application/connect+proto", Spoken::Http),
-            ("application/proto", Spoken::Http),
-            ("application/json", Spoken::Http),
-            ("", Spoken::Http),
+            ("application/grpcx", WireProtocol::Http),
+            ("application/grpc-websocket", WireProtocol::Http),
+            ("application/connect+proto", WireProtocol::Http),
+            ("application/proto", WireProtocol::Http),
+            ("application/json", WireProtocol::Http),
+            ("", WireProtocol::Http),
         ] {
             let head = head(Method::POST, content_type);
             assert_eq!(Protocol::Auto.of(&head), expected, "{content_type}");
@@ -119,21 +125,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_post_is_not_grpc_unless_the_layer_says_so() {
+    fn other_methods_are_not_grpc_unless_configured() {
         let get = head(Method::GET, "application/grpc");
-        assert_eq!(Protocol::Auto.of(&get), Spoken::Http);
-        assert_eq!(Protocol::Grpc.of(&get), Spoken::Grpc);
+        assert_eq!(Protocol::Auto.of(&get), WireProtocol::Http);
+        assert_eq!(Protocol::Grpc.of(&get), WireProtocol::Grpc);
         let post = head(Method::POST, "application/grpc");
-        assert_eq!(Protocol::Http.of(&post), Spoken::Http);
+        assert_eq!(Protocol::Http.of(&post), WireProtocol::Http);
     }
 
     #[test]
-    fn a_layer_that_answers_in_grpc_answers_grpc_web_in_grpc_web() {
+    fn grpc_web_stays_grpc_web() {
         let web = head(Method::POST, "application/grpc-web-text");
-        assert_eq!(Protocol::Grpc.of(&web), Spoken::GrpcWeb { text: true });
+        assert_eq!(
+            Protocol::Grpc.of(&web),
+            WireProtocol::GrpcWeb { text: true }
+        );
         assert_eq!(
             Protocol::Grpc.of(&head(Method::POST, "text/plain")),
-            Spoken::Grpc
+            WireProtocol::Grpc
         );
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Learned {
 }
 
 impl Learned {
-    /// An answer to a question that was sent at `sent`: the arrival time was at least so far ahead.
+    /// An answer to a query that was sent at `sent`: the arrival time was at least so far ahead.
     ///
     /// A thousandth less, for clocks that do not run alike, and a microsecond, for it was rounded up.
     pub(crate) fn learn(&mut self, sent: Tick, ahead: Tick) {

@@ -146,7 +146,7 @@ async fn a_script_reads_what_is_exposed_of_a_denial() {
     assert_eq!(fields("grpc", 0).get("grpc-status"), None);
     assert_eq!(told["grpc"][1]["status"], 200);
     assert_eq!(fields("grpc", 1)["grpc-status"], "8");
-    assert_eq!(fields("grpc", 1)["grpc-message"], "rate%20limit%20exceeded");
+    assert_eq!(fields("grpc", 1)["grpc-message"], "rate limit exceeded");
     assert_eq!(fields("grpc", 1)["grpc-retry-pushback-ms"], "60000");
     assert!(fields("grpc", 1)["grpc-status-details-bin"].is_string());
 

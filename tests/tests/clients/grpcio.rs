@@ -79,7 +79,7 @@ async fn calls_of_every_kind_are_denied_alike_and_before_their_messages() {
 
 #[tokio::test]
 async fn a_quiet_layer_tells_python_the_wait_alone() {
-    let server = Weather::behind(layer([per_minute("secret", 1)]).quiet()).await;
+    let server = Weather::behind(layer([per_minute("secret", 1)]).hide_quota()).await;
     let told = server.calls(&["Current", "Current"]).await;
     assert_eq!(told[1]["code"], "RESOURCE_EXHAUSTED");
     assert_eq!(

@@ -193,7 +193,7 @@ async fn two_parsers_read_what_was_meant() {
                 .expect("valid rules")
                 .headers(style)
                 .unwrap()
-                .attach();
+                .attach_decision();
             for cost in [1, dear] {
                 let (headers, decision) = send(&limits, cost).await;
                 if style == HeaderStyle::DRAFT_11 {

@@ -172,7 +172,7 @@ async fn a_cost_that_never_fits_is_not_to_be_tried_again() {
 
 #[tokio::test]
 async fn a_quiet_layer_tells_the_wait_alone() {
-    let server = serve(used_up().quiet(), &Mild::default()).await;
+    let server = serve(used_up().hide_quota(), &Mild::default()).await;
     let status = server
         .client()
         .await

@@ -56,7 +56,7 @@ async fn a_quiet_denial_that_became_a_status_stays_quiet_below_a_layer_that_writ
     let rule = Rule::new("per-city", Quota::fixed_window(1, MINUTE)).by_handler();
     let quiet = RateLimitLayer::new(still().0, [rule])
         .expect("a valid rule")
-        .quiet();
+        .hide_quota();
     let mut server = Server::builder()
         .layer(crate::layer([crate::few(9)]))
         .layer(quiet);
@@ -82,7 +82,7 @@ async fn serve(service: Asking) -> GrpcServer {
     ];
     let layer = RateLimitLayer::new(still().0, rules)
         .expect("valid rules")
-        .attach();
+        .attach_decision();
     let mut server = Server::builder().layer(layer);
     GrpcServer::start(server.add_service(WeatherServer::new(service))).await
 }

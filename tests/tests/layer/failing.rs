@@ -29,7 +29,11 @@ async fn failing(rules: &[RequestRule]) -> [Server; 2] {
     ];
     let [one, two] = stores.map(|store| {
         store.fail(true);
-        served(RateLimitLayer::new(store, rules.to_vec()).unwrap().attach())
+        served(
+            RateLimitLayer::new(store, rules.to_vec())
+                .unwrap()
+                .attach_decision(),
+        )
     });
     [one.await, two.await]
 }
@@ -94,7 +98,7 @@ async fn a_local_share_is_smaller_where_more_instances_run() {
     let rules = [rule("usual", 6, OnStoreError::LocalShare)];
     let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
     let layer = layer.instances(NonZeroU32::new(3).unwrap()).unwrap();
-    let server = served(layer.attach()).await;
+    let server = served(layer.attach_decision()).await;
     for status in [200, 200, 429] {
         assert_eq!(server.get("/").await.status, status);
     }
@@ -134,7 +138,7 @@ async fn the_store_is_asked_again_once_it_is_back() {
     let store = SlowStore::after(Duration::ZERO, still().0);
     let rules = [rule("strict", 5, OnStoreError::Deny)];
     let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
-    let server = served(layer.attach()).await;
+    let server = served(layer.attach_decision()).await;
     store.fail(true);
     assert_eq!(server.get("/").await.status, 503);
     store.fail(false);
@@ -151,7 +155,7 @@ async fn the_status_chosen_for_limits_is_not_used_for_failures() {
     let rules = [rule("strict", 5, OnStoreError::Deny)];
     let layer = RateLimitLayer::new(store, rules).unwrap();
     let layer = layer.denied_status(http::StatusCode::FORBIDDEN).unwrap();
-    let layer = layer.rejection(Rejection::json()).attach();
+    let layer = layer.rejection(Rejection::json()).attach_decision();
     let answer = served(layer).await.get("/").await;
     assert_eq!(answer.status, 503);
     assert!(answer.body.contains("unavailable"), "{answer:?}");

@@ -30,7 +30,7 @@ fn two() -> [RequestRule; 2] {
 fn layer(store: impl tollgate::Store) -> RateLimitLayer {
     RateLimitLayer::new(store, two())
         .expect("valid rules")
-        .attach()
+        .attach_decision()
 }
 
 /// Asks for the account that the path names.
@@ -146,7 +146,7 @@ async fn without_attach_the_answer_names_it() {
     let answer = ask(&app, "/").await;
     assert_eq!(answer.status(), 500);
     let message = text(answer).await;
-    assert!(message.contains(".attach()"), "{message}");
+    assert!(message.contains(".attach_decision()"), "{message}");
     assert_eq!(text(ask(&app, "/optional").await).await, "true");
 }
 
@@ -161,7 +161,7 @@ async fn of_two_layers_the_inner_ones_admission_is_seen() {
             }),
         )
         .layer(layer(still().0))
-        .layer(outer.unwrap().attach());
+        .layer(outer.unwrap().attach_decision());
     assert_eq!(text(ask(&app, "/").await).await, "true");
 }
 
@@ -218,7 +218,7 @@ async fn a_denial_of_a_handler_looks_like_the_layers_own() {
 
 #[tokio::test]
 async fn a_quiet_layer_is_quiet_about_a_handlers_denial() {
-    let app = logins(layer(still().0).quiet());
+    let app = logins(layer(still().0).hide_quota());
     for _ in 0..2 {
         assert_eq!(field(&ask(&app, "/ann").await, "ratelimit"), "");
     }
@@ -237,12 +237,14 @@ async fn a_quiet_denial_stays_quiet_below_a_layer_that_writes_fields() {
     let by_layer = RateLimitLayer::new(still().0, [per_minute("inner", 2).by(constant("all"))]);
     let by_layer = Router::new()
         .fallback(|| async {})
-        .layer(by_layer.unwrap().quiet());
+        .layer(by_layer.unwrap().hide_quota());
     let refused = per_minute("inner", 2).by(header("x-api-key"));
     let refused = refused.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
-    let refused = RateLimitLayer::new(still().0, [refused]).unwrap().quiet();
+    let refused = RateLimitLayer::new(still().0, [refused])
+        .unwrap()
+        .hide_quota();
     let refused = Router::new().fallback(|| async {}).layer(refused);
-    let by_handler = logins(layer(still().0).quiet());
+    let by_handler = logins(layer(still().0).hide_quota());
     // A response that a handler has made of the denial, without anything of the layer's.
     let in_own_words = |admission: Admission| async move {
         match admission.acquire("per-account", &Key::of(["ann"])).await {
@@ -250,7 +252,7 @@ async fn a_quiet_denial_stays_quiet_below_a_layer_that_writes_fields() {
             Err(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     };
-    let layer = layer(still().0).quiet();
+    let layer = layer(still().0).hide_quota();
     let in_own_words = Router::new().route("/{account}", routing::get(in_own_words).layer(layer));
     for (app, passes) in [
         (by_layer, true),
@@ -344,7 +346,9 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
 #[tokio::test]
 async fn a_handler_may_ask_at_another_cost() {
     let rules = [per_minute("words", 10).cost(2).by_handler()];
-    let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
+    let layer = RateLimitLayer::new(still().0, rules)
+        .unwrap()
+        .attach_decision();
     let handler = |admission: Admission| async move {
         let key = Key::of("ann");
         admission.acquire("words", &key).await?;
@@ -367,7 +371,9 @@ async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
     let rules = [per_minute("per-account", 2)
         .on_store_error(OnStoreError::Deny)
         .by_handler()];
-    let layer = RateLimitLayer::new(store.clone(), rules).unwrap().attach();
+    let layer = RateLimitLayer::new(store.clone(), rules)
+        .unwrap()
+        .attach_decision();
     let app = logins(layer);
     assert_eq!(ask(&app, "/ann").await.status(), 200);
     store.fail(true);
@@ -400,7 +406,9 @@ async fn a_ticket_settles_to_the_real_cost_and_gives_back_at_most_what_was_taken
             admission.clone().ticket().refund(10);
         }),
     ] {
-        let layer = RateLimitLayer::new(still().0, rules()).unwrap().attach();
+        let layer = RateLimitLayer::new(still().0, rules())
+            .unwrap()
+            .attach_decision();
         let limiter = layer.limiter().clone();
         let mut key = tollgate::KeyBuf::new();
         key.push(tollgate::PartKind::CONSTANT, "all");
@@ -418,7 +426,9 @@ async fn a_denial_carries_its_decision_for_the_layers_around() {
     let layer = RateLimitLayer::new(still().0, [per_minute("one", 1).by(constant("all"))]);
     let layer = layer.unwrap();
     let bare = Router::new().fallback(|| async {}).layer(layer.clone());
-    let app = Router::new().fallback(|| async {}).layer(layer.attach());
+    let app = Router::new()
+        .fallback(|| async {})
+        .layer(layer.attach_decision());
     let allowed = ask(&app, "/").await;
     assert!(allowed.extensions().get::<Decision>().is_none());
     // Only where somebody has asked for decisions: it costs allocations.
@@ -437,7 +447,9 @@ async fn a_denial_carries_its_decision_for_the_layers_around() {
 
 #[tokio::test]
 async fn a_denied_request_is_a_response_outside_of_axum_too() {
-    let layer = RateLimitLayer::new(still().0, two()).unwrap().attach();
+    let layer = RateLimitLayer::new(still().0, two())
+        .unwrap()
+        .attach_decision();
     let inner = tower::service_fn(|request: http::Request<String>| async move {
         let admission: &Admission = request.extensions().get().expect("attached");
         for _ in 0..2 {
@@ -460,7 +472,9 @@ async fn a_request_that_no_rule_concerns_has_an_admission_without_verdicts() {
     let rules = [per_minute("per-key", 1)
         .by(header("x-api-key"))
         .when_missing(Missing::Skip)];
-    let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
+    let layer = RateLimitLayer::new(still().0, rules)
+        .unwrap()
+        .attach_decision();
     let handler = |admission: Admission| async move {
         admission.ticket().cancel();
         admission.verdicts().count().to_string().into_response()

@@ -78,7 +78,9 @@ async fn requests_without_a_key_are_rejected_with_the_status_of_the_rule() {
         Rule::new("nine", Quota::fixed_window(9, MINUTE)).by(constant("all")),
         one_each(header("x-api-key")).when_missing(UNAUTHORIZED),
     ];
-    let layer = RateLimitLayer::new(store.clone(), rules).unwrap().attach();
+    let layer = RateLimitLayer::new(store.clone(), rules)
+        .unwrap()
+        .attach_decision();
     let app = Router::new().fallback(|| async {}).layer(layer);
     for _ in 0..3 {
         let answer = send(&app, get("/")).await;
@@ -223,7 +225,7 @@ async fn one_key_among_the_first_hundred_is_enough() {
         for _ in 0..200 {
             status(&app, get("/")).await;
         }
-        assert!(events.at(Level::WARN).is_empty(), "{:?}", events.told());
+        assert!(events.at(Level::WARN).is_empty(), "{:?}", events.recorded());
     }
 }
 
@@ -235,7 +237,7 @@ async fn a_set_up_that_cannot_work_is_not_told_twice() {
         status(&app, Request::get("/")).await;
     }
     assert_eq!(events.at(Level::ERROR).len(), 1);
-    assert!(events.at(Level::WARN).is_empty(), "{:?}", events.told());
+    assert!(events.at(Level::WARN).is_empty(), "{:?}", events.recorded());
 }
 
 /// A directory that knows `acme.…`, and counts how often it is asked.
@@ -462,7 +464,9 @@ async fn a_look_up_that_does_not_end_in_time_is_a_failure_that_lets_nothing_thro
         let layer = RateLimitLayer::new(still().0, [rule.when_missing(missing)]).unwrap();
         let set = layer.clone().look_up_deadline(Duration::from_millis(30));
         for (layer, deadline) in [(layer, 200), (set, 30)] {
-            let app = Router::new().fallback(|| async {}).layer(layer.attach());
+            let app = Router::new()
+                .fallback(|| async {})
+                .layer(layer.attach_decision());
             let before = Instant::now();
             let answer = send(&app, get("/")).await;
             assert_eq!(before.elapsed().as_millis(), deadline);

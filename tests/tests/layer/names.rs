@@ -105,7 +105,7 @@ async fn requests_in_flight_hold_no_name() {
         pending::<Result<Response<Body>, Infallible>>()
     });
     let layer = RateLimitLayer::new(store.clone(), [strict()]).expect("valid");
-    let layer = layer.attach();
+    let layer = layer.attach_decision();
     let mut service = layer.layer(inner);
     let response = service.ready().await.expect("ready").call(request());
     let admission = kept.lock().expect("no panic").take().expect("attached");

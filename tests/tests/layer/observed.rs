@@ -220,7 +220,7 @@ async fn a_plan_that_there_is_not_is_told_once() {
     let app = app(still().0, [rule]);
     let events = Events::listen();
     send(&app, get("/none")).await;
-    assert!(events.told().is_empty(), "{:?}", events.told());
+    assert!(events.recorded().is_empty(), "{:?}", events.recorded());
     warned(&app, 3, &["planned", "golld", "\"gold\"", "own quota"]).await;
 }
 
@@ -231,8 +231,8 @@ async fn a_computed_cost_that_never_fits_is_told_once() {
     let app = app(still().0, [rule]);
     let events = Events::listen();
     send(&app, get("/fits")).await;
-    assert!(events.told().is_empty(), "{:?}", events.told());
-    warned(&app, 3, &["dear", "6 units", "more than 5", "cap the cost"]).await;
+    assert!(events.recorded().is_empty(), "{:?}", events.recorded());
+    warned(&app, 3, &["dear", "6 units", "at most 5", "cap the cost"]).await;
 }
 
 #[tokio::test]
@@ -250,9 +250,9 @@ async fn a_layer_that_is_applied_twice_to_a_request_is_told_once() {
         ask(&once, 2).await;
         clock.advance(2 * SECOND);
     }
-    assert!(events.told().is_empty(), "{:?}", events.told());
+    assert!(events.recorded().is_empty(), "{:?}", events.recorded());
     // Around the route too, and it is not the same value any more.
-    let twice = once.layer(layer.quiet());
+    let twice = once.layer(layer.hide_quota());
     warned(&twice, 2, &["\"once\", \"more\"", "twice"]).await;
 }
 
@@ -391,7 +391,7 @@ async fn what_passed_while_the_store_failed_is_counted_by_answer_and_in_units() 
     ] {
         let name = format!("tollgate_fallback_decisions_total{{rule={rule},answer={answer}}}");
         assert_eq!(counted.count(&name), times, "{name}");
-        let name = format!("tollgate_units_admitted_alone_total{{rule={rule}}}");
+        let name = format!("tollgate_units_admitted_in_fallback_total{{rule={rule}}}");
         assert_eq!(counted.count(&name), units, "{name}");
     }
 }
@@ -402,7 +402,9 @@ async fn what_handlers_ask_is_counted_too() {
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
     let rules = [per_minute("per-account", 1).cost(1).by_handler()];
-    let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
+    let layer = RateLimitLayer::new(still().0, rules)
+        .unwrap()
+        .attach_decision();
     let handler = |admission: Admission| async move {
         let denied = admission.acquire("per-account", &Key::of("ann")).await;
         denied.map(|_| ())
@@ -446,7 +448,9 @@ async fn neither_labels_nor_events_say_anything_of_the_client() {
             .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED))
             .when(|head| head.method == http::Method::POST),
     ];
-    let layer = RateLimitLayer::new(store.clone(), rules).unwrap().attach();
+    let layer = RateLimitLayer::new(store.clone(), rules)
+        .unwrap()
+        .attach_decision();
     let shown = format!("{layer:?}");
     let app = Router::new()
         .fallback(|admission: Admission| async move { format!("{admission:?}") })
@@ -465,7 +469,7 @@ async fn neither_labels_nor_events_say_anything_of_the_client() {
             bodies += &String::from_utf8_lossy(&bytes.unwrap());
         }
     }
-    let told = events.told();
+    let told = events.recorded();
     assert!(told.len() > 5, "{told:?}");
     let counted = Counted::of(&snapshotter);
     for secret in SECRETS {
@@ -487,9 +491,9 @@ async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
     ];
     let app = app(still().0, rules);
     ask(&app, 1).await;
-    assert!(events.told().is_empty(), "{:?}", events.told());
+    assert!(events.recorded().is_empty(), "{:?}", events.recorded());
     ask(&app, 1).await;
-    let told = events.told();
+    let told = events.recorded();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].level, Level::DEBUG);
     for word in [

@@ -53,5 +53,5 @@ fn nothing_is_told_of_peers_that_are_trusted_or_do_not_send_the_header() {
     let hops = client_ip().hops(1).x_forwarded_for();
     resolved(&hops, &from("172.17.0.1", Some("x-forwarded-for")));
     resolved(&client_ip(), &from("172.17.0.1", Some("x-forwarded-for")));
-    assert!(events.told().is_empty(), "{:?}", events.told());
+    assert!(events.recorded().is_empty(), "{:?}", events.recorded());
 }

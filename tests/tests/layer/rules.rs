@@ -23,7 +23,9 @@ fn all(rule: Rule) -> RequestRule {
 
 fn app(store: impl tollgate::Store, rules: impl IntoIterator<Item = RequestRule>) -> Router {
     let layer = RateLimitLayer::new(store, rules).expect("valid rules");
-    Router::new().fallback(|| async {}).layer(layer.attach())
+    Router::new()
+        .fallback(|| async {})
+        .layer(layer.attach_decision())
 }
 
 async fn send(app: &Router, request: Request<Body>) -> Response<Body> {
@@ -195,7 +197,9 @@ async fn shadows_and_thresholds_show_in_the_admission_and_nowhere_else() {
         all(per_minute("three", 3).threshold("three-soft", Quota::fixed_window(1, MINUTE))),
         all(per_minute("new", 1).shadow()),
     ];
-    let layer = RateLimitLayer::new(still().0, rules).unwrap().attach();
+    let layer = RateLimitLayer::new(still().0, rules)
+        .unwrap()
+        .attach_decision();
     let handler = |admission: Admission| async move {
         let told = admission.verdicts().map(|verdict| {
             let outcome = match verdict.outcome() {
@@ -321,7 +325,7 @@ async fn more_rules_than_fit_without_an_allocation_are_decided_alike() {
 #[tokio::test]
 async fn a_layer_that_is_cloned_and_changed_keeps_its_budget() {
     let layer = RateLimitLayer::new(MemoryStore::new(), [all(per_minute("one", 1))]).unwrap();
-    let quiet = layer.clone().quiet();
+    let quiet = layer.clone().hide_quota();
     let (told, untold) = (
         Router::new().fallback(|| async {}).layer(layer),
         Router::new().fallback(|| async {}).layer(quiet),

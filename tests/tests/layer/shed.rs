@@ -223,8 +223,8 @@ async fn a_rule_may_keep_what_was_taken() {
 async fn it_is_given_back_whatever_the_client_is_told() {
     let change: [fn(RateLimitLayer) -> RateLimitLayer; 4] = [
         |layer| layer,
-        RateLimitLayer::quiet,
-        RateLimitLayer::attach,
+        RateLimitLayer::hide_quota,
+        RateLimitLayer::attach_decision,
         |layer| layer.headers(HeaderStyle::NONE).expect("a valid style"),
     ];
     for change in change {
@@ -250,7 +250,7 @@ async fn every_layer_around_gives_back() {
 
 #[tokio::test]
 async fn who_holds_the_ticket_says_what_becomes_of_it() {
-    let limits = limits(SlowStore::at_once(still().0), each(5)).attach();
+    let limits = limits(SlowStore::at_once(still().0), each(5)).attach_decision();
     let inner = service_fn(|request: Request<Body>| async move {
         let admission: &Admission = request.extensions().get().expect("it is attached");
         admission.ticket().keep();

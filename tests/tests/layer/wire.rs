@@ -172,7 +172,7 @@ async fn a_quiet_layer_tells_the_wait_alone() {
         Rejection::text(),
         Rejection::empty(),
     ] {
-        let layer = layer([per_minute("secret", 1)]).quiet();
+        let layer = layer([per_minute("secret", 1)]).hide_quota();
         let server = served(layer.rejection(rejection)).await;
         let allowed = server.get("/").await;
         assert!(!allowed.tells_budget(), "{allowed:?}");

@@ -28,7 +28,7 @@ async fn it_is_told_that_an_instance_may_not_say_that_it_is_there() {
     assert_eq!(redis.ask(&user).await, "+OK\r\n");
     let store = store(&redis, "shop").await;
     until("it is told", || {
-        let told = events.told().into_iter();
+        let told = events.recorded().into_iter();
         // Of a command inside of a script servers do not say which it was.
         told.filter(|event| event.level == Level::ERROR)
             .any(|event| event.fields.contains("user"))
@@ -86,8 +86,8 @@ async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
     })
     .await;
     assert!(limiter.acquire(&[check]).await.is_allowed());
-    assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.told());
-    assert_eq!(events.at(Level::INFO).len(), 1, "{:?}", events.told());
+    assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.recorded());
+    assert_eq!(events.at(Level::INFO).len(), 1, "{:?}", events.recorded());
 }
 
 #[tokio::test]

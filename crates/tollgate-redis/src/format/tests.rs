@@ -121,11 +121,11 @@ impl Server {
     }
 
     fn decide(&mut self, process: &Process, mut call: Call, checks: &[Check]) -> Decision {
-        let asked = call.acquire(&process.encoder, checks);
-        let asked = asked.expect("there is room");
+        let layout = call.acquire(&process.encoder, checks);
+        let layout = layout.expect("there is room");
         let reply = self.send(process, &call);
         let reply = Reply::new(call.checks(), reply).expect("a whole reply");
-        reply.decision(&asked, checks, &process.rules)
+        reply.decision(&layout, checks, &process.rules)
     }
 
     /// Whether the units were there, and what is left.

@@ -117,7 +117,7 @@ pub(super) fn describe() {
     );
     metrics::describe_gauge!(
         RESERVE,
-        "Units of a key that may lie idle in lots while a request is refused"
+        "Units of a key that may lie idle in leases while a request is refused"
     );
     metrics::describe_counter!(
         FOLLOWED,

@@ -4,7 +4,7 @@
 //! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
 //! only, and then one request asks again.
 //!
-//! Times are by this process's clock, from when the question was **sent**: the server has decided later than that, so what
+//! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
 use std::{
@@ -19,7 +19,7 @@ use tollgate_core::{
     store::SeqCells,
 };
 
-use crate::prefilter::slot::Slot;
+use crate::prefilter::table_key::TableKey;
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 const TRUST: Tick = 1_000_000;
@@ -78,7 +78,7 @@ impl Denials {
     }
 
     /// Under what a denial of so many units is found again.
-    fn salt(&self, slot: Slot, cost: u64) -> u64 {
+    fn salt(&self, slot: TableKey, cost: u64) -> u64 {
         let quota = u64::from(slot.rule()) << 16 | u64::from(slot.plan());
         match self {
             Self::Bucket { .. } | Self::Window { .. } => quota,
@@ -115,14 +115,14 @@ impl DenyCache {
     pub(crate) fn deny(
         &self,
         denials: &Denials,
-        slot: Slot,
+        slot: TableKey,
         now: Tick,
         cost: u64,
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost) ^ self.view;
         let [until, rest, told] = self.shared.cells.get(shard, slot.key(), salt)?;
-        // When it was learned in ms, and by how much later than the question was sent the answer came.
+        // When it was learned in ms, and by how much later than the query was sent the answer came.
         let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
         let rest = rest & ((1 << REST_BITS) - 1);
         if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
@@ -151,12 +151,12 @@ impl DenyCache {
         }
     }
 
-    /// Learns from a denial by the store of a question that was sent at `sent` and answered at `now`. Where a rule has plans,
+    /// Learns from a denial by the store of a query that was sent at `sent` and answered at `now`. Where a rule has plans,
     /// the last denial of a key counts: what was learned under another plan may have been overtaken.
     pub(crate) fn learn(
         &self,
         denials: &Denials,
-        slot: Slot,
+        slot: TableKey,
         (sent, now): (Tick, Tick),
         cost: u64,
         verdict: &Verdict,
@@ -254,19 +254,19 @@ fn assess(
     now: Tick,
     cost: u64,
 ) -> Option<Assessment> {
-    let debt = until.saturating_sub(now).saturating_sub(fill);
-    if debt == 0 {
+    let overdraft = until.saturating_sub(now).saturating_sub(fill);
+    if overdraft == 0 {
         return quota.deny_by(DenyBound(until, rest), now, cost);
     }
-    let empty = quota.deny_by(DenyBound(until - debt, 0), now, cost)?;
+    let empty = quota.deny_by(DenyBound(until - overdraft, 0), now, cost)?;
     let retry = match empty.retry {
         Retry::After(wait) => Retry::after_micros(
-            debt.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
+            overdraft.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
         ),
         other => other,
     };
     Some(Assessment {
-        reset_after: empty.reset_after.saturating_add(debt),
+        reset_after: empty.reset_after.saturating_add(overdraft),
         retry,
         ..empty
     })

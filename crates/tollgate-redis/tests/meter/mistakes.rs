@@ -129,7 +129,7 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
 }
 
 #[tokio::test]
-async fn a_refusal_while_units_are_parked_elsewhere_is_seen() {
+async fn a_refusal_while_units_are_on_lease_elsewhere_is_seen() {
     let site = Site::start().await;
     let leased = Consistency::Leased {
         share: LeaseShare::percent(10),
@@ -145,7 +145,7 @@ async fn a_refusal_while_units_are_parked_elsewhere_is_seen() {
         if decision.verdicts()[0].source() == Source::Lease {
             break;
         }
-        assert!(requests < 900, "nothing was lent");
+        assert!(requests < 900, "nothing was granted");
     }
     loop {
         let decision = other.ask(&[unit(7)]).await;

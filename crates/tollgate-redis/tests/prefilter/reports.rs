@@ -136,7 +136,7 @@ async fn what_goes_with_a_request_that_nobody_waits_for_is_heard() {
 }
 
 #[tokio::test]
-async fn a_process_that_flushes_leaves_nothing_unreported_and_nothing_lent() {
+async fn a_process_that_flushes_leaves_nothing_unreported_and_nothing_granted() {
     let server = RedisServer::start(&[]).await;
     for quota in [
         Quota::gcra(LIMIT, MAX_PERIOD),

@@ -56,7 +56,7 @@ async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_ru
 }
 
 #[tokio::test]
-async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_later() {
+async fn a_lease_that_was_not_asked_for_because_another_slot_denied_is_asked_for_later() {
     let cluster = RedisCluster::start().await;
     let store = store(&cluster.url(), Partition::Key).await;
     let leased = Consistency::Leased {
@@ -74,11 +74,11 @@ async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_l
         let decision = limiter.acquire(&[leased]).await;
         (decision.verdicts()[0].source() == Source::Lease).then_some(())
     };
-    eventually("there is a lot", is_leased).await;
-    // More than any lot: the lot goes back with it, if it is asked.
+    eventually("there is a lease", is_leased).await;
+    // More than any lease: the lease goes back with it, if it is asked.
     let both = [strict, leased.with_cost(900_000)];
     assert!(!limiter.acquire(&both).await.is_allowed());
-    eventually("there is a lot again", is_leased).await;
+    eventually("there is a lease again", is_leased).await;
 }
 
 #[tokio::test]

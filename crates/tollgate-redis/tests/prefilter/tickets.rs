@@ -132,7 +132,7 @@ async fn a_request_that_is_dropped_while_it_waits_loses_what_it_asked_for_and_th
             assert!(client.service.net > before);
         }
         client.service.drain(limiter, check).await;
-        // The three may have been counted, and a lot for each.
+        // The three may have been counted, and a lease for each.
         let net = client.service.net;
         assert!(
             (LIMIT - 3 * 150 - 100..=LIMIT).contains(&net),

@@ -193,7 +193,7 @@
 //! | --- | --- |
 //! | clients of an API | [`DRAFT_11`](crate::HeaderStyle::DRAFT_11), the default, with an older [style](crate::header) beside it if they read one |
 //! | browsers on another origin | the same, and [`exposed_headers`](crate::header::exposed_headers) in the CORS layer |
-//! | log-in, password reset, sign-up | [`quiet`](crate::RateLimitLayer::quiet): numbers tell a guesser how to pace himself, and whether others try the same account |
+//! | log-in, password reset, sign-up | [`quiet`](crate::RateLimitLayer::hide_quota): numbers tell a guesser how to pace himself, and whether others try the same account |
 //! | strangers, where a rule counts everybody together | [`HeaderStyle::NONE`](crate::HeaderStyle::NONE): what is left of a shared budget tells how close you are to falling over |
 //!
 //! `Retry-After` is sent in all of these cases. Rule names go to clients too, in header fields and in bodies, so do not name

@@ -54,7 +54,7 @@
 //!
 //! # In the handler
 //!
-//! [`attach`](crate::RateLimitLayer::attach) puts an [`Admission`](crate::Admission) into the extensions of tonic's
+//! [`attach`](crate::RateLimitLayer::attach_decision) puts an [`Admission`](crate::Admission) into the extensions of tonic's
 //! `Request`. A rule that the handler asks, by a key from the message, denies with a [`Denied`](crate::Denied), which `?`
 //! turns into the `Status` that the layer would have sent:
 //!

@@ -22,7 +22,7 @@
 //! | `tollgate_refunded_requests_total` | counter | `rule` | requests that were let through and not served, and were [given back](crate::guide::choosing#load-shedding) |
 //! | `tollgate_store_failures_total` | counter | `rule` | **alert on any increase**: checks that the store could not decide, whatever was answered then |
 //! | `tollgate_fallback_decisions_total` | counter | `rule`, `answer` | what the rules answered in place of their store |
-//! | `tollgate_units_admitted_alone_total` | counter | `rule` | units let through while the store failed, of which it never learns: what an outage has cost |
+//! | `tollgate_units_admitted_in_fallback_total` | counter | `rule` | units let through while the store failed, of which it never learns: what an outage has cost |
 //! | `tollgate_preflights_total` | counter | | preflights that passed uncounted; a sudden rise |
 //!
 //! The values of `decision`:
@@ -76,7 +76,7 @@
 //! standard error where nobody listens to events: without the feature, or without a subscriber. The rest goes nowhere then. No
 //! event holds a key; the one about a peer that is not trusted holds its address.
 //!
-//! With [`attach`](crate::RateLimitLayer::attach) the layer's denial carries its [`Decision`](crate::Decision) in the
+//! With [`attach`](crate::RateLimitLayer::attach_decision) the layer's denial carries its [`Decision`](crate::Decision) in the
 //! response's extensions, for an access log in a layer outside.
 //! Log the client by [`ClientIp::resolve`](crate::key::ClientIp::resolve), so that the log and the limit mean the same
 //! address.
@@ -93,9 +93,9 @@
 //! - If only a part of the instances cannot reach the store, they add their shares to the whole quota that the others still
 //!   get from it: with C of N cut off, `(1 + C/N)` times the rate for as long as that lasts.
 //! - When the store answers again it counts on from its own state. What passed meanwhile is neither taken from it nor given
-//!   back: `tollgate_units_admitted_alone_total`, and [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) in code.
+//!   back: `tollgate_units_admitted_in_fallback_total`, and [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) in code.
 //!
-//! A handler sees it in its [`Admission`](crate::Admission), after [`attach`](crate::RateLimitLayer::attach). An access log
+//! A handler sees it in its [`Admission`](crate::Admission), after [`attach`](crate::RateLimitLayer::attach_decision). An access log
 //! in a layer outside finds the decision on the response of a denied request; for one that passed, the handler puts it there:
 //!
 //! ```
@@ -129,7 +129,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let rule = Rule::new("all", Quota::gcra(1, MINUTE)).by(constant("all"));
-//! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?.attach();
+//! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?.attach_decision();
 //! let service = ServiceBuilder::new().layer(limits).service_fn(handle);
 //! for status in [200, 429] {
 //!     let response = service.clone().oneshot(Request::new(String::new())).await?;

@@ -106,7 +106,7 @@
 //!                 .by_handler(),
 //!         ],
 //!     )?
-//!     .quiet()
+//!     .hide_quota()
 //!     .protocol(Protocol::Http);
 //!     let app = Router::new().route("/login", post(login).route_layer(limits));
 //!
@@ -182,7 +182,7 @@
 //!                 .by_handler(),
 //!         ],
 //!     )?
-//!     .quiet()
+//!     .hide_quota()
 //!     .protocol(Protocol::Http);
 //!     let app = Router::new().route("/login", post(login).route_layer(limits));
 //!
@@ -507,7 +507,7 @@
 //!                 .by(constant("all")),
 //!         ],
 //!     )?
-//!     .attach();
+//!     .attach_decision();
 //!     let app = Router::new().route("/", get(reports)).layer(limits);
 //!
 //!     let get = async || {
@@ -648,7 +648,7 @@
 //!     let service = ServiceBuilder::new()
 //!         // Written first, so it is outermost.
 //!         .timeout(Duration::from_secs(5))
-//!         .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?.attach())
+//!         .layer(RateLimitLayer::new(MemoryStore::new(), [rule])?.attach_decision())
 //!         // Without it a denial would wait for a place below. An error of it gives back what the request took.
 //!         .load_shed()
 //!         .concurrency_limit(8)

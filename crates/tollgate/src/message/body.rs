@@ -1,4 +1,4 @@
-//! The request's body, which counts messages.
+//! The request body, which counts messages.
 
 use std::{
     error::Error,
@@ -15,10 +15,9 @@ use tollgate_core::{Pending, Step};
 
 use crate::message::{
     call::Call,
-    error::{MessageLimitError, MessageLimitErrorKind},
+    error::MessageLimitError,
     framing::Framing,
-    quads::NotBase64,
-    turn::Turn,
+    grant::{self, Grant},
 };
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -27,26 +26,25 @@ pin_project! {
     /// The body of a request whose messages are limited: what the service inside a [`MessageLimit`](crate::MessageLimit)
     /// reads.
     ///
-    /// A message is counted before any byte behind its prefix is handed on. While messages wait for their turn nothing is
-    /// read, and one frame is held at most. Over the limit the body ends with a [`MessageLimitError`], never as if it were
-    /// whole.
+    /// A message is counted before any byte behind its prefix is passed on. While messages wait, the inner body is not read,
+    /// and at most one frame is held. Over the limit the body ends with a [`MessageLimitError`], never as if it were complete.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the line.
+    /// Dropping it leaves the queue.
     pub struct MessageBody<B> {
         #[pin]
         inner: B,
-        // `None`: it passes untouched.
+        // `None`: it passes unchanged.
         counter: Option<Box<Counter>>,
     }
 }
 
-/// What counts the messages of a body.
+/// Counts the messages of a body.
 struct Counter {
     call: Arc<Call>,
     framing: Framing,
-    /// The part of a frame that may not be handed on yet.
+    /// The part of a frame that may not be passed on yet.
     held: Bytes,
     state: State,
 }
@@ -54,14 +52,14 @@ struct Counter {
 enum State {
     /// Reads the body, or counts what is held.
     Counting,
-    /// Messages of what is held wait for their turn.
-    Asking(Pending<Turn>),
+    /// Messages in the held part wait for a grant.
+    Waiting(Pending<Grant>),
     /// The body has ended, with an error.
     Ended,
 }
 
 impl<B> MessageBody<B> {
-    pub(super) fn untouched(inner: B) -> Self {
+    pub(super) fn unlimited(inner: B) -> Self {
         Self {
             inner,
             counter: None,
@@ -70,7 +68,7 @@ impl<B> MessageBody<B> {
 
     pub(super) fn counted(inner: B, call: Arc<Call>) -> Self {
         let counter = Counter {
-            framing: Framing::new(call.spoken()),
+            framing: Framing::default(),
             call,
             held: Bytes::new(),
             state: State::Counting,
@@ -83,26 +81,23 @@ impl<B> MessageBody<B> {
 }
 
 impl Counter {
-    /// Hands on as much of what is held as may be. It is not empty.
+    /// Passes on as much of the held part as is granted. It is not empty.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, MessageLimitError>> {
-        let turn = match &mut self.state {
-            State::Asking(turn) => ready!(Pin::new(turn).poll(cx)),
+        let grant = match &mut self.state {
+            State::Waiting(grant) => ready!(Pin::new(grant).poll(cx)),
             State::Counting | State::Ended => {
                 let mut ahead = self.framing;
-                let messages = match ahead.advance(&self.held, u64::MAX) {
-                    Ok(reach) => reach.messages,
-                    Err(wrong) => return Poll::Ready(Err(self.malformed(wrong))),
-                };
+                let messages = ahead.advance(&self.held, u64::MAX).messages;
                 if messages == 0 {
                     self.framing = ahead;
                     return Poll::Ready(Ok(std::mem::take(&mut self.held)));
                 }
-                match self.call.ask(messages) {
-                    Step::Ready(turn) => turn,
-                    Step::Wait(mut turn) => match Pin::new(&mut turn).poll(cx) {
-                        Poll::Ready(turn) => turn,
+                match grant::request(&self.call, messages) {
+                    Step::Ready(grant) => grant,
+                    Step::Wait(mut grant) => match Pin::new(&mut grant).poll(cx) {
+                        Poll::Ready(grant) => grant,
                         Poll::Pending => {
-                            self.state = State::Asking(turn);
+                            self.state = State::Waiting(grant);
                             return Poll::Pending;
                         }
                     },
@@ -110,26 +105,17 @@ impl Counter {
             }
         };
         self.state = State::Counting;
-        Poll::Ready(match turn {
-            Turn::Granted(messages) => match self.framing.advance(&self.held, messages) {
-                Ok(reach) => Ok(self.held.split_to(reach.length)),
-                Err(wrong) => Err(self.malformed(wrong)),
-            },
-            Turn::Denied(decision) => {
-                self.end();
+        Poll::Ready(match grant {
+            Grant::Granted(messages) => {
+                let progress = self.framing.advance(&self.held, messages);
+                Ok(self.held.split_to(progress.length))
+            }
+            Grant::Denied(decision) => {
+                self.state = State::Ended;
+                self.held = Bytes::new();
                 Err(self.call.deny(decision))
             }
         })
-    }
-
-    fn malformed(&mut self, NotBase64: NotBase64) -> MessageLimitError {
-        self.end();
-        MessageLimitError::new(MessageLimitErrorKind::NotBase64, None)
-    }
-
-    fn end(&mut self) {
-        self.state = State::Ended;
-        self.held = Bytes::new();
     }
 }
 
@@ -156,8 +142,8 @@ where
                 return Poll::Ready(None);
             }
             if !counter.held.is_empty() {
-                let handed = ready!(counter.poll_held(cx));
-                return Poll::Ready(Some(handed.map(Frame::data).map_err(Into::into)));
+                let passed = ready!(counter.poll_held(cx));
+                return Poll::Ready(Some(passed.map(Frame::data).map_err(Into::into)));
             }
             let Some(frame) = ready!(this.inner.as_mut().poll_frame(cx)) else {
                 return Poll::Ready(None);
@@ -182,20 +168,20 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.counter {
             None => self.inner.size_hint(),
-            // It may be cut anywhere.
+            // It may be cut off anywhere.
             Some(_) => SizeHint::default(),
         }
     }
 }
 
-/// Costs nothing where the data is [`Bytes`] already.
+/// Free if the data is [`Bytes`] already.
 fn whole(mut data: impl Buf) -> Bytes {
     data.copy_to_bytes(data.remaining())
 }
 
 impl<B: Default> Default for MessageBody<B> {
     fn default() -> Self {
-        Self::untouched(B::default())
+        Self::unlimited(B::default())
     }
 }
 
@@ -203,11 +189,11 @@ impl<B> fmt::Debug for MessageBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.counter.as_ref().map(|counter| match counter.state {
             State::Counting => "counting",
-            State::Asking(_) => "asking",
+            State::Waiting(_) => "waiting",
             State::Ended => "ended",
         });
         f.debug_struct("MessageBody")
-            .field("state", &state.unwrap_or("untouched"))
+            .field("state", &state.unwrap_or("unlimited"))
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What the two directions of a call share.
+//! A call whose messages are limited.
 
 use std::{
     fmt,
@@ -12,23 +12,24 @@ use tollgate_core::{Checks, Decision, Reason};
 
 use crate::{
     message::error::{MessageLimitError, MessageLimitErrorKind},
-    protocol::Spoken,
-    rate_limit::config::Config,
-    rate_limit::decide::seed_of,
+    rate_limit::{
+        config::Config,
+        decide::jitter_seed,
+        deny::{deny, deny_in_trailers},
+    },
 };
 
-/// How long a message waits for its turn. Not at all unless told otherwise.
+/// How long a message may wait in the queue. Default: it does not wait.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Patience {
-    #[cfg(feature = "tokio")]
-    pub(super) up_to: Option<std::time::Duration>,
-}
+pub(super) struct MaxWait(#[cfg(feature = "tokio")] pub(super) Option<std::time::Duration>);
 
-/// A call whose messages are limited. The request's body counts them; the response ends when they are denied.
+/// A call whose messages are limited: what the bodies of the request and the response share. The request's body counts
+/// messages; the response ends when they are denied.
 pub(super) struct Call {
     pub(super) config: Arc<Config>,
-    pub(super) patience: Patience,
-    /// What a message costs, and whom.
+    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "it is empty"))]
+    pub(super) max_wait: MaxWait,
+    /// The checks of one message.
     pub(super) checks: Checks,
     head: request::Parts,
     end: Mutex<End>,
@@ -36,7 +37,7 @@ pub(super) struct Call {
 
 /// Whether messages were denied.
 enum End {
-    /// Not yet. Who sends the response waits for it.
+    /// Not yet. The waker is that of the response.
     Open(Option<Waker>),
     Denied(Arc<Decision>),
 }
@@ -44,15 +45,15 @@ enum End {
 impl Call {
     pub(super) fn new(
         config: Arc<Config>,
-        patience: Patience,
+        max_wait: MaxWait,
         checks: Checks,
         head: &request::Parts,
     ) -> Arc<Self> {
         Arc::new(Self {
             config,
-            patience,
+            max_wait,
             checks,
-            head: answerable(head),
+            head: for_denial(head),
             end: Mutex::new(End::Open(None)),
         })
     }
@@ -61,11 +62,7 @@ impl Call {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn spoken(&self) -> Spoken {
-        self.config.protocol.of(&self.head)
-    }
-
-    /// Ends the call: the client gets the denial, the handler the error.
+    /// Ends the call: the client gets the denial, and the handler this error.
     pub(super) fn deny(&self, decision: Decision) -> MessageLimitError {
         let kind = match decision.reason() {
             Some(Reason::StoreFailed) | None => MessageLimitErrorKind::StoreFailed,
@@ -81,7 +78,7 @@ impl Call {
         error
     }
 
-    /// The decision that denied messages of the call, if one did.
+    /// The decision that denied a message of the call, if any.
     pub(super) fn denied(&self) -> Option<Arc<Decision>> {
         match &*self.end() {
             End::Open(_) => None,
@@ -89,7 +86,7 @@ impl Call {
         }
     }
 
-    /// The same; the task is woken once there is one.
+    /// The same; wakes the task once there is one.
     pub(super) fn poll_denied(&self, cx: &Context<'_>) -> Poll<Arc<Decision>> {
         match &mut *self.end() {
             End::Denied(decision) => Poll::Ready(Arc::clone(decision)),
@@ -101,16 +98,24 @@ impl Call {
         }
     }
 
-    /// The answer to a call whose response has not begun.
+    /// The response to a denied call, if the inner service has not responded yet.
     pub(super) fn response(&self, decision: &Decision) -> Response<Bytes> {
-        self.config
-            .deny(&self.head, decision, seed_of(&self.checks))
+        deny(
+            &self.config,
+            &self.head,
+            decision,
+            jitter_seed(&self.checks),
+        )
     }
 
-    /// The end of a response that has begun.
+    /// The trailers of a response that has begun.
     pub(super) fn trailers(&self, decision: &Decision) -> HeaderMap {
-        self.config
-            .deny_in_trailers(&self.head, decision, seed_of(&self.checks))
+        deny_in_trailers(
+            &self.config,
+            &self.head,
+            decision,
+            jitter_seed(&self.checks),
+        )
     }
 }
 
@@ -122,8 +127,8 @@ impl fmt::Debug for Call {
     }
 }
 
-/// As much of a head as the answer in gRPC depends on.
-fn answerable(head: &request::Parts) -> request::Parts {
+/// The parts of a head that a gRPC denial depends on.
+fn for_denial(head: &request::Parts) -> request::Parts {
     let (mut copy, ()) = Request::new(()).into_parts();
     copy.method = head.method.clone();
     copy.uri = head.uri.clone();

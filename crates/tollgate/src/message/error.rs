@@ -1,11 +1,11 @@
-//! Why a stream of messages ended before its time.
+//! The error of a stream that was cut off.
 
 use std::{error::Error, fmt, time::Duration};
 
-/// Why a stream of messages ended before its time: what a handler gets in place of the next message.
+/// The error that a handler gets in place of the next message of a stream that exceeds a limit.
 ///
-/// The client's answer does not depend on what a handler makes of it. With the feature `tonic` the error's source is the
-/// [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) that the client gets, and tonic hands that to handlers.
+/// The client gets the denial whatever the handler does with the error. With the feature `tonic` the error's source is the
+/// [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) that the client gets, and tonic passes that to handlers.
 pub struct MessageLimitError {
     kind: MessageLimitErrorKind,
     retry_after: Option<Duration>,
@@ -17,12 +17,10 @@ pub struct MessageLimitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageLimitErrorKind {
-    /// The messages are above a limit, and their turn does not come in time.
+    /// The messages exceed a limit, and did not get through the queue in time.
     Exceeded,
-    /// The store failed, and a rule denies then.
+    /// The store failed, and a rule has [`OnStoreError::Deny`](crate::OnStoreError::Deny).
     StoreFailed,
-    /// A stream of gRPC-Web in text is not base64.
-    NotBase64,
 }
 
 impl MessageLimitError {
@@ -42,13 +40,13 @@ impl MessageLimitError {
         self
     }
 
-    /// What happened.
+    /// What went wrong.
     #[must_use]
     pub fn kind(&self) -> MessageLimitErrorKind {
         self.kind
     }
 
-    /// When the next message would pass; `None` where no wait helps or none is known.
+    /// When the next message would pass; `None` if a wait does not help, or is not known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -60,12 +58,11 @@ impl fmt::Display for MessageLimitError {
         f.write_str(match self.kind {
             MessageLimitErrorKind::Exceeded => "the stream has more messages than the limit allows",
             MessageLimitErrorKind::StoreFailed => "the store of the limit on messages failed",
-            MessageLimitErrorKind::NotBase64 => "a stream of gRPC-Web in text is not base64",
         })
     }
 }
 
-/// As it is displayed, with what caused it: it comes out of `main`.
+/// The same text as `Display`, because it is what `main` prints; and the source.
 impl fmt::Debug for MessageLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)?;

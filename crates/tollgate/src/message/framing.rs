@@ -1,125 +1,97 @@
-//! How messages are cut out of data frames.
+//! The framing of messages in a stream of bytes (PROTOCOL-HTTP2 of gRPC, `Length-Prefixed-Message`).
 
-use crate::{
-    message::{
-        prefixes::Prefixes,
-        quads::{NotBase64, Quads},
-    },
-    protocol::Spoken,
-};
+/// The length of a prefix: a byte of flags, and four of length.
+const PREFIX: u8 = 5;
 
-/// The place in a body of messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Framing {
-    Binary(Prefixes),
-    Text(Prefixes, Quads),
+/// The position in a stream of messages, wherever its data is split into frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Framing {
+    /// The bytes of the prefix that were seen; a whole prefix while inside of a message.
+    seen: u8,
+    /// The length in the prefix as far as it was seen, then the rest of the message.
+    left: u32,
 }
 
-/// How far a frame may be handed on.
+/// How much of a frame may be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
-    /// In bytes, or in characters.
+pub(super) struct Progress {
+    /// In bytes.
     pub(super) length: usize,
-    /// Messages whose prefixes end within.
+    /// The number of messages whose prefixes end within.
     pub(super) messages: u64,
 }
 
 impl Framing {
-    pub(super) fn new(spoken: Spoken) -> Self {
-        match spoken {
-            Spoken::GrpcWeb { text: true } => Self::Text(Prefixes::default(), Quads::default()),
-            _ => Self::Binary(Prefixes::default()),
-        }
-    }
-
-    pub(super) fn is_text(self) -> bool {
-        matches!(self, Self::Text(..))
-    }
-
-    /// Whether a message has ended here, or none has begun.
-    pub(super) fn is_between(self) -> bool {
-        match self {
-            Self::Binary(prefixes) => prefixes.is_between(),
-            Self::Text(prefixes, quads) => prefixes.is_between() && quads.is_between(),
-        }
-    }
-
-    /// Whether the last frame that has begun is the one with the trailers of gRPC-Web.
-    pub(super) fn has_trailers(self) -> bool {
-        let (Self::Binary(prefixes) | Self::Text(prefixes, _)) = self;
-        prefixes.has_trailers()
-    }
-
-    /// Goes over a frame up to its end, or to where one message more than `most` would have its whole prefix within. In
-    /// text no quad is torn.
+    /// Advances to the end of a frame, or to the byte that would complete the prefix of one message more than `most`.
     ///
-    /// What is handed on before a message is paid for is at most four bytes of its prefix, and the message before it is
-    /// whole.
-    pub(super) fn advance(&mut self, frame: &[u8], most: u64) -> Result<Reach, NotBase64> {
-        match self {
-            Self::Binary(prefixes) => Ok(advance(prefixes, frame, most)),
-            Self::Text(prefixes, quads) => advance_text(prefixes, quads, frame, most),
-        }
-    }
-}
-
-fn advance(prefixes: &mut Prefixes, frame: &[u8], most: u64) -> Reach {
-    let mut reach = Reach {
-        length: 0,
-        messages: 0,
-    };
-    while let Some(byte) = frame.get(reach.length) {
-        let skipped = prefixes.skip(frame.len() - reach.length);
-        if skipped > 0 {
-            reach.length += skipped;
-            continue;
-        }
-        if prefixes.is_before_message() {
-            if reach.messages == most {
-                break;
+    /// So of a message that is not granted yet, at most four bytes of its prefix are passed on.
+    pub(super) fn advance(&mut self, frame: &[u8], most: u64) -> Progress {
+        let mut progress = Progress {
+            length: 0,
+            messages: 0,
+        };
+        while let Some(byte) = frame.get(progress.length) {
+            let skipped = self.skip(frame.len() - progress.length);
+            if skipped > 0 {
+                progress.length += skipped;
+                continue;
             }
-            reach.messages += 1;
-        }
-        prefixes.pass(*byte);
-        reach.length += 1;
-    }
-    reach
-}
-
-fn advance_text(
-    prefixes: &mut Prefixes,
-    quads: &mut Quads,
-    frame: &[u8],
-    most: u64,
-) -> Result<Reach, NotBase64> {
-    // The place up to which whole quads were passed.
-    let mut whole = (*prefixes, *quads, 0);
-    let mut messages = 0;
-    for (place, character) in frame.iter().enumerate() {
-        if quads.is_between() {
-            whole = (*prefixes, *quads, place);
-        }
-        if let Some(byte) = quads.pass(*character)? {
-            if prefixes.is_before_message() {
-                if messages == most {
-                    let length;
-                    (*prefixes, *quads, length) = whole;
-                    return Ok(Reach { length, messages });
+            if self.is_before_message() {
+                if progress.messages == most {
+                    break;
                 }
-                messages += 1;
+                progress.messages += 1;
             }
-            prefixes.pass(byte);
+            self.pass(*byte);
+            progress.length += 1;
+        }
+        progress
+    }
+
+    /// Whether the next byte completes a prefix.
+    fn is_before_message(self) -> bool {
+        self.seen == PREFIX - 1
+    }
+
+    /// Passes one byte.
+    fn pass(&mut self, byte: u8) {
+        match self.seen {
+            PREFIX => self.left -= 1,
+            // The flags do not matter.
+            0 => {
+                self.left = 0;
+                self.seen = 1;
+            }
+            _ => {
+                self.left = self.left << 8 | u32::from(byte);
+                self.seen += 1;
+            }
+        }
+        self.end_message();
+    }
+
+    /// Passes those of `bytes` that belong to the current message, and returns their number; 0 in a prefix.
+    fn skip(&mut self, bytes: usize) -> usize {
+        if self.seen != PREFIX {
+            return 0;
+        }
+        // A number that does not fit is larger than the rest of the message.
+        let skipped = u32::try_from(bytes).map_or(self.left, |bytes| bytes.min(self.left));
+        self.left -= skipped;
+        self.end_message();
+        skipped as usize
+    }
+
+    /// Ends the message when nothing is left of it; an empty message ends with its prefix.
+    fn end_message(&mut self) {
+        if self.seen == PREFIX && self.left == 0 {
+            self.seen = 0;
         }
     }
-    Ok(Reach {
-        length: frame.len(),
-        messages,
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use base64::{Engine, prelude::BASE64_STANDARD};
     use proptest::{prelude::*, sample::Index};
 
     use super::*;
@@ -133,15 +105,7 @@ mod tests {
         message
     }
 
-    fn binary() -> Framing {
-        Framing::new(Spoken::Grpc)
-    }
-
-    fn text() -> Framing {
-        Framing::new(Spoken::GrpcWeb { text: true })
-    }
-
-    fn cut<'a>(bytes: &'a [u8], at: &[Index]) -> Vec<&'a [u8]> {
+    fn split<'a>(bytes: &'a [u8], at: &[Index]) -> Vec<&'a [u8]> {
         let mut places: Vec<_> = at.iter().map(|at| at.index(bytes.len() + 1)).collect();
         places.extend([0, bytes.len()]);
         places.sort_unstable();
@@ -149,112 +113,82 @@ mod tests {
         pairs.map(|pair| &bytes[pair[0]..pair[1]]).collect()
     }
 
-    fn count(mut framing: Framing, frames: &[&[u8]]) -> u64 {
-        let reaches = frames
-            .iter()
-            .map(|frame| framing.advance(frame, ALL).expect("it is base64"));
-        reaches.map(|reach| reach.messages).sum()
-    }
-
-    /// Base64 in segments, as a client that encodes each frame by itself sends it.
-    fn segments(frames: &[&[u8]]) -> String {
-        let encode = |frame: &&[u8]| BASE64_STANDARD.encode(frame);
-        frames.iter().map(encode).collect()
+    fn after(bytes: &[u8]) -> Framing {
+        let mut framing = Framing::default();
+        framing.advance(bytes, ALL);
+        framing
     }
 
     #[test]
-    fn a_frame_is_cut_before_the_prefix_that_is_not_paid_for() {
+    fn an_empty_message_is_its_prefix() {
+        assert!(after(&[0, 0, 0, 0]).is_before_message());
+        assert_eq!(after(&[0, 0, 0, 0, 0]).seen, 0);
+    }
+
+    #[test]
+    fn the_length_is_big_endian() {
+        let mut framing = after(&[1, 0, 0, 1, 2]);
+        assert_eq!(framing.skip(usize::MAX), 258);
+        assert_eq!(framing.seen, 0);
+    }
+
+    #[test]
+    fn the_longest_message_is_skipped() {
+        let mut framing = after(&[0, 255, 255, 255, 255]);
+        assert_eq!(framing.skip(1 << 31), 1 << 31);
+        assert_eq!(framing.seen, PREFIX);
+        assert_eq!(framing.skip(usize::MAX), (1 << 31) - 1);
+        assert_eq!(framing.seen, 0);
+    }
+
+    #[test]
+    fn a_frame_is_split_before_the_prefix_that_is_not_granted() {
         let frame = [message(3), message(0), message(2)].concat();
         for (most, length, messages) in [(0, 4, 0), (1, 12, 1), (2, 17, 2), (3, 20, 3)] {
-            let mut framing = binary();
-            let reach = framing.advance(&frame, most);
-            assert_eq!(reach, Ok(Reach { length, messages }), "{most}");
+            let progress = Framing::default().advance(&frame, most);
+            assert_eq!(progress, Progress { length, messages }, "{most}");
         }
-    }
-
-    #[test]
-    fn text_is_cut_between_quads() {
-        // 8 bytes, 5 bytes: the second prefix ends in the fifth quad.
-        let frame = BASE64_STANDARD.encode([message(3), message(0)].concat());
-        let mut framing = text();
-        let reach = framing.advance(frame.as_bytes(), 1);
-        assert_eq!(
-            (frame.len(), reach),
-            (
-                20,
-                Ok(Reach {
-                    length: 16,
-                    messages: 1
-                })
-            )
-        );
-        let rest = framing.advance(&frame.as_bytes()[16..], 1);
-        assert_eq!(
-            rest,
-            Ok(Reach {
-                length: 4,
-                messages: 1
-            })
-        );
-        assert!(framing.is_between());
-    }
-
-    #[test]
-    fn a_quad_that_is_not_base64_is_told() {
-        assert_eq!(text().advance(b"AAA\n", ALL), Err(NotBase64));
     }
 
     proptest! {
         #[test]
-        fn any_cut_of_any_messages_gives_the_same_count(
-            lengths in prop::collection::vec(0..40_usize, 0..12), at: Vec<Index>, segment_at: Vec<Index>,
+        fn any_split_of_any_messages_gives_the_same_count(
+            lengths in prop::collection::vec(0..40_usize, 0..12), at: Vec<Index>,
         ) {
             let bytes: Vec<u8> = lengths.iter().flat_map(|length| message(*length)).collect();
-            prop_assert_eq!(count(binary(), &cut(&bytes, &at)), lengths.len() as u64);
-            let encoded = segments(&cut(&bytes, &segment_at));
-            prop_assert_eq!(count(text(), &cut(encoded.as_bytes(), &at)), lengths.len() as u64);
+            let mut framing = Framing::default();
+            let frames = split(&bytes, &at);
+            let count: u64 = frames.iter().map(|frame| framing.advance(frame, ALL).messages).sum();
+            prop_assert_eq!(count, lengths.len() as u64);
         }
 
         #[test]
-        fn messages_that_are_paid_for_are_handed_on_whole_and_no_others(
-            lengths in prop::collection::vec(0..40_usize, 1..12), paid in 0..12_u64, at: Vec<Index>, as_text: bool,
+        fn granted_messages_are_passed_on_whole_and_no_others(
+            lengths in prop::collection::vec(0..40_usize, 1..12), granted in 0..12_u64, at: Vec<Index>,
         ) {
             let bytes: Vec<u8> = lengths.iter().flat_map(|length| message(*length)).collect();
-            let (mut framing, bytes) = match as_text {
-                true => (text(), segments(&cut(&bytes, &at)).into_bytes()),
-                false => (binary(), bytes),
-            };
-            let mut handed = Vec::new();
-            let mut messages = 0;
-            for frame in cut(&bytes, &at) {
-                let reach = framing.advance(frame, paid - messages).expect("it is base64");
-                messages += reach.messages;
-                handed.extend_from_slice(&frame[..reach.length]);
-                if reach.length < frame.len() {
+            let mut framing = Framing::default();
+            let (mut passed, mut messages) = (0, 0);
+            for frame in split(&bytes, &at) {
+                let progress = framing.advance(frame, granted - messages);
+                messages += progress.messages;
+                passed += progress.length;
+                if progress.length < frame.len() {
                     break;
                 }
             }
-            let paid = lengths.len().min(paid as usize);
-            prop_assert_eq!(messages, paid as u64);
-            let whole: usize = lengths[..paid].iter().map(|length| 5 + length).sum();
-            let handed = match as_text {
-                // A frame may have been cut inside of a quad.
-                true => {
-                    let quads = handed.chunks_exact(4);
-                    quads.flat_map(|quad| BASE64_STANDARD.decode(quad).expect("a quad")).collect()
-                }
-                false => handed,
-            };
-            prop_assert!((whole..whole + 5).contains(&handed.len()), "{} of {whole}", handed.len());
+            let granted = lengths.len().min(granted as usize);
+            prop_assert_eq!(messages, granted as u64);
+            let whole: usize = lengths[..granted].iter().map(|length| 5 + length).sum();
+            prop_assert!((whole..whole + 5).contains(&passed), "{} of {whole}", passed);
         }
 
         #[test]
-        fn arbitrary_bytes_are_taken(frames: Vec<Vec<u8>>, most: u64, as_text: bool) {
-            let mut framing = if as_text { text() } else { binary() };
+        fn arbitrary_bytes_are_accepted(frames: Vec<Vec<u8>>, most: u64) {
+            let mut framing = Framing::default();
             for frame in frames {
-                if let Ok(reach) = framing.advance(&frame, most) {
-                    prop_assert!(reach.length <= frame.len() && reach.messages <= most);
-                }
+                let progress = framing.advance(&frame, most);
+                prop_assert!(progress.length <= frame.len() && progress.messages <= most);
             }
         }
     }

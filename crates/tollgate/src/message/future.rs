@@ -17,17 +17,16 @@ use tower_service::Service;
 use crate::{
     message::{
         body::MessageBody,
-        call::{Call, Patience},
+        call::{Call, MaxWait},
         response_body::MessageLimitResponseBody,
     },
-    rate_limit::config::Config,
-    rate_limit::request_rules::Refusal,
+    rate_limit::{config::Config, deny::reject, request_rules::Refusal},
 };
 
 type LookUp = Pending<Result<Checks, Box<Refusal>>>;
 
 pin_project! {
-    /// The response of the inner service, or that to a call whose messages were denied before there was one.
+    /// The response of the inner service, or the denial of a call whose messages were denied before there was one.
     #[must_use = "futures do nothing unless polled"]
     pub struct MessageLimitFuture<S, B>
     where
@@ -46,19 +45,19 @@ pin_project! {
     {
         /// The key is being looked up. The inner service was not called.
         LookingUp { #[pin] look_up: LookUp, waiting: Option<Box<Waiting<S, B>>> },
-        /// The inner service runs; the call, where its messages are counted.
+        /// The inner service runs. `None`: its messages are not limited.
         Inner { #[pin] future: S::Future, call: Option<Arc<Call>> },
-        /// The call was refused by its head; the inner service was not called.
-        Refused { response: Option<Box<Response<Bytes>>> },
+        /// The call was rejected by its head; the inner service was not called.
+        Rejected { response: Option<Box<Response<Bytes>>> },
     }
 }
 
-/// What a request needs when its key has come: the service that was polled ready, and the request.
+/// The service that was polled ready and the request, until the look-up ends.
 pub(super) struct Waiting<S, B> {
     pub(super) ready: S,
     pub(super) request: Request<B>,
     pub(super) config: Arc<Config>,
-    pub(super) patience: Patience,
+    pub(super) max_wait: MaxWait,
 }
 
 impl<S, B> MessageLimitFuture<S, B>
@@ -71,9 +70,9 @@ where
         }
     }
 
-    pub(super) fn refused(response: Response<Bytes>) -> Self {
+    pub(super) fn rejected(response: Response<Bytes>) -> Self {
         Self {
-            state: State::Refused {
+            state: State::Rejected {
                 response: Some(Box::new(response)),
             },
         }
@@ -89,22 +88,22 @@ where
     }
 }
 
-/// Calls the service that is ready with a body that counts, where there is anything to count against.
+/// Calls the service that was polled ready, with a body that counts messages if there are checks.
 pub(super) fn call<S, B>(
     ready: &mut S,
     request: Request<B>,
     config: &Arc<Config>,
-    patience: Patience,
+    max_wait: MaxWait,
     checks: Checks,
 ) -> (S::Future, Option<Arc<Call>>)
 where
     S: Service<Request<MessageBody<B>>>,
 {
     if checks.is_empty() {
-        return (ready.call(request.map(MessageBody::untouched)), None);
+        return (ready.call(request.map(MessageBody::unlimited)), None);
     }
     let (head, body) = request.into_parts();
-    let call = Call::new(Arc::clone(config), patience, checks, &head);
+    let call = Call::new(Arc::clone(config), max_wait, checks, &head);
     let body = MessageBody::counted(body, Arc::clone(&call));
     (ready.call(Request::from_parts(head, body)), Some(call))
 }
@@ -126,24 +125,24 @@ where
                         mut ready,
                         request,
                         config,
-                        patience,
+                        max_wait,
                     } = *waiting.take().expect("polled after completion");
                     match checks {
                         Ok(checks) => {
                             let (future, call) =
-                                call(&mut ready, request, &config, patience, checks);
+                                call(&mut ready, request, &config, max_wait, checks);
                             state.set(State::Inner { future, call });
                         }
                         Err(refusal) => {
                             let (head, _) = request.into_parts();
-                            return Poll::Ready(Ok(without_body(config.refuse(&head, &refusal))));
+                            return Poll::Ready(Ok(without_body(reject(&config, &head, &refusal))));
                         }
                     }
                 }
                 StateProj::Inner { future, call } => {
                     let Some(call) = call else {
                         let response = ready!(future.poll(cx))?;
-                        return Poll::Ready(Ok(response.map(MessageLimitResponseBody::untouched)));
+                        return Poll::Ready(Ok(response.map(MessageLimitResponseBody::unlimited)));
                     };
                     let denied = call.poll_denied(cx);
                     let answer = match denied {
@@ -154,7 +153,7 @@ where
                             Poll::Pending => None,
                         },
                     };
-                    // Whatever the inner service made of a stream that was cut, its client is told why.
+                    // The client gets the denial, whatever the inner service makes of a stream that was cut off.
                     let response = match (call.denied(), answer) {
                         (Some(decision), _) => without_body(call.response(&decision)),
                         (None, Some(answer)) => {
@@ -167,7 +166,7 @@ where
                     };
                     return Poll::Ready(Ok(response));
                 }
-                StateProj::Refused { response } => {
+                StateProj::Rejected { response } => {
                     let response = *response.take().expect("polled after completion");
                     return Poll::Ready(Ok(without_body(response)));
                 }
@@ -176,7 +175,7 @@ where
     }
 }
 
-/// An answer in gRPC before there is a response: its head says everything.
+/// A gRPC denial without trailers: its head has the status.
 fn without_body<RB>(response: Response<Bytes>) -> Response<MessageLimitResponseBody<RB>> {
     response.map(|_| MessageLimitResponseBody::ended())
 }
@@ -189,7 +188,7 @@ where
         f.write_str(match &self.state {
             State::LookingUp { .. } => "MessageLimitFuture::LookingUp",
             State::Inner { .. } => "MessageLimitFuture::Inner",
-            State::Refused { .. } => "MessageLimitFuture::Refused",
+            State::Rejected { .. } => "MessageLimitFuture::Rejected",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The layer: rules for messages on a store, and how clients are told.
+//! The layer: rules for messages on a store.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -7,11 +7,9 @@ use tower_layer::Layer;
 
 use crate::{
     header::HeaderStyle,
-    message::{call::Patience, service::MessageLimit},
+    message::{call::MaxWait, service::MessageLimit},
     protocol::Protocol,
-    rate_limit::config::Config,
-    rate_limit::live::Live,
-    rate_limit::request_rules::refuse_much_jitter,
+    rate_limit::{config::Config, registered_config::RegisteredConfig},
     rule::{KeyedRule, RequestRule},
 };
 
@@ -23,21 +21,18 @@ use crate::{
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
 #[derive(Clone, Debug)]
 pub struct MessageLimitLayer {
-    config: Arc<Config>,
-    /// Keeps the rule names in use.
-    limiter: Limiter,
-    patience: Patience,
+    config: Arc<RegisteredConfig>,
+    max_wait: MaxWait,
 }
 
 impl MessageLimitLayer {
     /// Limits messages by these rules, with their state in `store`.
     ///
-    /// The head of a call says once whom its messages count against, and what each of them costs.
+    /// The head of a call determines the key, the plan and the cost of all its messages.
     ///
     /// # Errors
     ///
-    /// A rule that cannot be used, that is left to handlers, or that the store cannot serve. The error names it and says
-    /// what would be right.
+    /// A rule that is invalid, that is for handlers, or that the store cannot serve. The error names it and the remedy.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a store is a handle, and a call with a clone reads well"
@@ -46,13 +41,13 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(&[], &store, rules.into_iter().map(Into::into).collect())
+        Self::bind(&[], &store, rules)
     }
 
-    /// Limits messages by these rules in the place of those of other layers and limiters on the same store: for a reload. See
+    /// Limits messages by these rules in place of those of other layers and limiters on the same store: for a reload. See
     /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
     ///
-    /// A call that has begun goes on by the rules it has begun with.
+    /// A call that has begun keeps its rules.
     ///
     /// # Errors
     ///
@@ -63,122 +58,110 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(
-            replaced,
-            &store,
-            rules.into_iter().map(Into::into).collect(),
-        )
+        Self::bind(replaced, &store, rules)
     }
 
     fn bind(
         replaced: &[&Limiter],
         store: &dyn Store,
-        rules: Vec<RequestRule>,
+        rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
             return Err(RuleError::new(
                 RuleErrorKind::Key,
                 left.rule.name(),
-                "messages are counted by the layer, and by_handler() leaves it to a handler to ask; count with by(..)",
+                "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)",
             ));
         }
-        let mut config = Config::new(replaced, store, rules)?;
-        config.protocol = Protocol::Grpc;
+        let config = RegisteredConfig::new(replaced, store, rules)?;
         Ok(Self {
-            limiter: config.rules.take_registered(),
-            config: Arc::new(config),
-            patience: Patience::default(),
+            config: config.with(|config| config.protocol = Protocol::Grpc),
+            max_wait: MaxWait::default(),
         })
     }
 
     fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
-        // A layer that is set up has no clones yet, so that nothing is copied.
-        change(Arc::make_mut(&mut self.config));
+        self.config = self.config.with(change);
         self
     }
 
-    /// Lets a message wait so long for its turn, in the order of arrival among those that count against the same keys.
-    /// Without this a stream ends at once.
+    /// Lets a message over the limit wait in a FIFO queue per key, for at most this time. Default: the stream ends at once.
     ///
-    /// Meanwhile the request's body is not read, so that the flow control of HTTP/2 holds the client back. Where the wait
-    /// would be longer, or 1 024 are waiting on this layer already and one of them for the same keys, the stream ends.
+    /// Meanwhile the request's body is not read, so that HTTP/2 flow control slows the client down. The stream ends if the wait
+    /// would be longer, or if 1 024 messages wait in this layer already, one of them for the same keys.
     ///
-    /// What a client sends meanwhile fills its connection, whose other calls stand still once the window of the connection
-    /// is full. Let the window of a stream be a fraction of it: with tonic, `Server::builder()` has
-    /// `initial_stream_window_size` and `initial_connection_window_size`, which are 1 MiB each by default.
+    /// Data that the client sends meanwhile fills the window of its connection and blocks its other calls. Make the window of
+    /// a stream a fraction of it: with tonic, `Server::builder()` has `initial_stream_window_size` and
+    /// `initial_connection_window_size`, which are 1 MiB each by default.
     ///
     /// # Panics
     ///
     /// The body panics outside of a tokio runtime with its timer enabled, when there is something to wait for.
     #[cfg(feature = "tokio")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-    pub fn wait_up_to(mut self, patience: Duration) -> Self {
-        self.patience.up_to = Some(patience);
+    pub fn wait_up_to(mut self, max_wait: Duration) -> Self {
+        self.max_wait.0 = Some(max_wait);
         self
     }
 
-    /// Which header fields tell clients about their budget where a call is denied before its response has begun.
-    /// [`HeaderStyle::DRAFT_11`] unless told otherwise.
+    /// Which header fields report the quota when a call is denied before its response has begun. Default:
+    /// [`HeaderStyle::DRAFT_11`].
     ///
     /// # Errors
     ///
     /// Styles that write one field in two ways.
     pub fn headers(self, style: HeaderStyle) -> Result<Self, RuleError> {
-        style
-            .validate()
-            .map_err(|wrong| RuleError::general(RuleErrorKind::RuleSet, wrong))?;
-        Ok(self.with(|config| config.set_headers(style)))
+        let config = self.config.with_headers(style)?;
+        Ok(Self { config, ..self })
     }
 
-    /// Which requests are counted: all, unless told otherwise, as if each were gRPC.
+    /// Which requests are counted. Default: all, as if each were gRPC.
     ///
-    /// With [`Protocol::Auto`] only those that say they are gRPC or gRPC-Web, by method and content type, and everything
-    /// else passes untouched: for a router that serves REST as well. tonic's services look at neither method nor content
-    /// type, so that a client can then pass uncounted by saying something else. Better put the layer around the gRPC services
-    /// alone. With [`Protocol::Http`] nothing is counted.
+    /// With [`Protocol::Auto`], only requests that are gRPC by their method and content type are counted, and others pass: for a
+    /// router that serves REST as well. tonic's services ignore method and content type, so a client can then evade the limit
+    /// with another content type. Prefer to wrap the gRPC services alone. With [`Protocol::Http`] nothing is counted.
     pub fn protocol(self, protocol: Protocol) -> Self {
         self.with(|config| config.protocol = protocol)
     }
 
-    /// Tells clients when to come back and nothing else: no rule, limit or budget.
-    pub fn quiet(self) -> Self {
-        self.with(|config| config.quiet = true)
+    /// Hides the quota from clients: no rule, limit or remaining units, only when to retry.
+    pub fn hide_quota(self) -> Self {
+        self.with(|config| config.hide_quota = true)
     }
 
-    /// Adds up to this many percent to each wait that a client is told, so that clients that were denied together do not
-    /// come back together. The same client is told the same moment each time.
+    /// Adds up to this many percent to each retry time, so that clients that were denied together do not return together. The
+    /// same client gets the same time on each request.
     ///
     /// # Errors
     ///
     /// More than 100, which would more than double the wait.
     pub fn retry_after_jitter(self, percent: u8) -> Result<Self, RuleError> {
-        refuse_much_jitter(percent)?;
-        Ok(self.with(|config| config.jitter_percent = percent))
+        let config = self.config.with_jitter(percent)?;
+        Ok(Self { config, ..self })
     }
 
-    /// How long the look-ups of a call's keys may take, all together: see
+    /// The deadline for all key look-ups of a call together: see
     /// [`RateLimitLayer::look_up_deadline`](crate::RateLimitLayer::look_up_deadline). Default: 200 ms.
     pub fn look_up_deadline(self, deadline: Duration) -> Self {
         self.with(|config| config.rules.look_up_deadline = deadline)
     }
 
-    /// The least number of instances of this service that share the store: while the store fails, each counts against
-    /// its share of a quota. 1 unless told otherwise. A store in memory never fails.
+    /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
+    /// a quota. Default: 1. A store in memory never fails.
     ///
     /// # Errors
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.limiter.shared_by(instances)?;
-        let mut layer = self.with(|config| config.rules.limiter = limiter.unregistered());
-        layer.limiter = limiter;
-        Ok(layer)
+        let config = self.config.with_instances(instances)?;
+        Ok(Self { config, ..self })
     }
 
-    /// The rules on their store, for code outside of calls: the same budgets.
+    /// The limiter, for code outside of calls: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.limiter
+        self.config.limiter()
     }
 }
 
@@ -186,10 +169,6 @@ impl<S> Layer<S> for MessageLimitLayer {
     type Service = MessageLimit<S>;
 
     fn layer(&self, inner: S) -> MessageLimit<S> {
-        MessageLimit::new(
-            inner,
-            Live::new(&self.config, Some(&self.limiter)),
-            self.patience,
-        )
+        MessageLimit::new(inner, Arc::clone(&self.config), self.max_wait)
     }
 }

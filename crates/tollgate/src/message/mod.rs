@@ -1,36 +1,48 @@
 //! Limits on the messages of gRPC streams.
 //!
-//! A call may be one stream that lasts for days: a [`RateLimitLayer`](crate::RateLimitLayer) counts it once. A
-//! [`MessageLimitLayer`] counts the messages that the client sends in it, and takes the same rules.
+//! A call may be a stream that lasts for days: a [`RateLimitLayer`](crate::RateLimitLayer) counts it once. A
+//! [`MessageLimitLayer`] counts the messages that the client sends in it, by the same kinds of rules.
 //!
 //! | | |
 //! | --- | --- |
-//! | what is counted | the messages of requests in gRPC and gRPC-Web, by their prefixes; a unary call is one |
-//! | what is not | messages to clients; what the service never reads; requests in anything else, with [`Protocol::Auto`](crate::Protocol::Auto) |
-//! | against whom | the head of the call says it once: key, plan, and the cost of a message |
+//! | counted | the messages of gRPC requests, by their prefixes; a unary call has one |
+//! | not counted | messages to clients; messages that the service never reads; other requests, with [`Protocol::Auto`](crate::Protocol::Auto) |
+//! | key, plan, cost of a message | from the head of the call, once |
 //! | over the limit | the call ends with RESOURCE_EXHAUSTED, or the message waits: `wait_up_to`, with the feature `tokio` |
-//! | the store failed, and a rule denies then | the call ends with UNAVAILABLE |
+//! | store failed, and the rule has `OnStoreError::Deny` | the call ends with UNAVAILABLE |
 //!
 //! # How a call ends
 //!
-//! Where the response has not begun, the client gets what a `RateLimitLayer` would answer: one head that says the status,
-//! `Retry-After`, the quota and when to try again. Where it has, its body ends at once, in trailers with the status and its
-//! details; what the service had not sent yet is lost. The service reads a [`MessageLimitError`] in place of the next
-//! message, so that it takes no cut stream for a whole one, but the client's answer does not depend on it.
+//! If the response has not begun, the client gets the same denial as from a `RateLimitLayer`: a head with the status,
+//! `Retry-After`, the quota and the retry time. If it has begun, its body ends at once with trailers that have the status and
+//! its details; data that the service had not sent yet is lost. The service reads a [`MessageLimitError`] in place of the next
+//! message, so that it does not mistake the stream for a complete one.
 //!
-//! A message is counted before any byte behind its prefix is handed on. Of several in one frame those that fit are handed
-//! on. One frame of a stream is held back at most.
+//! A message is counted before any byte behind its prefix is passed on. Of several messages in one frame, those that fit are
+//! passed on. At most one frame per stream is held back.
 //!
 //! # Where the layer goes
 //!
-//! Inside of a `RateLimitLayer` that limits calls, around all gRPC services or one of them; either side of tonic-web's layer.
-//! Every request that comes by is read as gRPC, because tonic does the same: a content type must not switch the limit off.
-//! Where REST has to pass through the layer as well, see [`MessageLimitLayer::protocol`].
-//! In the metrics a decision may be about several messages: `tollgate_cost_units_total` has their number.
+//! Inside of a `RateLimitLayer` that limits calls, around all gRPC services or one of them. By default it treats every request
+//! as gRPC, because tonic does the same: a content type must not disable the limit. If REST passes through the layer as well,
+//! see [`MessageLimitLayer::protocol`]. In the metrics, a decision may be about several messages: `tollgate_cost_units_total`
+//! has their number.
+//!
+//! **gRPC-Web**: put `tonic_web::GrpcWebLayer` outside of the layer. It translates gRPC-Web, in binary and in text, to gRPC and
+//! back:
+//!
+//! ```text
+//! ServiceBuilder::new()
+//!     .layer(GrpcWebLayer::new())
+//!     .layer(MessageLimitLayer::new(store, [messages])?)
+//!     .service(WeatherServer::new(weather))
+//! ```
+//!
+//! A request in gRPC-Web that reaches the layer is rejected with UNIMPLEMENTED, and the first one is an event at error level.
 //!
 //! # Examples
 //!
-//! Two messages in a minute for each client, in however many streams:
+//! Two messages per minute for each client, in any number of streams:
 //!
 //! ```
 //! use axum::body::{Body, to_bytes};
@@ -38,7 +50,7 @@
 //! use tollgate::{MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::header};
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
-//! /// Reads all messages. tonic would do it, and the services that it generates.
+//! /// Reads all messages, as a service of tonic does.
 //! async fn record(request: Request<MessageBody<Body>>) -> Result<Response<Body>, axum::Error> {
 //!     let stream = to_bytes(Body::new(request.into_body()), usize::MAX).await?;
 //!     assert!(stream.len() <= 2 * 5, "no more than the limit comes here");
@@ -70,8 +82,8 @@
 #![cfg_attr(
     feature = "tokio",
     doc = r#"
-A customised one: messages wait for their turn, imports cost more, and calls are limited outside of it. Here the wait takes
-no time, because time is tokio's and stands still:
+A customised one: messages wait in a queue, imports cost more, and an outer layer limits calls. The test takes no time, because
+tokio's clock is paused:
 
 ```
 use std::time::Duration;
@@ -98,7 +110,7 @@ let messages = Rule::new("messages", Quota::gcra(10, SECOND).burst(10))
     .cost_by(|head| if head.uri.path().ends_with("/Import") { 5 } else { 1 });
 let service = ServiceBuilder::new()
     .layer(RateLimitLayer::new(store.clone(), [calls])?)
-    .layer(MessageLimitLayer::new(store, [messages])?.wait_up_to(Duration::from_secs(5)).quiet())
+    .layer(MessageLimitLayer::new(store, [messages])?.wait_up_to(Duration::from_secs(5)).hide_quota())
     .service_fn(record);
 
 let request = Request::post("/weather.v1.Weather/Import")
@@ -121,15 +133,10 @@ mod call;
 mod error;
 mod framing;
 mod future;
+mod grant;
 mod layer;
-#[cfg(feature = "tokio")]
-mod line;
-mod prefixes;
-mod quads;
 mod response_body;
 mod service;
-mod turn;
-mod web;
 
 pub use self::{
     body::MessageBody,

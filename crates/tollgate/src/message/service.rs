@@ -1,4 +1,4 @@
-//! The service: one call.
+//! The service.
 
 use std::{
     fmt,
@@ -14,15 +14,16 @@ use tower_service::Service;
 use crate::{
     message::{
         body::MessageBody,
-        call::Patience,
+        call::MaxWait,
         future::{MessageLimitFuture, Waiting, call},
         response_body::MessageLimitResponseBody,
     },
-    protocol::Spoken,
-    rate_limit::config::Config,
-    rate_limit::decide::is_preflight,
-    rate_limit::live::Live,
-    rate_limit::request_rules::Asked,
+    protocol::WireProtocol,
+    rate_limit::{
+        decide::is_preflight, deny::reject, registered_config::RegisteredConfig,
+        request_rules::RequestChecks,
+    },
+    rejection::grpc_web_is_not_translated,
 };
 
 /// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::MessageLimitLayer).
@@ -34,16 +35,16 @@ use crate::{
 #[derive(Clone)]
 pub struct MessageLimit<S> {
     inner: S,
-    config: Arc<Live<Config>>,
-    patience: Patience,
+    config: Arc<RegisteredConfig>,
+    max_wait: MaxWait,
 }
 
 impl<S> MessageLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<Live<Config>>, patience: Patience) -> Self {
+    pub(super) fn new(inner: S, config: Arc<RegisteredConfig>, max_wait: MaxWait) -> Self {
         Self {
             inner,
             config,
-            patience,
+            max_wait,
         }
     }
 
@@ -85,33 +86,43 @@ where
 
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
         let (head, body) = request.into_parts();
-        let mut asked = Asked::default();
-        // A preflight says of nobody who it is, and without a body it has nothing to count.
-        let is_preflight = is_preflight(&head, !body.is_end_stream());
-        if is_preflight {
+        let mut checks = RequestChecks::default();
+        // A preflight carries no identity and no messages.
+        let rejection = if is_preflight(&head, !body.is_end_stream()) {
             self.config.rules.observer.preflight();
-        } else if self.config.protocol.of(&head) != Spoken::Http
-            && let Err(refusal) = self.config.rules.ask(&head, &mut asked)
-        {
-            // What `poll_ready` has reserved is given up with the instance that holds it.
+            None
+        } else {
+            match self.config.protocol.of(&head) {
+                WireProtocol::Http => None,
+                WireProtocol::GrpcWeb { .. } => {
+                    self.config.rules.observer.untranslated_grpc_web();
+                    Some(grpc_web_is_not_translated(&head))
+                }
+                WireProtocol::Grpc => (self.config.rules.collect(&head, &mut checks))
+                    .err()
+                    .map(|refusal| reject(&self.config, &head, &refusal)),
+            }
+        };
+        if let Some(rejection) = rejection {
+            // Dropping the instance frees what `poll_ready` has reserved.
             self.inner = self.inner.clone();
-            return MessageLimitFuture::refused(self.config.refuse(&head, &refusal));
+            return MessageLimitFuture::rejected(rejection);
         }
         let request = Request::from_parts(head, body);
-        if !asked.waits() {
-            let (config, patience) = (&**self.config, self.patience);
-            let (future, call) = call(&mut self.inner, request, config, patience, asked.checks);
+        if !checks.has_look_ups() {
+            let (config, max_wait) = (&**self.config, self.max_wait);
+            let (future, call) = call(&mut self.inner, request, config, max_wait, checks.checks);
             return MessageLimitFuture::inner(future, call);
         }
-        // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be ready.
+        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let waiting = Waiting {
             ready: std::mem::replace(&mut self.inner, clone),
             request,
             config: Arc::clone(&**self.config),
-            patience: self.patience,
+            max_wait: self.max_wait,
         };
-        let look_up = Pending::new(self.config.rules.clone().look_up(asked));
+        let look_up = Pending::new(self.config.rules.clone().look_up(checks));
         MessageLimitFuture::looking_up(look_up, waiting)
     }
 }

@@ -1,4 +1,4 @@
-//! Events: denials at debug level, an outage of the store when it begins and when it is over, mistakes of the set-up once. Never a key.
+//! Events: denials at debug level, the begin and end of store outages, set-up mistakes once. Never a key.
 
 use std::sync::{
     Arc,
@@ -9,23 +9,24 @@ use tollgate_core::{Decision, Rule, RuleSet, UnknownName};
 #[cfg(feature = "tracing")]
 use tollgate_core::{Reason, Verdict};
 
-use crate::notice;
+use crate::diagnostics;
 
-/// So many requests without a key, and none with one, are taken for a mistake of the set-up.
-const SUSPICIOUS: u32 = 100;
+/// This many requests without a key, and none with one, indicate a set-up mistake.
+const KEYLESS_WARNING: u32 = 100;
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    rules: Box<[Told]>,
+    rules: Box<[RuleEvents]>,
     wrong_name: AtomicBool,
     applied_twice: AtomicBool,
+    untranslated_grpc_web: AtomicBool,
     #[cfg(feature = "tracing")]
     outage: outage::Outage,
 }
 
-/// A rule's name, and which of its mistakes were told already.
+/// A rule's name, and which of its mistakes were reported.
 #[derive(Debug)]
-struct Told {
+struct RuleEvents {
     name: Arc<str>,
     #[cfg(feature = "tracing")]
     enforced: bool,
@@ -35,11 +36,11 @@ struct Told {
     look_up_failed: AtomicBool,
     /// Whether any request had a key.
     keyed: AtomicBool,
-    /// The requests without a key, as long as none had one.
+    /// The number of requests without a key before the first with one.
     keyless: AtomicU32,
 }
 
-impl Told {
+impl RuleEvents {
     fn new(rule: &Rule) -> Self {
         Self {
             name: Arc::clone(rule.shared_name()),
@@ -55,17 +56,18 @@ impl Told {
     }
 }
 
-/// Whether it is the first time. Read before it is written: later times are many, and must not share a write.
-fn first(told: &AtomicBool) -> bool {
-    !told.load(Ordering::Relaxed) && !told.swap(true, Ordering::Relaxed)
+/// Whether this is the first time. Reads before it writes: the many later calls must not share a write.
+fn is_first(reported: &AtomicBool) -> bool {
+    !reported.load(Ordering::Relaxed) && !reported.swap(true, Ordering::Relaxed)
 }
 
 impl Events {
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
-            rules: rules.rules().iter().map(Told::new).collect(),
+            rules: rules.rules().iter().map(RuleEvents::new).collect(),
             wrong_name: AtomicBool::new(false),
             applied_twice: AtomicBool::new(false),
+            untranslated_grpc_web: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             outage: outage::Outage::default(),
         }
@@ -73,14 +75,14 @@ impl Events {
 
     #[cfg(feature = "tracing")]
     fn name(&self, rule: usize) -> &str {
-        self.rules.get(rule).map_or("", |told| &told.name)
+        self.rules.get(rule).map_or("", |rule| &rule.name)
     }
 
     #[cfg(not(feature = "tracing"))]
     #[inline]
     pub(crate) fn decided(&self, _decision: &Decision) {}
 
-    /// Tells of denials, of the first failure of a store, whatever came of it, and of its return.
+    /// Reports denials, and the begin and the end of a store outage.
     #[cfg(feature = "tracing")]
     #[inline]
     pub(crate) fn decided(&self, decision: &Decision) {
@@ -92,7 +94,7 @@ impl Events {
         if let Some(verdict) = decision.verdicts().iter().find(|verdict| failed(verdict)) {
             self.store_failed(decision, verdict);
         } else if self.outage.is_on() && decision.verdicts().iter().any(Verdict::has_numbers) {
-            self.store_answered();
+            self.store_recovered();
         }
     }
 
@@ -104,11 +106,11 @@ impl Events {
         }
         let retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64);
         for verdict in decision.verdicts() {
-            // A shadow or a threshold that would deny has denied nothing.
+            // A shadow or a threshold denies nothing.
             let enforced = self
                 .rules
                 .get(verdict.rule())
-                .is_some_and(|told| told.enforced);
+                .is_some_and(|rule| rule.enforced);
             if enforced && verdict.outcome() == Outcome::Deny {
                 tracing::debug!(
                     target: "tollgate",
@@ -130,16 +132,16 @@ impl Events {
                 target: "tollgate",
                 rule = self.name(verdict.rule()),
                 allowed = decision.is_allowed(),
-                "the store failed; each rule answers as it says for that, until the store answers again"
+                "the store failed; each rule applies its on_store_error until the store responds again"
             );
         }
     }
 
     #[cfg(feature = "tracing")]
     #[cold]
-    fn store_answered(&self) {
-        if self.outage.answered(second()) {
-            tracing::info!(target: "tollgate", "the store answers again");
+    fn store_recovered(&self) {
+        if self.outage.succeeded(second()) {
+            tracing::info!(target: "tollgate", "the store responds again");
         }
     }
 
@@ -154,74 +156,79 @@ impl Events {
         let _ = rule;
     }
 
-    fn once(&self, rule: u16, told: impl Fn(&Told) -> &AtomicBool, tell: impl FnOnce(&str)) {
-        if let Some(of_rule) = self.rules.get(usize::from(rule))
-            && first(told(of_rule))
+    fn once(
+        &self,
+        rule: u16,
+        reported: impl Fn(&RuleEvents) -> &AtomicBool,
+        report: impl FnOnce(&str),
+    ) {
+        if let Some(rule_events) = self.rules.get(usize::from(rule))
+            && is_first(reported(rule_events))
         {
-            tell(&of_rule.name);
+            report(&rule_events.name);
         }
     }
 
-    /// Tells once per rule: the service goes on, and every request would say the same.
+    /// Reports once per rule.
     pub(crate) fn misconfigured(&self, rule: u16, what: &str) {
         self.once(
             rule,
-            |told| &told.misconfigured,
-            |name| notice::error(&format!("rule {name:?} finds no key: {what}")),
+            |rule| &rule.misconfigured,
+            |name| diagnostics::error(&format!("rule {name:?} finds no key: {what}")),
         );
     }
 
     /// A request had a key.
     #[inline]
     pub(crate) fn keyed(&self, rule: u16) {
-        if let Some(told) = self.rules.get(usize::from(rule))
-            && !told.keyed.load(Ordering::Relaxed)
+        if let Some(rule) = self.rules.get(usize::from(rule))
+            && !rule.keyed.load(Ordering::Relaxed)
         {
-            told.keyed.store(true, Ordering::Relaxed);
+            rule.keyed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// A request had no key. `outcome` says in words what the rule does with all that have none.
+    /// A request had no key. `outcome` describes what the rule does with such requests.
     pub(crate) fn keyless(&self, rule: u16, outcome: &str) {
-        let Some(told) = self.rules.get(usize::from(rule)) else {
+        let Some(rule) = self.rules.get(usize::from(rule)) else {
             return;
         };
-        // A set-up that cannot work was told of already, with the remedy.
-        if told.keyed.load(Ordering::Relaxed)
-            || told.misconfigured.load(Ordering::Relaxed)
-            || told.keyless.load(Ordering::Relaxed) >= SUSPICIOUS
+        // `misconfigured` has reported the mistake already, with the remedy.
+        if rule.keyed.load(Ordering::Relaxed)
+            || rule.misconfigured.load(Ordering::Relaxed)
+            || rule.keyless.load(Ordering::Relaxed) >= KEYLESS_WARNING
         {
             return;
         }
-        if told.keyless.fetch_add(1, Ordering::Relaxed) + 1 == SUSPICIOUS {
-            notice::warn(&format!(
-                "rule {:?}: none of its first {SUSPICIOUS} requests had a key, and {outcome}; is the layer outside of the \
-                 middleware that finds out who is asking, or the name of a header misspelt?",
-                told.name
+        if rule.keyless.fetch_add(1, Ordering::Relaxed) + 1 == KEYLESS_WARNING {
+            diagnostics::warn(&format!(
+                "rule {:?}: none of its first {KEYLESS_WARNING} requests had a key, and {outcome}; is the layer outside of the \
+                 middleware that identifies clients, or is the name of a header misspelt?",
+                rule.name
             ));
         }
     }
 
-    /// A key was not looked up. Tells once per rule.
+    /// A look-up failed. Reports once per rule.
     pub(crate) fn look_up_failed(&self, rule: u16, outcome: &str) {
         self.once(
             rule,
-            |told| &told.look_up_failed,
+            |rule| &rule.look_up_failed,
             |name| {
-                notice::warn(&format!(
+                diagnostics::warn(&format!(
                     "rule {name:?}: a key was not looked up within the layer's look_up_deadline, and {outcome}"
                 ));
             },
         );
     }
 
-    /// Tells once per rule: such requests count against the rule's own quota.
+    /// Reports once per rule.
     pub(crate) fn unknown_plan(&self, rule: u16, unknown: impl FnOnce() -> UnknownName) {
         self.once(
             rule,
-            |told| &told.unknown_plan,
+            |rule| &rule.unknown_plan,
             |name| {
-                notice::warn(&format!(
+                diagnostics::warn(&format!(
                     "rule {name:?}: {}; the request counts against the rule's own quota, as with None",
                     unknown()
                 ));
@@ -229,29 +236,29 @@ impl Events {
         );
     }
 
-    /// Tells once per rule: such requests can never pass.
+    /// Reports once per rule.
     pub(crate) fn cost_above_limit(&self, rule: u16, cost: u64, limit: u64) {
         self.once(
             rule,
-            |told| &told.cost_above_limit,
+            |rule| &rule.cost_above_limit,
             |name| {
-                notice::warn(&format!(
-                    "rule {name:?}: cost_by gives a request {cost} units, and the quota never lets more than {limit} pass at \
-                     once, so that it is always denied; cap the cost at {limit}, or take a limit or burst of at least {cost}"
+                diagnostics::warn(&format!(
+                    "rule {name:?}: cost_by returns {cost} units for a request, and the quota allows at most {limit} at \
+                     once, so the request is always denied; cap the cost at {limit}, or use a limit or burst of at least {cost}"
                 ));
             },
         );
     }
 
-    /// Tells once: every request would say the same.
+    /// Reports once.
     pub(crate) fn applied_twice(&self) {
-        if first(&self.applied_twice) {
+        if is_first(&self.applied_twice) {
             let names: Vec<_> = self
                 .rules
                 .iter()
-                .map(|told| format!("{:?}", told.name))
+                .map(|rule| format!("{:?}", rule.name))
                 .collect();
-            notice::warn(&format!(
+            diagnostics::warn(&format!(
                 "the layer with the rules {} is applied twice to one request, which is counted twice; apply it once, around \
                  the routes or around the router",
                 names.join(", ")
@@ -259,10 +266,20 @@ impl Events {
         }
     }
 
-    /// Tells once: every request would say the same.
+    /// Reports once.
+    pub(crate) fn untranslated_grpc_web(&self) {
+        if is_first(&self.untranslated_grpc_web) {
+            diagnostics::error(
+                "a MessageLimitLayer got a request in gRPC-Web and rejected it: put tonic_web::GrpcWebLayer outside of it, which \
+                 translates such requests to gRPC",
+            );
+        }
+    }
+
+    /// Reports once.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
-        if first(&self.wrong_name) {
-            notice::error(&unknown.to_string());
+        if is_first(&self.wrong_name) {
+            diagnostics::error(&unknown.to_string());
         }
     }
 }
@@ -270,22 +287,19 @@ impl Events {
 #[cfg(feature = "tracing")]
 fn second() -> u64 {
     use std::time::{SystemTime, UNIX_EPOCH};
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "when an outage is told decides nothing"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "it only times events")]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
 
-/// Whether the store fails, so that each outage is told once when it begins and once when it is over.
+/// Reports each outage of the store once when it begins and once when it ends.
 #[cfg(feature = "tracing")]
 mod outage {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// A store that fails now and then is not back yet.
-    const QUIET_SECONDS: u64 = 2;
+    /// An outage ends after this time without a failure.
+    const RECOVERY_SECONDS: u64 = 2;
 
     #[derive(Debug, Default)]
     pub(super) struct Outage {
@@ -299,16 +313,16 @@ mod outage {
             self.is_on.load(Ordering::Relaxed)
         }
 
-        /// Whether that is the beginning.
+        /// Whether the outage begins with this failure.
         pub(super) fn failed(&self, second: u64) -> bool {
             self.last_failure.store(second, Ordering::Relaxed);
             !self.is_on.swap(true, Ordering::Relaxed)
         }
 
-        /// Whether that is the end.
-        pub(super) fn answered(&self, second: u64) -> bool {
+        /// Whether the outage ends with this success.
+        pub(super) fn succeeded(&self, second: u64) -> bool {
             let last = self.last_failure.load(Ordering::Relaxed);
-            second.abs_diff(last) >= QUIET_SECONDS && self.is_on.swap(false, Ordering::Relaxed)
+            second.abs_diff(last) >= RECOVERY_SECONDS && self.is_on.swap(false, Ordering::Relaxed)
         }
     }
 
@@ -323,10 +337,10 @@ mod outage {
                 [outage.failed(10), outage.failed(10), outage.failed(11)],
                 [true, false, false]
             );
-            // Some answer while others still fail.
-            assert_eq!([outage.answered(11), outage.answered(12)], [false, false]);
+            // Some requests succeed while others still fail.
+            assert_eq!([outage.succeeded(11), outage.succeeded(12)], [false, false]);
             assert!(!outage.failed(12));
-            assert_eq!([outage.answered(14), outage.answered(14)], [true, false]);
+            assert_eq!([outage.succeeded(14), outage.succeeded(14)], [true, false]);
             assert!(!outage.is_on());
             assert!(outage.failed(15));
         }

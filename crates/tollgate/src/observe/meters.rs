@@ -1,7 +1,7 @@
 //! Counters, gauges and histograms through the `metrics` facade.
 //!
-//! Labels are rule names and fixed words, so their number is bounded by the code. Handles are made when a rule is first
-//! used: one made before the application has installed its recorder would count into nothing for ever.
+//! Labels are rule names and fixed words, so their number is bounded by the code. Handles are created when a rule is first
+//! used: one created before the application has installed its recorder would never count.
 
 use std::sync::{
     Arc, OnceLock,
@@ -18,7 +18,7 @@ pub(crate) struct Meters {
     rules: Box<[RuleMeters]>,
     check_duration: OnceLock<Histogram>,
     preflights: OnceLock<Counter>,
-    /// The second in which the stores' usage was last looked at.
+    /// The second in which the store's usage was last read.
     usage_at: AtomicU64,
 }
 
@@ -40,10 +40,10 @@ struct Handles {
     no_key: Counter,
     keyless: Counter,
     look_up_failures: Counter,
-    given_back: Counter,
+    refunded: Counter,
     misconfigured: Counter,
     store_failures: Counter,
-    alone: Alone,
+    fallback: FallbackHandles,
     shadow_allowed: Counter,
     shadow_denied: Counter,
     differs_allowed: Counter,
@@ -57,8 +57,8 @@ struct Handles {
     evicted_live: Counter,
 }
 
-/// What a rule answered in place of its store.
-struct Alone {
+/// The decisions of a rule while its store fails.
+struct FallbackHandles {
     allowed: Counter,
     denied: Counter,
     passed: Counter,
@@ -83,18 +83,18 @@ const TRACKED_BYTES: &str = "tollgate_tracked_bytes";
 const EVICTED_LIVE: &str = "tollgate_evicted_live_total";
 const STORE_FAILURES: &str = "tollgate_store_failures_total";
 const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
-const ADMITTED_ALONE: &str = "tollgate_units_admitted_alone_total";
+const ADMITTED_IN_FALLBACK: &str = "tollgate_units_admitted_in_fallback_total";
 const MISCONFIGURED: &str = "tollgate_misconfigured_total";
 const KEYLESS: &str = "tollgate_keyless_requests_total";
 const LOOK_UP_FAILURES: &str = "tollgate_look_up_failures_total";
-const GIVEN_BACK: &str = "tollgate_refunded_requests_total";
+const REFUNDED: &str = "tollgate_refunded_requests_total";
 const PREFLIGHTS: &str = "tollgate_preflights_total";
 
 fn describe() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         metrics::describe_counter!(REQUESTS, Unit::Count, "Requests by rule and decision.");
-        metrics::describe_counter!(UNITS, Unit::Count, "Units asked for, by rule and decision.");
+        metrics::describe_counter!(UNITS, Unit::Count, "Requested units, by rule and decision.");
         metrics::describe_counter!(
             NEAR_LIMIT,
             Unit::Count,
@@ -103,12 +103,12 @@ fn describe() {
         metrics::describe_counter!(
             DIFFERENCES,
             Unit::Count,
-            "Requests that a shadow rule or a threshold would have decided otherwise, by what was enforced."
+            "Requests that a shadow rule or a threshold would have decided differently, by the enforced decision."
         );
         metrics::describe_histogram!(
             RETRY_AFTER,
             Unit::Seconds,
-            "How long denied requests have to wait."
+            "Retry time of denied requests."
         );
         metrics::describe_histogram!(CHECK_DURATION, Unit::Seconds, "Time from head to decision.");
         metrics::describe_gauge!(TRACKED_KEYS, Unit::Count, "Keys with a state.");
@@ -116,27 +116,27 @@ fn describe() {
         metrics::describe_counter!(
             EVICTED_LIVE,
             Unit::Count,
-            "States forgotten before they were fresh, because the bound forced it."
+            "Live states evicted because of the memory limit."
         );
         metrics::describe_counter!(
             STORE_FAILURES,
             Unit::Count,
-            "Checks that the store could not decide, whatever the rule's answer to that was."
+            "Checks that the store could not decide."
         );
         metrics::describe_counter!(
             FALLBACK_DECISIONS,
             Unit::Count,
-            "Checks that a rule answered in place of its store, by answer."
+            "Checks decided by a rule's fallback, by answer."
         );
         metrics::describe_counter!(
-            ADMITTED_ALONE,
+            ADMITTED_IN_FALLBACK,
             Unit::Count,
-            "Units let through while the store failed, of which it does not learn."
+            "Units admitted while the store failed, which the store does not count."
         );
         metrics::describe_counter!(
             MISCONFIGURED,
             Unit::Count,
-            "Requests whose key could not be found the way the service is set up."
+            "Requests without a key because the service is misconfigured."
         );
         metrics::describe_counter!(
             KEYLESS,
@@ -146,12 +146,12 @@ fn describe() {
         metrics::describe_counter!(
             LOOK_UP_FAILURES,
             Unit::Count,
-            "Requests whose key was not looked up: within the deadline, or at all."
+            "Requests whose key look-up failed or timed out."
         );
         metrics::describe_counter!(
-            GIVEN_BACK,
+            REFUNDED,
             Unit::Count,
-            "Requests whose units were given back, because the service did not serve them."
+            "Requests refunded because the service did not serve them."
         );
         metrics::describe_counter!(PREFLIGHTS, Unit::Count, "CORS preflights passed uncounted.");
     });
@@ -178,10 +178,10 @@ impl Handles {
             units_allowed: units("allowed"),
             units_denied: units("denied"),
             store_failures: counter!(STORE_FAILURES, "rule" => name.clone()),
-            alone: Alone::new(name),
+            fallback: FallbackHandles::new(name),
             keyless: counter!(KEYLESS, "rule" => name.clone()),
             look_up_failures: counter!(LOOK_UP_FAILURES, "rule" => name.clone()),
-            given_back: counter!(GIVEN_BACK, "rule" => name.clone()),
+            refunded: counter!(REFUNDED, "rule" => name.clone()),
             misconfigured: counter!(MISCONFIGURED, "rule" => name.clone()),
             near_limit: counter!(NEAR_LIMIT, "rule" => name.clone()),
             retry_after: histogram!(RETRY_AFTER, "rule" => name.clone()),
@@ -238,7 +238,7 @@ impl Handles {
     }
 }
 
-impl Alone {
+impl FallbackHandles {
     fn new(name: &Arc<str>) -> Self {
         let answers = |answer: &'static str| counter!(FALLBACK_DECISIONS, "rule" => name.clone(), "answer" => answer);
         Self {
@@ -246,12 +246,12 @@ impl Alone {
             denied: answers("denied"),
             passed: answers("passed"),
             refused: answers("refused"),
-            units: counter!(ADMITTED_ALONE, "rule" => name.clone()),
+            units: counter!(ADMITTED_IN_FALLBACK, "rule" => name.clone()),
         }
     }
 
-    /// An enforced rule's verdict on `cost` units, given while the store failed.
-    fn answered(&self, verdict: &Verdict, cost: u64, allowed: bool) {
+    /// An enforced rule's verdict on `cost` units while the store fails.
+    fn decided(&self, verdict: &Verdict, cost: u64, allowed: bool) {
         let answer = match verdict.outcome() {
             Outcome::Allow if verdict.is_degraded() => &self.passed,
             Outcome::Allow => &self.allowed,
@@ -297,7 +297,7 @@ impl Meters {
         self.check_duration
             .get_or_init(|| histogram!(CHECK_DURATION))
             .record(timer.elapsed().as_secs_f64());
-        for (place, verdict) in decision.verdicts().iter().enumerate() {
+        for (index, verdict) in decision.verdicts().iter().enumerate() {
             let Some(rule) = self.rules.get(verdict.rule()) else {
                 continue;
             };
@@ -306,12 +306,12 @@ impl Meters {
                 handles.store_failures.increment(1);
             }
             if rule.mode == Mode::Enforce {
-                let cost = checks.get(place).map_or(0, Check::cost);
+                let cost = checks.get(index).map_or(0, Check::cost);
                 let limit = rule.limits.get(verdict.plan()).copied().unwrap_or(0);
                 handles.enforced(verdict, cost, decision.is_allowed(), limit);
                 if verdict.source() == Source::Fallback {
                     let allowed = decision.is_allowed();
-                    handles.alone.answered(verdict, cost, allowed);
+                    handles.fallback.decided(verdict, cost, allowed);
                 }
             } else {
                 handles.reported(verdict, decision.is_allowed());
@@ -325,11 +325,11 @@ impl Meters {
         }
     }
 
-    /// What the store keeps, once a second at most: a look takes the locks of a rule's shards in turn.
+    /// Reads the store's usage, at most once per second: it takes the locks of a rule's shards one after another.
     fn usage(&self, bound: &dyn RuleStore) {
-        for (place, rule) in self.rules.iter().enumerate() {
+        for (index, rule) in self.rules.iter().enumerate() {
             // A rule set has fewer than 65 536 rules.
-            let Some(usage) = bound.usage(place as u16) else {
+            let Some(usage) = bound.usage(index as u16) else {
                 continue;
             };
             if matches!(rule.mode, Mode::Threshold { .. }) {
@@ -362,8 +362,8 @@ impl Meters {
         self.with(rule, |handles| handles.error_denied.increment(1));
     }
 
-    pub(crate) fn given_back(&self, rule: u16) {
-        self.with(rule, |handles| handles.given_back.increment(1));
+    pub(crate) fn refunded(&self, rule: u16) {
+        self.with(rule, |handles| handles.refunded.increment(1));
     }
 
     pub(crate) fn misconfigured(&self, rule: u16) {

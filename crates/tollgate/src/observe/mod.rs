@@ -1,4 +1,4 @@
-//! What operators see: counters and histograms with the feature `metrics`, events with the feature `tracing`.
+//! Counters and histograms with the feature `metrics`, events with the feature `tracing`.
 
 mod events;
 #[cfg(feature = "metrics")]

@@ -1,4 +1,4 @@
-//! The one place that is told what happened.
+//! The observer: metrics and events.
 
 use tollgate_core::{Check, Decision, RuleSet, UnknownName, store::RuleStore};
 
@@ -6,7 +6,7 @@ use tollgate_core::{Check, Decision, RuleSet, UnknownName, store::RuleStore};
 use crate::observe::meters::Meters;
 use crate::observe::{events::Events, timer::Timer};
 
-/// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
+/// Reports to metrics and events. Without their features it is empty, and so are its methods.
 #[derive(Debug)]
 pub(crate) struct Observer {
     events: Events,
@@ -23,7 +23,7 @@ impl Observer {
         }
     }
 
-    /// A request was decided by asking a store.
+    /// A request was decided.
     #[inline]
     pub(crate) fn decided(
         &self,
@@ -75,22 +75,22 @@ impl Observer {
         self.events.keyed(rule);
     }
 
-    /// A rule has found no key, whatever it does then: `outcome` says it in words.
+    /// A rule found no key. `outcome` describes what the rule does then.
     pub(crate) fn keyless(&self, rule: u16, outcome: &str) {
         #[cfg(feature = "metrics")]
         self.meters.keyless(rule);
         self.events.keyless(rule, outcome);
     }
 
-    /// A key was not looked up; `outcome` says in words what the rule does then.
+    /// A look-up failed. `outcome` describes what the rule does then.
     pub(crate) fn look_up_failed(&self, rule: u16, outcome: &str) {
         #[cfg(feature = "metrics")]
         self.meters.look_up_failed(rule);
         self.events.look_up_failed(rule, outcome);
     }
 
-    /// A rule rejected a request whose key was not looked up.
-    pub(crate) fn look_up_refused(&self, rule: u16) {
+    /// A rule rejected a request whose look-up failed.
+    pub(crate) fn look_up_rejected(&self, rule: u16) {
         #[cfg(feature = "metrics")]
         self.meters.error_denied(rule);
         self.events.no_key(rule);
@@ -114,15 +114,21 @@ impl Observer {
         self.events.applied_twice();
     }
 
-    /// What a rule had taken of a request was given back, because the service did not serve it.
-    pub(crate) fn given_back(&self, rule: u16) {
+    /// A request in gRPC-Web reached a limit on messages.
+    #[cold]
+    pub(crate) fn untranslated_grpc_web(&self) {
+        self.events.untranslated_grpc_web();
+    }
+
+    /// A rule refunded a request that was not served.
+    pub(crate) fn refunded(&self, rule: u16) {
         #[cfg(feature = "metrics")]
-        self.meters.given_back(rule);
+        self.meters.refunded(rule);
         #[cfg(not(feature = "metrics"))]
         let _ = rule;
     }
 
-    /// A handler asked for a rule that there is not.
+    /// A handler named a rule that does not exist.
     pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
         self.events.wrong_name(unknown);
     }

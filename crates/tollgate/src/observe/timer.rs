@@ -1,6 +1,6 @@
-//! When a check began.
+//! The start of a check.
 
-/// When a check began; read only where somebody measures.
+/// The start of a check; the clock is read only with the feature `metrics`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     #[cfg(feature = "metrics")]

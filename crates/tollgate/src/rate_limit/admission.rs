@@ -1,4 +1,4 @@
-//! Admissions: what a handler can read and ask.
+//! The admission of a request: what a handler reads and checks.
 
 use std::{
     fmt,
@@ -14,13 +14,16 @@ use tollgate_core::{
     AlgorithmKind, Check, Checks, Decision, Key, Outcome, Rule, Ticket, UnknownName, Verdict,
 };
 
-use crate::rate_limit::config::Config;
+use crate::{
+    observe::Timer,
+    rate_limit::{config::Config, deny::deny_without_quota},
+};
 
-/// How a request was admitted: the decision, and more to ask. In the request's extensions after
-/// [`RateLimitLayer::attach`](crate::RateLimitLayer::attach), and where a rule is left to
-/// [handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor.
+/// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
+/// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
+/// [for handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor.
 ///
-/// Where several layers wrap a handler, it is the innermost one's.
+/// If several layers wrap a handler, this is the admission of the innermost one.
 ///
 /// Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -33,13 +36,13 @@ struct Shared {
     decision: Decision,
     checks: Checks,
     ticket_taken: AtomicBool,
-    /// The request's head without extensions, for rejections; where a handler may ask.
+    /// The request's head without extensions, for rejections, if the layer has rules for handlers.
     head: Option<request::Parts>,
-    /// One decision for each rule, the one that leaves least. `None` once the client has been told.
-    later: Mutex<Option<Vec<Decision>>>,
+    /// The strictest decision per rule that the handler has checked. `None` once the header fields are written.
+    in_handler: Mutex<Option<Vec<Decision>>>,
 }
 
-/// A rule's verdict with what the rule says of itself.
+/// A verdict with its rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleVerdict<'a> {
     rule: &'a Rule,
@@ -104,7 +107,7 @@ impl Admission {
                 checks,
                 ticket_taken: AtomicBool::new(false),
                 head,
-                later: Mutex::new(Some(Vec::new())),
+                in_handler: Mutex::new(Some(Vec::new())),
             }),
         }
     }
@@ -125,15 +128,15 @@ impl Admission {
             .filter_map(|verdict| Some(RuleVerdict::new(rules.get(verdict.rule())?, verdict)))
     }
 
-    /// The verdict of the rule or threshold with this name, if it was asked.
+    /// The verdict of the rule or mark with this name, if it was checked.
     #[must_use]
     pub fn verdict(&self, name: &str) -> Option<RuleVerdict<'_>> {
         self.verdicts().find(|verdict| verdict.name() == name)
     }
 
-    /// What the request holds of the rules that admitted it: to settle to the real cost, or to give back.
+    /// The ticket of the request: to settle to the actual cost, or to refund.
     ///
-    /// The first call gets it. The tickets of later calls, on clones too, hold nothing, so that nothing is given back twice.
+    /// The first call gets it. Tickets of later calls, on clones too, hold nothing, so that nothing is refunded twice.
     pub fn ticket(&self) -> Ticket {
         let shared = &*self.shared;
         let checks: &[Check] = if shared.ticket_taken.swap(true, Ordering::Relaxed) {
@@ -144,33 +147,33 @@ impl Admission {
         shared.config.rules.limiter.ticket(checks, &shared.decision)
     }
 
-    /// Gives back what the request holds, unless somebody has taken the ticket for it: then that one says what becomes of it.
-    pub(crate) fn give_back(&self) {
+    /// Refunds the request, unless its ticket was taken.
+    pub(crate) fn refund(&self) {
         let shared = &*self.shared;
         if !shared.ticket_taken.swap(true, Ordering::Relaxed) {
             let rules = &shared.config.rules;
-            rules.give_back(&shared.checks, &shared.decision);
+            rules.refund(&shared.checks, &shared.decision);
         }
     }
 
-    /// Asks a rule that was left to the handler ([`Rule::by_handler`](crate::Rule::by_handler)), at its fixed cost: a log-in
-    /// by account, where the account is in the body.
+    /// Checks a rule for handlers ([`Rule::by_handler`](crate::Rule::by_handler)) at its fixed cost: log-ins per account, say,
+    /// if the account is in the body.
     ///
-    /// The client is told of this rule's budget with the others, whatever the handler answers.
+    /// The response's quota fields include this rule, whatever the handler returns.
     ///
     /// # Errors
     ///
     /// [`Denied`], which holds the layer's rejection: return it from the handler.
     ///
-    /// Also where no rule of this name is left to handlers: nothing passes unlimited by a misspelling. The response is
-    /// then 500, and the message, with the names that there are, an event at error level (without the feature
-    /// `tracing`, a line on the standard error).
+    /// Also if the layer has no rule of this name for handlers, so that a misspelling does not disable a limit. The response is
+    /// then a 500, and an event at error level lists the names that exist (without the feature `tracing`, a line on standard
+    /// error).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not give back what was taken.
+    /// Dropping the future refunds nothing.
     pub async fn acquire(&self, rule: &str, key: &Key) -> Result<Decision, Denied> {
-        let (_, decision) = self.ask(rule, None, key).await?;
+        let (_, decision) = self.check(rule, None, key).await?;
         Ok(decision)
     }
 
@@ -180,14 +183,14 @@ impl Admission {
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_cost(&self, rule: &str, cost: u64, key: &Key) -> Result<Decision, Denied> {
-        let (_, decision) = self.ask(rule, Some(cost), key).await?;
+        let (_, decision) = self.check(rule, Some(cost), key).await?;
         Ok(decision)
     }
 
-    /// [`acquire`](Self::acquire), and the ticket for what it took: to give back what turned out not to count.
+    /// [`acquire`](Self::acquire) with the ticket of the units, to refund them.
     ///
-    /// Units that are given back after the work are taken before it: of many requests at the same time no more pass than the
-    /// rule allows. So where only failures are to count, take first, and give back on success.
+    /// To count failures only, acquire before the work and refund on success: then concurrent requests cannot exceed the
+    /// limit.
     ///
     /// # Errors
     ///
@@ -197,12 +200,12 @@ impl Admission {
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_ticket(&self, rule: &str, key: &Key) -> Result<Ticket, Denied> {
-        let (check, decision) = self.ask(rule, None, key).await?;
+        let (check, decision) = self.check(rule, None, key).await?;
         let limiter = &self.shared.config.rules.limiter;
         Ok(limiter.ticket(&[check], &decision))
     }
 
-    async fn ask(
+    async fn check(
         &self,
         name: &str,
         cost: Option<u64>,
@@ -210,15 +213,15 @@ impl Admission {
     ) -> Result<(Check, Decision), Denied> {
         let shared = &*self.shared;
         let config = &*shared.config;
-        let Some((number, rule)) = config.rules.in_handler(name) else {
+        let Some((number, rule)) = config.rules.for_handlers(name) else {
             let unknown =
-                UnknownName::new("rule for handlers", name, config.rules.names_in_handler());
+                UnknownName::new("rule for handlers", name, config.rules.names_for_handlers());
             config.rules.observer.wrong_name(&unknown);
             return Err(Denied::misconfigured());
         };
         let cost = cost.unwrap_or_else(|| rule.rule.fixed_cost());
         let check = config.rules.limiter.check_at(number, key.as_ref(), cost);
-        let timer = crate::observe::Timer::start();
+        let timer = Timer::start();
         let decision = config.rules.limiter.acquire(&[check]).await;
         let asked = Checks::from_slice(&[check]);
         config.rules.observer.decided(
@@ -232,43 +235,46 @@ impl Admission {
             return Ok((check, decision));
         }
         let response = match &shared.head {
-            Some(head) => config.deny_without_budget(head, &decision, check.key().bits() as u64),
-            // There is always a head where there are rules for handlers.
+            Some(head) => deny_without_quota(config, head, &decision, check.key().bits() as u64),
+            // There is always a head if there are rules for handlers.
             None => Response::new(Bytes::new()),
         };
         Err(Denied(Box::new(Rejected { decision, response })))
     }
 
-    /// What the handler has asked since.
-    pub(crate) fn later(&self) -> Vec<Decision> {
-        let mut later = self
+    /// The decisions of the handler's own checks; once.
+    pub(crate) fn take_decisions(&self) -> Vec<Decision> {
+        let mut decisions = self
             .shared
-            .later
+            .in_handler
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        later.take().unwrap_or_default()
+        decisions.take().unwrap_or_default()
     }
 }
 
 impl Shared {
-    /// Keeps what the client has still to be told: a handler may ask for each message of a long body or socket.
+    /// Keeps the strictest decision per rule for the header fields: a handler may check each message of a long body.
     fn remember(&self, decision: &Decision) {
-        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(later), Some(new)) = (later.as_mut(), decision.verdicts().first()) else {
+        let mut decisions = self
+            .in_handler
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (Some(decisions), Some(new)) = (decisions.as_mut(), decision.verdicts().first()) else {
             return;
         };
         let of_rule =
             |old: &&mut Decision| old.verdicts().first().map(Verdict::rule) == Some(new.rule());
-        match later.iter_mut().find(of_rule) {
-            Some(old) if leaves(&old.verdicts()[0]) < leaves(new) => {}
+        match decisions.iter_mut().find(of_rule) {
+            Some(old) if strictness(&old.verdicts()[0]) < strictness(new) => {}
             Some(old) => old.clone_from(decision),
-            None => later.push(decision.clone()),
+            None => decisions.push(decision.clone()),
         }
     }
 }
 
-/// How little a verdict leaves its client; the least comes first.
-pub(crate) fn leaves(verdict: &Verdict) -> (bool, bool, u64) {
+/// Sorts verdicts by what they leave, least first.
+pub(crate) fn strictness(verdict: &Verdict) -> (bool, bool, u64) {
     (
         !verdict.has_numbers(),
         verdict.outcome() != Outcome::Deny,
@@ -284,7 +290,7 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// A denial that a handler has met: the decision, and the layer's rejection to return.
+/// A denial of a handler's own check: the decision, and the layer's rejection to return.
 ///
 /// With the feature `axum` it is a response, and with the feature `tonic` it becomes a `tonic::Status`, so that `?` works in
 /// a handler.
@@ -327,7 +333,7 @@ impl fmt::Display for Denied {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
+/// The same text as `Display`, because it is what `main` prints.
 impl fmt::Debug for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -358,7 +364,7 @@ mod with_axum {
         ) -> Result<Self, Self::Rejection> {
             parts.extensions.get().cloned().ok_or((
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "there is no `tollgate::Admission`: add `.attach()` to the `RateLimitLayer` around this handler",
+                "there is no `tollgate::Admission`: add `.attach_decision()` to the `RateLimitLayer` around this handler",
             ))
         }
     }
@@ -388,11 +394,11 @@ mod with_tonic {
     use super::Denied;
 
     impl From<Denied> for Status {
-        /// The denial as the layer tells it, so that `?` works in a handler.
+        /// The denial as the layer would send it.
         fn from(denied: Denied) -> Self {
             let response = denied.into_response();
             Self::from_header_map(response.headers()).unwrap_or_else(|| {
-                // Not a gRPC call, or no rule of that name: the layer has said which.
+                // Not a gRPC call, or no rule of that name, which was logged.
                 Self::new(
                     Code::Internal,
                     "the rate limiter is not set up for this method",
@@ -409,7 +415,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_handler_that_asks_for_ever_keeps_one_decision_a_rule() {
+    async fn many_checks_of_a_handler_keep_one_decision_per_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
         let config = Config::new(&[], &MemoryStore::new(), rules.into()).expect("valid rules");
@@ -425,11 +431,11 @@ mod tests {
                 let _ = admission.acquire(rule, &Key::shared()).await;
             }
         }
-        let later = admission.later();
-        assert_eq!(later.len(), 2);
-        assert!(later.iter().all(|decision| !decision.is_allowed()));
-        // The client has been told; what comes after that on the same connection is not kept.
+        let decisions = admission.take_decisions();
+        assert_eq!(decisions.len(), 2);
+        assert!(decisions.iter().all(|decision| !decision.is_allowed()));
+        // The header fields are written, so later decisions are not kept.
         let _ = admission.acquire("messages", &Key::shared()).await;
-        assert!(admission.later().is_empty());
+        assert!(admission.take_decisions().is_empty());
     }
 }

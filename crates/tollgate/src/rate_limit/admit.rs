@@ -1,4 +1,4 @@
-//! How an allowed request is let through, and what comes of it afterwards: what its client is told, or what is given back.
+//! Admitting an allowed request, and what follows when its response comes.
 
 use std::sync::Arc;
 
@@ -9,139 +9,144 @@ use tollgate_core::{Checks, Decision, Verdict};
 
 use crate::{
     header::applies,
-    rate_limit::admission::{Admission, leaves},
-    rate_limit::config::Config,
-    rate_limit::decide::Judgement,
-    rate_limit::deny::Quiet,
-    rate_limit::refund::Refund,
+    rate_limit::{
+        admission::{Admission, strictness},
+        config::Config,
+        decide::Decided,
+        deny::{QuotaHidden, deny, reject},
+        refund::Refund,
+    },
 };
 
-/// What remains to be done about an admitted request once the inner service has answered.
-pub(crate) struct After {
+/// An admitted request, whose response is still to come.
+pub(crate) struct Admitted {
     config: Arc<Config>,
     decision: Decision,
-    /// What was taken, unless the admission knows.
+    /// The checks, unless `admission` has them.
     checks: Checks,
     admission: Option<Admission>,
-    /// Whether the request is marked, to see whether it meets these rules again.
+    /// Whether the request is marked to detect that these rules count it again.
     marked: bool,
 }
 
-impl Config {
-    /// Lets an allowed request through, with what its handler may want, or hands out the rejection.
-    // A decision and its checks are some 400 bytes: inlined, they are moved once on their way into the future.
-    #[inline(always)]
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        head: &mut request::Parts,
-        judgement: Judgement,
-        checks: Checks,
-    ) -> Result<Option<After>, Box<Response<Bytes>>> {
-        match judgement {
-            Judgement::Pass if !self.attach => Ok(None),
-            // Nothing was asked, or nobody wants to know.
-            Judgement::Pass => Ok(Some(self.attach_to(head, Decision::unlimited(0), checks))),
-            Judgement::Allow(decision) if self.attach => {
-                Ok(Some(self.attach_to(head, decision, checks)))
-            }
-            Judgement::Allow(decision) => Ok(Some(After {
-                marked: self.applied.mark(head, decision.at()),
-                config: Arc::clone(self),
-                decision,
-                checks,
-                admission: None,
-            })),
-            Judgement::Rejected(response) => Err(response),
-            Judgement::Deny(denied) => Err(self.deny_later(head, &denied)),
-            Judgement::Refuse(refusal) => Err(Box::new(self.refuse(head, &refusal))),
+/// Lets an allowed request through, with an [`Admission`] if configured, or returns the rejection.
+// A decision and its checks are some 400 bytes: inlined, they are moved once on their way into the future.
+#[inline(always)]
+pub(crate) fn admit(
+    config: &Arc<Config>,
+    head: &mut request::Parts,
+    decided: Decided,
+    checks: Checks,
+) -> Result<Option<Admitted>, Box<Response<Bytes>>> {
+    match decided {
+        Decided::Pass if !config.attach_decision => Ok(None),
+        Decided::Pass => Ok(Some(attach(config, head, Decision::unlimited(0), checks))),
+        Decided::Allow(decision) if config.attach_decision => {
+            Ok(Some(attach(config, head, decision, checks)))
         }
-    }
-
-    #[inline(never)]
-    fn deny_later(&self, head: &request::Parts, denied: &(Decision, u64)) -> Box<Response<Bytes>> {
-        Box::new(self.deny(head, &denied.0, denied.1))
-    }
-
-    #[inline(never)]
-    fn attach_to(
-        self: &Arc<Self>,
-        head: &mut request::Parts,
-        decision: Decision,
-        checks: Checks,
-    ) -> After {
-        let admission = Admission::new(
-            Arc::clone(self),
-            decision.clone(),
-            checks,
-            self.asks_in_handler.then(|| head_of(head)),
-        );
-        head.extensions.insert(admission.clone());
-        After {
-            marked: self.applied.mark(head, decision.at()),
-            config: Arc::clone(self),
+        Decided::Allow(decision) => Ok(Some(Admitted {
+            marked: config.duplicates.mark(head, decision.at()),
+            config: Arc::clone(config),
             decision,
-            checks: Checks::new(),
-            admission: Some(admission),
-        }
+            checks,
+            admission: None,
+        })),
+        Decided::Rejected(response) => Err(response),
+        Decided::Deny(denied) => Err(deny_later(config, head, &denied)),
+        Decided::Refuse(refusal) => Err(Box::new(reject(config, head, &refusal))),
     }
 }
 
-impl After {
-    /// The inner service has answered: gives back what the request took where it was not served, or writes what the client
-    /// is told of its budget.
+#[inline(never)]
+fn deny_later(
+    config: &Config,
+    head: &request::Parts,
+    (decision, seed): &(Decision, u64),
+) -> Box<Response<Bytes>> {
+    Box::new(deny(config, head, decision, *seed))
+}
+
+#[inline(never)]
+fn attach(
+    config: &Arc<Config>,
+    head: &mut request::Parts,
+    decision: Decision,
+    checks: Checks,
+) -> Admitted {
+    let admission = Admission::new(
+        Arc::clone(config),
+        decision.clone(),
+        checks,
+        config.asks_in_handler.then(|| without_extensions(head)),
+    );
+    head.extensions.insert(admission.clone());
+    Admitted {
+        marked: config.duplicates.mark(head, decision.at()),
+        config: Arc::clone(config),
+        decision,
+        checks: Checks::new(),
+        admission: Some(admission),
+    }
+}
+
+impl Admitted {
+    /// The inner service has responded: refunds the request, or writes the quota's header fields.
     #[inline]
-    pub(crate) fn answered(self, head: &mut response::Parts) {
+    pub(crate) fn on_response(self, head: &mut response::Parts) {
         if self.marked {
-            self.config.applied.answered();
+            self.config.duplicates.on_response();
         }
         if head.extensions.get::<Refund>().is_some() {
-            return self.give_back();
+            return self.refund();
         }
-        self.tell(head);
+        self.write_headers(head);
     }
 
     /// The inner service has failed.
     #[cold]
-    pub(crate) fn failed(self) {
+    pub(crate) fn on_error(self) {
         if self.marked {
-            self.config.applied.answered();
+            self.config.duplicates.on_response();
         }
-        self.give_back();
+        self.refund();
     }
 
     #[cold]
-    fn give_back(&self) {
+    fn refund(&self) {
         match &self.admission {
-            Some(admission) => admission.give_back(),
-            None => self.config.rules.give_back(&self.checks, &self.decision),
+            Some(admission) => admission.refund(),
+            None => self.config.rules.refund(&self.checks, &self.decision),
         }
     }
 
-    /// Writes what the client is told of its budget.
     #[inline]
-    fn tell(&self, head: &mut response::Parts) {
+    fn write_headers(&self, head: &mut response::Parts) {
         let config = &*self.config;
-        let later = self.admission.as_ref().map(Admission::later);
-        if config.quiet {
-            let denied = |later: &Vec<Decision>| !later.iter().all(Decision::is_allowed);
-            if later.as_ref().is_some_and(denied) {
+        let in_handler = self.admission.as_ref().map(Admission::take_decisions);
+        if config.hide_quota {
+            let denied = |decisions: &Vec<Decision>| !decisions.iter().all(Decision::is_allowed);
+            if in_handler.as_ref().is_some_and(denied) {
                 // A handler's denial becomes a response of its own, as a `tonic::Status` does.
-                head.extensions.insert(Quiet);
+                head.extensions.insert(QuotaHidden);
             }
             return;
         }
-        if !config.tells_budget()
+        if !config.shows_quota()
             || !applies(head.status, &head.headers)
-            || head.extensions.get::<Quiet>().is_some()
+            || head.extensions.get::<QuotaHidden>().is_some()
         {
             return;
         }
         let rules = config.rules.set();
-        match later {
-            Some(later) if !later.is_empty() => {
-                let decisions = later.iter().chain([&self.decision]);
-                let all = one_for_each_rule(decisions.flat_map(Decision::verdicts));
-                let at = later.iter().map(Decision::at).max().unwrap_or_default();
+        match in_handler {
+            Some(in_handler) if !in_handler.is_empty() => {
+                let decisions = in_handler.iter().chain([&self.decision]);
+                let all = one_per_rule(decisions.flat_map(Decision::verdicts));
+                let at = in_handler
+                    .iter()
+                    .map(Decision::at)
+                    .max()
+                    .unwrap_or_default();
                 config.headers.write(&mut head.headers, &all, rules, at);
             }
             _ => config.headers.write(
@@ -154,17 +159,16 @@ impl After {
     }
 }
 
-/// In the order of the rules. Of several verdicts of one rule the one that leaves least: a list that names a policy twice
-/// says nothing.
-fn one_for_each_rule<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> SmallVec<[Verdict; 8]> {
+/// In the order of the rules, with the verdict that leaves least for each: a list must not name a policy twice.
+fn one_per_rule<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> SmallVec<[Verdict; 8]> {
     let mut all: SmallVec<[Verdict; 8]> = verdicts.copied().collect();
-    all.sort_by_key(|verdict| (verdict.rule(), leaves(verdict)));
+    all.sort_by_key(|verdict| (verdict.rule(), strictness(verdict)));
     all.dedup_by_key(|verdict| verdict.rule());
     all
 }
 
 /// A copy of a head without its extensions.
-fn head_of(head: &request::Parts) -> request::Parts {
+fn without_extensions(head: &request::Parts) -> request::Parts {
     let (mut copy, ()) = http::Request::new(()).into_parts();
     copy.method = head.method.clone();
     copy.uri = head.uri.clone();

@@ -1,4 +1,4 @@
-//! What a layer knows: its rules on their store, and how it answers.
+//! The configuration of a layer.
 
 use std::{fmt, sync::Arc};
 
@@ -8,30 +8,29 @@ use tollgate_core::{Limiter, RuleError, Store};
 use crate::{
     header::{HeaderStyle, Headers},
     protocol::Protocol,
-    rate_limit::applied::Applied,
-    rate_limit::request_rules::RequestRules,
+    rate_limit::{duplicate_detector::DuplicateDetector, request_rules::RequestRules},
     rejection::{Rejection, Responses},
     rule::RequestRule,
 };
 
-/// The rules of a layer on their store, and how it answers.
+/// The rules of a layer on their store, and how it responds.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) rules: RequestRules,
     pub(crate) headers: Arc<Headers>,
     style: HeaderStyle,
-    pub(crate) quiet: bool,
+    pub(crate) hide_quota: bool,
     pub(crate) rejection: Rejection,
     pub(crate) denied_status: StatusCode,
     pub(crate) protocol: Protocol,
-    /// The rejection and its status, with what can be prepared.
+    /// The rejection with its status, prepared as far as possible.
     pub(crate) responses: Arc<Responses>,
     pub(crate) jitter_percent: u8,
-    pub(crate) attach: bool,
+    pub(crate) attach_decision: bool,
     pub(crate) count_preflight: bool,
-    /// Whether a handler may ask rules of its own.
+    /// Whether handlers check rules of their own.
     pub(crate) asks_in_handler: bool,
-    pub(crate) applied: Applied,
+    pub(crate) duplicates: DuplicateDetector,
 }
 
 impl Config {
@@ -52,12 +51,12 @@ impl Config {
             )),
             headers: Arc::new(Headers::new(style, rules.set())),
             asks_in_handler: rules.asks_in_handler(),
-            // A rule that is left to handlers limits nothing where they have nobody to ask.
-            attach: rules.asks_in_handler(),
-            applied: Applied::new(rules.set().version()),
+            // A handler needs an admission to check its rules.
+            attach_decision: rules.asks_in_handler(),
+            duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
             style,
-            quiet: false,
+            hide_quota: false,
             rejection,
             denied_status,
             protocol: Protocol::Auto,
@@ -89,9 +88,9 @@ impl Config {
         ));
     }
 
-    /// Whether clients are told of their budgets.
-    pub(crate) fn tells_budget(&self) -> bool {
-        !self.quiet && self.style != HeaderStyle::NONE
+    /// Whether responses carry the quota's header fields.
+    pub(crate) fn shows_quota(&self) -> bool {
+        !self.hide_quota && self.style != HeaderStyle::NONE
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a request is judged by its head.
+//! Deciding a request by its head.
 
 use std::sync::Arc;
 
@@ -8,144 +8,143 @@ use tollgate_core::{Check, Checks, Decision, Pending, Step};
 
 use crate::{
     observe::Timer,
-    rate_limit::config::Config,
-    rate_limit::request_rules::{Asked, Refusal},
+    rate_limit::{
+        config::Config,
+        deny::{deny, reject},
+        request_rules::{Refusal, RequestChecks},
+    },
 };
 
-/// What was decided about a request.
+/// The decision about a request.
 #[derive(Debug)]
-pub(crate) enum Judgement {
-    /// It passes, and there is nothing to tell.
+pub(crate) enum Decided {
+    /// It passes, and nothing remains to be done for it.
     Pass,
-    /// It passes; what was asked is kept for a handler, and to be given back.
+    /// It passes; the decision and the checks are kept for headers, a handler or a refund.
     Allow(Decision),
-    /// It does not pass, and the answer was made.
+    /// It does not pass; this is the response.
     Rejected(Box<Response<Bytes>>),
-    /// It does not pass, and the answer is still to be made from its head, which was not at hand.
+    /// It does not pass; the response needs the head, which the future had not at hand. With the seed of the jitter.
     Deny(Box<(Decision, u64)>),
-    /// A rule rejects it because it has no key; the answer is still to be made.
+    /// A rule rejects it because it has no key; the response needs the head.
     Refuse(Box<Refusal>),
 }
 
-/// A judgement, at once or later.
+/// A decision, now or later.
 #[derive(Debug)]
-pub(crate) enum Judged {
-    /// About the checks that were asked.
-    Now(Judgement),
+pub(crate) enum Deciding {
+    /// About the given checks.
+    Now(Decided),
     /// About these checks.
-    Later(Pending<(Judgement, Checks)>),
+    Later(Pending<(Decided, Checks)>),
 }
 
-impl Config {
-    /// Decides about a request by its head, and by whether it brings a body. Nothing was told to anybody yet.
-    ///
-    /// `asked` is empty before. It is the caller's because it is large, and so is moved no more than once.
-    #[inline(always)]
-    pub(crate) fn judge(
-        self: &Arc<Self>,
-        head: &request::Parts,
-        has_body: bool,
-        asked: &mut Asked,
-    ) -> Judged {
-        let timer = Timer::start();
-        if !self.count_preflight && is_preflight(head, has_body) {
-            self.rules.observer.preflight();
-            return Judged::Now(Judgement::Pass);
-        }
-        if self.applied.before(head) {
-            self.rules.observer.applied_twice();
-        }
-        if let Err(refusal) = self.rules.ask(head, asked) {
-            return Judged::Now(Judgement::Rejected(Box::new(self.refuse(head, &refusal))));
-        }
-        if asked.waits() {
-            let asked = std::mem::take(asked);
-            return Judged::Later(Pending::new(Arc::clone(self).judge_later(asked, timer)));
-        }
-        if asked.checks.is_empty() {
-            return Judged::Now(Judgement::Pass);
-        }
-        match self.rules.limiter.acquire(&asked.checks) {
-            Step::Ready(decision) => {
-                self.observe(&asked.checks, &decision, timer);
-                Judged::Now(if decision.is_allowed() {
-                    self.allow(decision)
-                } else {
-                    self.deny_at_once(head, &decision, &asked.checks)
-                })
-            }
-            Step::Wait(answer) => {
-                let (config, checks) = (Arc::clone(self), std::mem::take(&mut asked.checks));
-                Judged::Later(Pending::new(async move {
-                    (config.judgement(&checks, answer.await, timer), checks)
-                }))
-            }
-        }
+/// Decides a request by its head and by whether it has a body.
+///
+/// `checks` is empty before the call. The caller owns it because it is large, so that it is moved at most once.
+#[inline(always)]
+pub(crate) fn decide(
+    config: &Arc<Config>,
+    head: &request::Parts,
+    has_body: bool,
+    checks: &mut RequestChecks,
+) -> Deciding {
+    let timer = Timer::start();
+    if !config.count_preflight && is_preflight(head, has_body) {
+        config.rules.observer.preflight();
+        return Deciding::Now(Decided::Pass);
     }
-
-    /// While everything lies at hand.
-    #[inline(never)]
-    fn deny_at_once(
-        &self,
-        head: &request::Parts,
-        decision: &Decision,
-        checks: &[Check],
-    ) -> Judgement {
-        let response = self.deny(head, decision, seed_of(checks));
-        Judgement::Rejected(Box::new(response))
+    if config.duplicates.has_counted(head) {
+        config.rules.observer.applied_twice();
     }
-
-    /// Judges a request whose keys are looked up.
-    async fn judge_later(self: Arc<Self>, asked: Asked, timer: Timer) -> (Judgement, Checks) {
-        let checks = match self.rules.clone().look_up(asked).await {
-            Ok(checks) if checks.is_empty() => return (Judgement::Pass, checks),
-            Ok(checks) => checks,
-            Err(refusal) => return (Judgement::Refuse(refusal), Checks::new()),
-        };
-        let decision = self.rules.limiter.acquire(&checks).await;
-        (self.judgement(&checks, decision, timer), checks)
+    if let Err(refusal) = config.rules.collect(head, checks) {
+        let response = reject(config, head, &refusal);
+        return Deciding::Now(Decided::Rejected(Box::new(response)));
     }
-
-    /// The judgement of a request whose head is not at hand.
-    fn judgement(&self, checks: &Checks, decision: Decision, timer: Timer) -> Judgement {
-        self.observe(checks, &decision, timer);
-        if decision.is_allowed() {
-            self.allow(decision)
-        } else {
-            Judgement::Deny(Box::new((decision, seed_of(checks))))
+    if checks.has_look_ups() {
+        let checks = std::mem::take(checks);
+        return Deciding::Later(Pending::new(look_up(Arc::clone(config), checks, timer)));
+    }
+    if checks.checks.is_empty() {
+        return Deciding::Now(Decided::Pass);
+    }
+    match config.rules.limiter.acquire(&checks.checks) {
+        Step::Ready(decision) => {
+            observe(config, &checks.checks, &decision, timer);
+            Deciding::Now(if decision.is_allowed() {
+                allow(config, decision)
+            } else {
+                deny_now(config, head, &decision, &checks.checks)
+            })
         }
-    }
-
-    #[inline(always)]
-    fn allow(&self, decision: Decision) -> Judgement {
-        let is_done_with = !self.tells_budget() && !self.rules.gives_back;
-        if !self.attach && (is_done_with || decision.verdicts().is_empty()) {
-            return Judgement::Pass;
+        Step::Wait(reply) => {
+            let (config, checks) = (Arc::clone(config), std::mem::take(&mut checks.checks));
+            Deciding::Later(Pending::new(async move {
+                (conclude(&config, &checks, reply.await, timer), checks)
+            }))
         }
-        Judgement::Allow(decision)
-    }
-
-    #[inline]
-    fn observe(&self, checks: &Checks, decision: &Decision, timer: Timer) {
-        self.rules.observer.decided(
-            self.rules.limiter.rule_store().as_ref(),
-            checks,
-            decision,
-            timer,
-        );
     }
 }
 
-/// The same for the same client, and another for each: all keys count, since some may be everybody's.
-pub(crate) fn seed_of(checks: &[Check]) -> u64 {
+/// Denies a request whose head is at hand.
+#[inline(never)]
+fn deny_now(
+    config: &Config,
+    head: &request::Parts,
+    decision: &Decision,
+    checks: &[Check],
+) -> Decided {
+    let response = deny(config, head, decision, jitter_seed(checks));
+    Decided::Rejected(Box::new(response))
+}
+
+/// Decides a request whose keys are looked up.
+async fn look_up(config: Arc<Config>, checks: RequestChecks, timer: Timer) -> (Decided, Checks) {
+    let checks = match config.rules.clone().look_up(checks).await {
+        Ok(checks) if checks.is_empty() => return (Decided::Pass, checks),
+        Ok(checks) => checks,
+        Err(refusal) => return (Decided::Refuse(refusal), Checks::new()),
+    };
+    let decision = config.rules.limiter.acquire(&checks).await;
+    (conclude(&config, &checks, decision, timer), checks)
+}
+
+/// What follows from a decision for a request whose head is not at hand.
+fn conclude(config: &Config, checks: &Checks, decision: Decision, timer: Timer) -> Decided {
+    observe(config, checks, &decision, timer);
+    if decision.is_allowed() {
+        allow(config, decision)
+    } else {
+        Decided::Deny(Box::new((decision, jitter_seed(checks))))
+    }
+}
+
+#[inline(always)]
+fn allow(config: &Config, decision: Decision) -> Decided {
+    let is_complete = !config.shows_quota() && !config.rules.refunds;
+    if !config.attach_decision && (is_complete || decision.verdicts().is_empty()) {
+        return Decided::Pass;
+    }
+    Decided::Allow(decision)
+}
+
+#[inline]
+fn observe(config: &Config, checks: &Checks, decision: &Decision, timer: Timer) {
+    let rules = &config.rules;
+    let bound = rules.limiter.rule_store().as_ref();
+    rules.observer.decided(bound, checks, decision, timer);
+}
+
+/// The same for the same client, and another for each: from all keys, since some may be shared by all clients.
+pub(crate) fn jitter_seed(checks: &[Check]) -> u64 {
     checks.iter().fold(0, |seed: u64, check| {
         // Two rules by one key must not cancel each other out.
         seed.rotate_left(7) ^ check.key().bits() as u64
     })
 }
 
-/// Whether it is a CORS preflight, as browsers make them: without a body, and without the type of one. What brings either
-/// may be work for a service that looks at no method.
+/// Whether this is a CORS preflight as browsers send it: without a body and without `Content-Type`. A request with either may
+/// be work for a service that ignores the method.
 pub(crate) fn is_preflight(head: &request::Parts, has_body: bool) -> bool {
     head.method == Method::OPTIONS
         && !has_body

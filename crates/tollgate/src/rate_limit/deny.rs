@@ -1,4 +1,4 @@
-//! How a denied request is answered.
+//! The response to a denied request.
 
 use std::time::Duration;
 
@@ -13,127 +13,128 @@ use crate::{
         retry_after,
     },
     key::NoKey,
-    rate_limit::config::Config,
-    rate_limit::request_rules::Refusal,
+    rate_limit::{config::Config, request_rules::Refusal},
     rejection::Denial,
 };
 
-/// What clients of gRPC take in all, less what the server and layers outside may add: 8 KiB, a field being its name, its
-/// value and 32 bytes.
-const GRPC_ROOM: usize = 7 * 1_024;
+/// gRPC clients accept 8 KiB of header fields, counted as name, value and 32 bytes each. The rest is for the server and outer
+/// layers.
+const MAX_GRPC_FIELDS: usize = 7 * 1_024;
 
-/// So many rules fit, whatever their names.
-const FEW: usize = 8;
+/// The fields of this many rules always fit, whatever their names.
+const FEW_RULES: usize = 8;
 
-/// An extension of a response: a denial by a quiet layer. Layers around it write nothing on it either: that they have
-/// something left would say who has denied.
+/// An extension of a response: a denial by a layer that hides its quota. Outer layers write no quota fields on it either: what
+/// they have left would reveal which layer denied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Quiet;
+pub(crate) struct QuotaHidden;
 
-impl Config {
-    /// The response to a request that a rule rejects because it has no key.
-    #[cold]
-    pub(crate) fn refuse(&self, head: &request::Parts, refusal: &Refusal) -> Response<Bytes> {
-        let decision = match refusal.why {
-            NoKey::LookUpFailed => Decision::without_answer(),
-            _ => Decision::without_key(),
-        };
-        self.rules.refused(refusal);
-        let rules = self.rules.set();
-        let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
-            .quiet(self.quiet);
-        let response = self.responses.respond(&denial, self.protocol.of(head));
-        self.carry(response, &decision)
-    }
-
-    /// The response to a denial, with what the client is told of its budget. `seed` spreads the jitter over clients.
-    pub(crate) fn deny(
-        &self,
-        head: &request::Parts,
-        decision: &Decision,
-        seed: u64,
-    ) -> Response<Bytes> {
-        let mut response = self.deny_without_budget(head, decision, seed);
-        // A rejection of one's own may be a redirect, to a page that says when to come back, or cacheable.
-        if self.tells_budget()
-            && (!self.rejection.is_custom() || applies(response.status(), response.headers()))
-        {
-            self.headers.write(
-                response.headers_mut(),
-                decision.verdicts(),
-                self.rules.set(),
-                decision.at(),
-            );
-            if decision.verdicts().len() > FEW {
-                make_room(response.headers_mut());
-            }
-        }
-        response
-    }
-
-    /// The response to a denial, with `Retry-After`. A handler's denial passes through the layer once more, which then
-    /// tells of all budgets together.
-    pub(crate) fn deny_without_budget(
-        &self,
-        head: &request::Parts,
-        decision: &Decision,
-        seed: u64,
-    ) -> Response<Bytes> {
-        let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
-        let denial = self.denial(head, decision, delay);
-        let mut response = self.responses.respond(&denial, self.protocol.of(head));
-        if let Some(delay) = delay {
-            retry_after::write(response.headers_mut(), delay);
-        }
-        self.carry(response, decision)
-    }
-
-    /// The end of a response that has begun when its call is denied: the status in gRPC.
-    pub(crate) fn deny_in_trailers(
-        &self,
-        head: &request::Parts,
-        decision: &Decision,
-        seed: u64,
-    ) -> HeaderMap {
-        let delay = retry_after::delay(decision.retry(), self.jitter_percent, seed);
-        self.responses.trailers(&self.denial(head, decision, delay))
-    }
-
-    fn denial<'a>(
-        &'a self,
-        head: &'a request::Parts,
-        decision: &'a Decision,
-        delay: Option<Duration>,
-    ) -> Denial<'a> {
-        let status = match decision.reason() {
-            Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => self.denied_status,
-        };
-        Denial::new(head, decision, self.rules.set(), status)
-            .with_delay(delay)
-            .quiet(self.quiet)
-    }
-
-    /// Gives the response its decision, where anybody asked for decisions, and what keeps it quiet, where it is: either costs
-    /// an allocation or two.
-    fn carry(&self, mut response: Response<Bytes>, decision: &Decision) -> Response<Bytes> {
-        if self.quiet {
-            response.extensions_mut().insert(Quiet);
-        }
-        if self.attach {
-            response.extensions_mut().insert(decision.clone());
-        }
-        response
-    }
+/// The response to a request that a rule rejects because it has no key.
+#[cold]
+pub(crate) fn reject(config: &Config, head: &request::Parts, refusal: &Refusal) -> Response<Bytes> {
+    let decision = match refusal.why {
+        NoKey::LookUpFailed => Decision::without_answer(),
+        _ => Decision::without_key(),
+    };
+    config.rules.observe_refusal(refusal);
+    let rules = config.rules.set();
+    let denial = Denial::without_key(head, &decision, rules, refusal.status, &refusal.why)
+        .hide_quota(config.hide_quota);
+    let response = config.responses.respond(&denial, config.protocol.of(head));
+    with_extensions(config, response, &decision)
 }
 
-/// Takes the quota's fields off a gRPC response that would be too long with them: its client would drop the whole of it,
-/// the status and the wait included.
-fn make_room(fields: &mut HeaderMap) {
+/// The response to a denial, with the quota's header fields. `seed` spreads the jitter over clients.
+pub(crate) fn deny(
+    config: &Config,
+    head: &request::Parts,
+    decision: &Decision,
+    seed: u64,
+) -> Response<Bytes> {
+    let mut response = deny_without_quota(config, head, decision, seed);
+    // A custom rejection may be a redirect to a page that explains the limit, or cacheable.
+    if config.shows_quota()
+        && (!config.rejection.is_custom() || applies(response.status(), response.headers()))
+    {
+        config.headers.write(
+            response.headers_mut(),
+            decision.verdicts(),
+            config.rules.set(),
+            decision.at(),
+        );
+        if decision.verdicts().len() > FEW_RULES {
+            limit_size(response.headers_mut());
+        }
+    }
+    response
+}
+
+/// The response to a denial, with `Retry-After` only. A handler's denial passes through the layer, which then writes the
+/// fields of all quotas together.
+pub(crate) fn deny_without_quota(
+    config: &Config,
+    head: &request::Parts,
+    decision: &Decision,
+    seed: u64,
+) -> Response<Bytes> {
+    let delay = retry_after::delay(decision.retry(), config.jitter_percent, seed);
+    let denial = denial(config, head, decision, delay);
+    let mut response = config.responses.respond(&denial, config.protocol.of(head));
+    if let Some(delay) = delay {
+        retry_after::write(response.headers_mut(), delay);
+    }
+    with_extensions(config, response, decision)
+}
+
+/// The trailers of a gRPC response that has begun when its call is denied.
+pub(crate) fn deny_in_trailers(
+    config: &Config,
+    head: &request::Parts,
+    decision: &Decision,
+    seed: u64,
+) -> HeaderMap {
+    let delay = retry_after::delay(decision.retry(), config.jitter_percent, seed);
+    let denial = denial(config, head, decision, delay);
+    config.responses.trailers(&denial)
+}
+
+fn denial<'a>(
+    config: &'a Config,
+    head: &'a request::Parts,
+    decision: &'a Decision,
+    delay: Option<Duration>,
+) -> Denial<'a> {
+    let status = match decision.reason() {
+        Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => config.denied_status,
+    };
+    Denial::new(head, decision, config.rules.set(), status)
+        .with_delay(delay)
+        .hide_quota(config.hide_quota)
+}
+
+/// Adds the decision and [`QuotaHidden`] to the response's extensions, if configured: each costs an allocation.
+fn with_extensions(
+    config: &Config,
+    mut response: Response<Bytes>,
+    decision: &Decision,
+) -> Response<Bytes> {
+    if config.hide_quota {
+        response.extensions_mut().insert(QuotaHidden);
+    }
+    if config.attach_decision {
+        response.extensions_mut().insert(decision.clone());
+    }
+    response
+}
+
+/// Removes the quota's fields from a gRPC response that would be too long with them: its client would drop all of it, with the
+/// status and the retry time.
+fn limit_size(fields: &mut HeaderMap) {
     let sizes = fields
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 32);
-    if fields.contains_key(GRPC_STATUS) && sizes.sum::<usize>() > GRPC_ROOM {
+    if fields.contains_key(GRPC_STATUS) && sizes.sum::<usize>() > MAX_GRPC_FIELDS {
         fields.remove(RATELIMIT);
         fields.remove(RATELIMIT_POLICY);
     }

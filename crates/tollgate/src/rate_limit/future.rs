@@ -14,9 +14,11 @@ use pin_project_lite::pin_project;
 use tollgate_core::{Checks, Pending};
 use tower_service::Service;
 
-use crate::{
-    rate_limit::admit::After, rate_limit::body::ResponseBody, rate_limit::config::Config,
-    rate_limit::decide::Judgement,
+use crate::rate_limit::{
+    admit::{Admitted, admit},
+    body::ResponseBody,
+    config::Config,
+    decide::Decided,
 };
 
 pin_project! {
@@ -37,16 +39,16 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        /// The store, or a look-up of the key, has not answered yet. The inner service was not called.
-        Judging { #[pin] judgement: Pending<(Judgement, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
+        /// The store or a look-up of the key is in flight. The inner service was not called.
+        Deciding { #[pin] decided: Pending<(Decided, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
         /// The request was admitted; the inner service runs.
-        Inner { #[pin] future: S::Future, after: Option<After> },
+        Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
         /// The request was denied; the inner service was not called.
         Rejected { response: Option<Box<Response<Bytes>>> },
     }
 }
 
-/// What a request needs when its answer has come: the service that was polled ready, and the request.
+/// The service that was polled ready and the request, until the decision comes.
 struct Waiting<S, B> {
     ready: S,
     request: Request<B>,
@@ -58,9 +60,9 @@ where
     S: Service<Request<B>>,
 {
     #[inline(always)]
-    pub(crate) fn inner(future: S::Future, after: Option<After>) -> Self {
+    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
         Self {
-            state: State::Inner { future, after },
+            state: State::Inner { future, admitted },
         }
     }
 
@@ -72,15 +74,15 @@ where
         }
     }
 
-    pub(crate) fn judging(
-        judgement: Pending<(Judgement, Checks)>,
+    pub(crate) fn deciding(
+        decided: Pending<(Decided, Checks)>,
         ready: S,
         request: Request<B>,
         config: Arc<Config>,
     ) -> Self {
         Self {
-            state: State::Judging {
-                judgement,
+            state: State::Deciding {
+                decided,
                 waiting: Some(Box::new(Waiting {
                     ready,
                     request,
@@ -102,42 +104,42 @@ where
         let mut state = self.project().state;
         loop {
             match state.as_mut().project() {
-                StateProj::Judging { judgement, waiting } => {
-                    let (judgement, checks) = ready!(judgement.poll(cx));
+                StateProj::Deciding { decided, waiting } => {
+                    let (decided, checks) = ready!(decided.poll(cx));
                     let Waiting {
                         mut ready,
                         request,
                         config,
-                    } = *waiting.take().expect("polled after completion");
+                    } = *waiting.take().expect("polled admitted completion");
                     let (mut head, body) = request.into_parts();
-                    match config.admit(&mut head, judgement, checks) {
-                        Ok(after) => {
+                    match admit(&config, &mut head, decided, checks) {
+                        Ok(admitted) => {
                             let future = ready.call(Request::from_parts(head, body));
-                            state.set(State::Inner { future, after });
+                            state.set(State::Inner { future, admitted });
                         }
                         Err(rejection) => {
                             return Poll::Ready(Ok(rejection.map(ResponseBody::full)));
                         }
                     }
                 }
-                StateProj::Inner { future, after } => {
+                StateProj::Inner { future, admitted } => {
                     let response = match ready!(future.poll(cx)) {
                         Ok(response) => response,
                         Err(error) => {
-                            if let Some(after) = after.take() {
-                                after.failed();
+                            if let Some(admitted) = admitted.take() {
+                                admitted.on_error();
                             }
                             return Poll::Ready(Err(error));
                         }
                     };
                     let (mut head, body) = response.into_parts();
-                    if let Some(after) = after.take() {
-                        after.answered(&mut head);
+                    if let Some(admitted) = admitted.take() {
+                        admitted.on_response(&mut head);
                     }
                     return Poll::Ready(Ok(Response::from_parts(head, ResponseBody::inner(body))));
                 }
                 StateProj::Rejected { response } => {
-                    let response = *response.take().expect("polled after completion");
+                    let response = *response.take().expect("polled admitted completion");
                     return Poll::Ready(Ok(response.map(ResponseBody::full)));
                 }
             }
@@ -151,7 +153,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
-            State::Judging { .. } => "ResponseFuture::Judging",
+            State::Deciding { .. } => "ResponseFuture::Deciding",
             State::Inner { .. } => "ResponseFuture::Inner",
             State::Rejected { .. } => "ResponseFuture::Rejected",
         })

@@ -1,4 +1,4 @@
-//! The layer: rules on a store, and how clients are told.
+//! The layer: rules on a store, and how clients learn about them.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use crate::{
     header::HeaderStyle,
     key::Extracted,
     protocol::Protocol,
-    rate_limit::config::Config,
-    rate_limit::live::Live,
-    rate_limit::request_rules::{refuse_much_jitter, refuse_success},
-    rate_limit::service::RateLimit,
+    rate_limit::{
+        config::Config, registered_config::RegisteredConfig, request_rules::refuse_success,
+        service::RateLimit,
+    },
     rejection::Rejection,
-    rule::{KeyedRule, RequestRule},
+    rule::KeyedRule,
 };
 
 /// Limits the requests to a service.
@@ -26,9 +26,7 @@ use crate::{
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    config: Arc<Config>,
-    /// Keeps the rule names in use.
-    limiter: Limiter,
+    config: Arc<RegisteredConfig>,
 }
 
 impl RateLimitLayer {
@@ -49,14 +47,16 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(&[], &store, rules.into_iter().map(Into::into).collect())
+        Ok(Self {
+            config: RegisteredConfig::new(&[], &store, rules)?,
+        })
     }
 
-    /// Limits by these rules in the place of those of other layers and limiters on the same store, which may have other quotas
-    /// under the same names: for a reload. Used units stay used. See
+    /// Limits by these rules in place of those of other layers and limiters on the same store, which may have other quotas under
+    /// the same names: for a reload. Used units stay used. See
     /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
     ///
-    /// Where a name is used by several layers, replace them all at once, then make the others anew.
+    /// If several layers use a name, replace them all at once, then create the others again.
     ///
     /// ```
     /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
@@ -78,148 +78,133 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(
-            replaced,
-            &store,
-            rules.into_iter().map(Into::into).collect(),
-        )
-    }
-
-    fn bind(
-        replaced: &[&Limiter],
-        store: &dyn Store,
-        rules: Vec<RequestRule>,
-    ) -> Result<Self, RuleError> {
-        let mut config = Config::new(replaced, store, rules)?;
         Ok(Self {
-            limiter: config.rules.take_registered(),
-            config: Arc::new(config),
+            config: RegisteredConfig::new(replaced, &store, rules)?,
         })
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
-        // A layer that is set up has no clones yet, so that nothing is copied.
-        change(Arc::make_mut(&mut self.config));
-        self
+    fn with(self, change: impl FnOnce(&mut Config)) -> Self {
+        Self {
+            config: self.config.with(change),
+        }
     }
 
-    /// Which header fields tell clients about their budget. [`HeaderStyle::DRAFT_11`] unless told otherwise.
+    /// Which header fields report the quota to clients. Default: [`HeaderStyle::DRAFT_11`].
     ///
     /// # Errors
     ///
     /// Styles that write one field in two ways.
     pub fn headers(self, style: HeaderStyle) -> Result<Self, RuleError> {
-        style
-            .validate()
-            .map_err(|wrong| RuleError::general(tollgate_core::RuleErrorKind::RuleSet, wrong))?;
-        Ok(self.with(|config| config.set_headers(style)))
+        Ok(Self {
+            config: self.config.with_headers(style)?,
+        })
     }
 
-    /// Tells clients when to come back and nothing else: no rule, limit or budget, in header fields or bodies. For
+    /// Hides the quota from clients: no rule, limit or remaining units in header fields or bodies, only when to retry. For
     /// log-in routes, where the numbers help to guess.
     ///
-    /// A quiet denial stays quiet on its way out: layers around this one write no fields on it.
-    pub fn quiet(self) -> Self {
-        self.with(|config| config.quiet = true)
+    /// Outer layers write no quota fields on such a denial either.
+    pub fn hide_quota(self) -> Self {
+        self.with(|config| config.hide_quota = true)
     }
 
-    /// How a denied request is answered. [`Rejection::problem`] unless told otherwise.
+    /// The response to a denied request. Default: [`Rejection::problem`].
     pub fn rejection(self, rejection: Rejection) -> Self {
         self.with(|config| config.set_rejection(rejection))
     }
 
-    /// The status of a request that is over its limit. 429 unless told otherwise.
+    /// The status of the response to a request over its limit. Default: 429.
     ///
     /// # Errors
     ///
-    /// A status below 400, which would tell clients that all is well.
+    /// A status below 400, which would look like a success.
     pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
         refuse_success(status)?;
         Ok(self.with(|config| config.set_denied_status(status)))
     }
 
-    /// How denials are answered: as each request asks, unless told otherwise.
+    /// The protocol of denials. Default: as each request asks.
     ///
-    /// Say [`Protocol::Http`] where there is no gRPC behind the layer: otherwise a client that sends `content-type:
-    /// application/grpc` is denied by a response of status 200, and counts as served in access logs and dashboards. Say so
-    /// too where a content type is wrong, as in front of a gateway that makes gRPC calls of JSON.
+    /// Set [`Protocol::Http`] if there is no gRPC behind the layer: otherwise the denial of a request with `content-type:
+    /// application/grpc` has the status 200, and counts as a success in access logs and dashboards. Set it explicitly, too, if
+    /// content types are wrong, as in front of a gateway that translates JSON to gRPC.
     pub fn protocol(self, protocol: Protocol) -> Self {
         self.with(|config| config.protocol = protocol)
     }
 
-    /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not come back
-    /// together. The same client is told the same moment each time.
+    /// Adds up to this many percent to each `Retry-After`, so that clients that were denied together do not return together.
+    /// The same client gets the same time on each request.
     ///
     /// # Errors
     ///
     /// More than 100, which would more than double the wait.
     pub fn retry_after_jitter(self, percent: u8) -> Result<Self, RuleError> {
-        refuse_much_jitter(percent)?;
-        Ok(self.with(|config| config.jitter_percent = percent))
+        Ok(Self {
+            config: self.config.with_jitter(percent)?,
+        })
     }
 
-    /// Puts an [`Admission`](crate::Admission) into the request's extensions, for handlers that read the decision or
-    /// ask for more, and a denied request's [`Decision`](crate::Decision) into the extensions of its response, for layers
-    /// outside: an access log, say. Not done unless asked for, because it costs allocations, or unless a rule is left to
-    /// [handlers](crate::Rule::by_handler), which could not ask it otherwise.
-    pub fn attach(self) -> Self {
-        self.with(|config| config.attach = true)
+    /// Puts the decision into extensions: an [`Admission`](crate::Admission) into those of an allowed request, for handlers, and
+    /// the [`Decision`](crate::Decision) into those of the response to a denied one, for outer layers such as an access log.
+    ///
+    /// Default: off, because it allocates. A layer with a rule [for handlers](crate::Rule::by_handler) always attaches the
+    /// admission.
+    pub fn attach_decision(self) -> Self {
+        self.with(|config| config.attach_decision = true)
     }
 
-    /// Counts CORS preflight requests as well. They pass uncounted unless this is called: they carry no identity, and a
-    /// browser that is refused one reports the request that follows as failed for no reason.
+    /// Counts CORS preflight requests as well. Default: they pass uncounted, because they carry no identity, and a browser
+    /// reports a denied preflight as an unexplained failure of the actual request.
     ///
     /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`, without a body and without
-    /// `Content-Type`. One whose body is not known to be empty before it is read is counted: in HTTP/1.1 one in chunks,
-    /// in HTTP/2 one that ends in a frame of its own, and any that a layer outside has wrapped in a body that does not know.
+    /// `Content-Type`. A request whose body is not known to be empty before it is read is counted: a chunked one in HTTP/1.1,
+    /// one in HTTP/2 that ends in a separate frame, and one that an outer layer has wrapped in a body of unknown length.
     ///
-    /// Anyone can make such a request, and send as many as he likes. Where one reaches work, call this: with handlers for any
-    /// method (`any(..)` and fallbacks in axum, a proxy's handler) or for OPTIONS. tonic's services look at no method either:
-    /// a preflight that nothing outside has answered begins a stream from the client, without messages.
+    /// Anyone can send such requests without limit. Call this if they reach expensive code: handlers for OPTIONS or for any
+    /// method (`any(..)` and fallbacks in axum, a proxy's handler). tonic's services ignore the method: for them, a preflight
+    /// that no outer layer answers begins an empty client stream.
     pub fn count_preflight(self) -> Self {
         self.with(|config| config.count_preflight = true)
     }
 
-    /// How long the look-ups of a request's keys may take, all together: they run at the same time. 200 ms unless told
-    /// otherwise. It begins when the first of them has to be waited for.
+    /// The deadline for all key look-ups of a request together; they run concurrently. Default: 200 ms. It begins when the first
+    /// look-up is pending.
     ///
-    /// When it passes, look-ups that have not ended are dropped, and the key of their rule is
-    /// [`NoKey::LookUpFailed`](crate::key::NoKey::LookUpFailed). Nobody knows then whom the request counts against:
+    /// At the deadline, unfinished look-ups are dropped, and the key of their rule is
+    /// [`NoKey::LookUpFailed`](crate::key::NoKey::LookUpFailed):
     ///
-    /// | the rule | such a request |
+    /// | the rule | the request |
     /// | --- | --- |
-    /// | [`on_store_error`](tollgate_core::Rule::on_store_error) with `Allow` or `Degraded` | passes the rule uncounted: that is what it asks for where it cannot be decided |
-    /// | `on_store_error` with `Deny`, or [`Missing::Reject`](crate::Missing::Reject) | is answered by 503, in gRPC `UNAVAILABLE` |
+    /// | [`on_store_error`](tollgate_core::Rule::on_store_error) with `Allow` or `Degraded` | passes the rule uncounted |
+    /// | `on_store_error` with `Deny`, or [`Missing::Reject`](crate::Missing::Reject) | gets a 503, in gRPC `UNAVAILABLE` |
     /// | any other, the default | counts with all others that have no key, also with [`Missing::Skip`](crate::Missing::Skip) |
     ///
-    /// `tollgate_look_up_failures_total` counts them, and the first one of a rule is told in an event at warn level. An
-    /// extractor of your own gives `LookUpFailed` where its directory fails in another way.
+    /// `tollgate_look_up_failures_total` counts them, and the first failure of a rule is an event at warn level. A custom
+    /// extractor returns `LookUpFailed` if its directory fails.
     ///
-    /// Outside of tokio there is no deadline. In a tokio runtime that was built without `enable_time`, each look-up that has
-    /// to wait fails at once.
+    /// Outside of tokio there is no deadline. In a tokio runtime built without `enable_time`, a pending look-up fails at once.
     pub fn look_up_deadline(self, deadline: Duration) -> Self {
         self.with(|config| config.rules.look_up_deadline = deadline)
     }
 
-    /// The least number of instances of this service that share the store: while the store fails, each counts against
-    /// its share of a quota. 1 unless told otherwise, or as many as the store
-    /// [knows](tollgate_core::store::RuleStore::instances) of, if these are more. A store in memory never fails.
+    /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
+    /// a quota. Default: 1. If the store [knows](tollgate_core::store::RuleStore::instances) of more instances, their number counts.
+    /// A store in memory never fails.
     ///
     /// # Errors
     ///
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let limiter = self.limiter.shared_by(instances)?;
-        let mut layer = self.with(|config| config.rules.limiter = limiter.unregistered());
-        layer.limiter = limiter;
-        Ok(layer)
+        Ok(Self {
+            config: self.config.with_instances(instances)?,
+        })
     }
 
     /// The key under which the rule with this name counts requests with this head, for
-    /// [`Limiter::peek`](tollgate_core::Limiter::peek) and [`reset`](tollgate_core::Limiter::reset): to let a client start
-    /// anew, make a head that is like its own.
+    /// [`Limiter::peek`](tollgate_core::Limiter::peek) and [`reset`](tollgate_core::Limiter::reset). To reset a client, build a
+    /// head like its own.
     ///
-    /// `None` where there is no such rule or no key, or where the key is looked up: take
+    /// `None` if there is no such rule or no key, or if the key is looked up: use
     /// [`look_up_key_of`](Self::look_up_key_of).
     ///
     /// ```
@@ -242,16 +227,16 @@ impl RateLimitLayer {
         }
     }
 
-    /// As [`key_of`](Self::key_of), where the key may be looked up: it waits for the look-up.
+    /// [`key_of`](Self::key_of) for keys that may be looked up: it waits for the look-up.
     ///
-    /// `None` where there is no such rule, or no key, as where the look-up fails.
+    /// `None` if there is no such rule or no key, or if the look-up fails.
     ///
     /// ```
     /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::look_up};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // In a service, a question to a database.
+    /// // In a service, a query to a database.
     /// let by_tenant = look_up(|head| {
     ///     let api_key = head.headers.get("x-api-key").cloned();
     ///     async move { (api_key? == "k-1").then(|| "acme".to_owned()) }
@@ -276,10 +261,10 @@ impl RateLimitLayer {
         }
     }
 
-    /// The rules on their store, for code outside of requests: the same budgets.
+    /// The limiter, for code outside of requests: the same budgets.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.limiter
+        self.config.limiter()
     }
 }
 
@@ -287,6 +272,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Live::new(&self.config, Some(&self.limiter)))
+        RateLimit::new(inner, Arc::clone(&self.config))
     }
 }

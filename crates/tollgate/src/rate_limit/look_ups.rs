@@ -1,4 +1,4 @@
-//! The look-ups of one request: all at the same time, under one deadline.
+//! The key look-ups of a request: concurrent, under one deadline.
 
 use std::{
     future::{Future, poll_fn},
@@ -14,13 +14,13 @@ use tollgate_core::{KeyBuf, Pending};
 
 use crate::key::NoKey;
 
-/// How long the look-ups of a request may take, unless the layer says otherwise.
+/// The default deadline for the look-ups of a request.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 
 /// A key, or why there is none.
 pub(crate) type Found = Result<KeyBuf, NoKey>;
 
-/// Look-ups with the places of their checks.
+/// Look-ups with the indices of their checks.
 #[derive(Debug, Default)]
 pub(crate) struct LookUps(Vec<(usize, LookUp)>);
 
@@ -31,9 +31,9 @@ enum LookUp {
 }
 
 impl LookUps {
-    /// Adds one. It does not run yet.
-    pub(crate) fn push(&mut self, place: usize, look_up: Pending<Found>) {
-        self.0.push((place, LookUp::Running(look_up)));
+    /// Adds a look-up, without polling it.
+    pub(crate) fn push(&mut self, index: usize, look_up: Pending<Found>) {
+        self.0.push((index, LookUp::Running(look_up)));
     }
 
     /// Whether there is none.
@@ -42,18 +42,18 @@ impl LookUps {
         self.0.is_empty()
     }
 
-    /// What they have found, in the order in which they were added. One that has not ended by the deadline is dropped, and
-    /// has failed.
+    /// The results, in the order in which the look-ups were added. Those that have not finished by the deadline are dropped and
+    /// have failed.
     ///
-    /// The deadline begins when there is something to wait for. Outside of a tokio runtime there is none. In a runtime that
-    /// was built without `enable_time`, look-ups that have to wait fail at once.
+    /// The deadline begins when a look-up is pending. Outside of a tokio runtime there is none. In a runtime built without
+    /// `enable_time`, a pending look-up fails at once.
     pub(crate) async fn within(mut self, deadline: Duration) -> Vec<(usize, Found)> {
         let all = poll_fn(|cx| Poll::Ready(Pin::new(&mut self).poll(cx).is_ready())).await;
         if !all {
             if Handle::try_current().is_err() {
                 (&mut self).await;
             } else if let Ok(within) = with_timer(|| timeout(deadline, &mut self)) {
-                // What has not ended by then is sorted out below.
+                // Unfinished look-ups fail below.
                 let _ = within.await;
             }
         }
@@ -63,18 +63,18 @@ impl LookUps {
         };
         let look_ups = self.0.into_iter();
         look_ups
-            .map(|(place, look_up)| (place, found(look_up)))
+            .map(|(index, look_up)| (index, found(look_up)))
             .collect()
     }
 }
 
-/// `start`, or `Err` where the runtime has no timer: tokio tells only by a panic, whose message says what to call.
+/// `start`, or `Err` if the runtime has no timer, which tokio reports only by a panic.
 fn with_timer<T>(start: impl FnOnce() -> T) -> thread::Result<T> {
-    // What a timer that does not start leaves behind is nothing.
+    // A timer that does not start leaves no state behind.
     catch_unwind(AssertUnwindSafe(start))
 }
 
-/// Ready when all have ended.
+/// Ready when all have finished.
 impl Future for LookUps {
     type Output = ();
 

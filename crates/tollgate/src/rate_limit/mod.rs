@@ -2,16 +2,16 @@
 
 mod admission;
 mod admit;
-mod applied;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;
-mod deny;
+pub(crate) mod deny;
+mod duplicate_detector;
 mod future;
 mod layer;
-pub(crate) mod live;
 mod look_ups;
 mod refund;
+pub(crate) mod registered_config;
 pub(crate) mod request_rules;
 mod service;
 

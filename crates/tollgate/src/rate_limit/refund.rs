@@ -1,9 +1,9 @@
-//! Responses that give back what their requests took.
+//! Responses that refund their requests.
 
-/// An extension of a response: gives back what the layers around took for the request, because it was not served.
+/// An extension of a response: the outer layers refund the units that the request took, because it was not served.
 ///
-/// An inner service that answers with an error says so by that. Where something between has made a response of the error, or
-/// has shed the load itself, it puts this into the response's extensions. As the handler of a `HandleErrorLayer` of axum:
+/// If the inner service returns an error, the layer refunds the request by itself. A middleware that turns errors into
+/// responses, or sheds load itself, adds this extension to the response. As the handler of a `HandleErrorLayer` of axum:
 ///
 /// ```
 /// use axum::{BoxError, Extension, http::StatusCode, response::IntoResponse};
@@ -14,13 +14,13 @@
 /// }
 /// ```
 ///
-/// The response then carries no fields about the quota: what they would say of what is left is not true any more. What a
-/// handler has asked for itself ([`Admission::acquire`](crate::Admission::acquire)) is not given back, nor is what a handler
-/// holds as a [`Ticket`](crate::Admission::ticket), nor what a rule [keeps](crate::RequestRule::keep_on_error).
+/// The response then carries no quota fields: the remaining units in them would be wrong. Not refunded are the units that a
+/// handler acquired itself ([`Admission::acquire`](crate::Admission::acquire)) or holds as a
+/// [`Ticket`](crate::Admission::ticket), and those of a rule with [`keep_on_error`](crate::RequestRule::keep_on_error).
 ///
-/// # What a client can gain
+/// # Abuse
 ///
-/// A client that can bring such a response about is not counted for it. Put it on answers that cost nothing and tell nothing:
-/// load that was shed. On a wrong password it would make guessing free.
+/// A client that can provoke such a response is not limited. Use it for responses that cost nothing and reveal nothing, such
+/// as shed load. On a wrong password it would make guessing free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refund;

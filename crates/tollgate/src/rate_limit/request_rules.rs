@@ -1,4 +1,4 @@
-//! The rules of a layer on their store: whom a request counts against, at what cost.
+//! The rules of a layer on their store: a request's checks from its head.
 
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -16,25 +16,25 @@ use crate::{
     rule::{Missing, RequestRule},
 };
 
-/// Rules with whom they count, on their store. Cheap to clone.
+/// Rules with their extractors, on their store. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct RequestRules {
     pub(crate) limiter: Limiter,
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
-    /// How long the look-ups of a request may take, all together.
+    /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
-    /// Whether a rule gives back what a request took that was not served.
-    pub(crate) gives_back: bool,
+    /// Whether any rule refunds requests that were not served.
+    pub(crate) refunds: bool,
 }
 
-/// The checks of a request, as far as they are known.
+/// The checks of a request, some of which may have no key yet.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestChecks {
     pub(crate) checks: Checks,
-    /// Checks whose key is being looked up; their places in `checks` are held by checks of no key.
-    later: LookUps,
+    /// The look-ups of missing keys. `checks` has a placeholder for each.
+    look_ups: LookUps,
 }
 
 /// A request without a key that a rule rejects.
@@ -45,11 +45,11 @@ pub(crate) struct Refusal {
     pub(crate) why: NoKey,
 }
 
-impl Asked {
-    /// Whether keys are still looked up.
+impl RequestChecks {
+    /// Whether keys have to be looked up.
     #[inline]
-    pub(crate) fn waits(&self) -> bool {
-        !self.later.is_empty()
+    pub(crate) fn has_look_ups(&self) -> bool {
+        !self.look_ups.is_empty()
     }
 }
 
@@ -68,14 +68,14 @@ impl RequestRules {
             observer: Arc::new(Observer::new(&set)),
             limiter: Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?,
             look_up_deadline: look_ups::DEADLINE,
-            gives_back: list
+            refunds: list
                 .iter()
                 .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
             list: list.into(),
         })
     }
 
-    /// The limiter that keeps the rule names in use. What is left here does not: requests on their way hold it.
+    /// The limiter that keeps the rule names in use. The one left here does not: requests in flight hold it.
     pub(crate) fn take_registered(&mut self) -> Limiter {
         let unregistered = self.limiter.unregistered();
         std::mem::replace(&mut self.limiter, unregistered)
@@ -92,13 +92,13 @@ impl RequestRules {
         rule.key.as_deref()
     }
 
-    /// Whether a handler may ask rules of its own.
+    /// Whether there are rules for handlers.
     pub(crate) fn asks_in_handler(&self) -> bool {
         self.list.iter().any(|rule| rule.key.is_none())
     }
 
-    /// The rule that is left to handlers, by its name.
-    pub(crate) fn in_handler(&self, name: &str) -> Option<(u16, &RequestRule)> {
+    /// The rule for handlers with this name.
+    pub(crate) fn for_handlers(&self, name: &str) -> Option<(u16, &RequestRule)> {
         let place = self
             .list
             .iter()
@@ -107,7 +107,7 @@ impl RequestRules {
         Some((place as u16, &self.list[place]))
     }
 
-    pub(crate) fn names_in_handler(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names_for_handlers(&self) -> impl Iterator<Item = &str> {
         self.list
             .iter()
             .filter(|rule| rule.key.is_none())
@@ -116,7 +116,11 @@ impl RequestRules {
 
     /// Collects the checks of a request.
     #[inline]
-    pub(crate) fn ask(&self, head: &Parts, asked: &mut Asked) -> Result<(), Box<Refusal>> {
+    pub(crate) fn collect(
+        &self,
+        head: &Parts,
+        request_checks: &mut RequestChecks,
+    ) -> Result<(), Box<Refusal>> {
         let mut key = KeyBuf::new();
         for (place, request_rule) in self.list.iter().enumerate() {
             let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
@@ -159,21 +163,23 @@ impl RequestRules {
                     }
                 }
                 Extracted::Later(answer) => {
-                    asked.later.push(asked.checks.len(), answer);
-                    let nobody = Fingerprint::from_bits(0);
-                    asked
+                    request_checks
+                        .look_ups
+                        .push(request_checks.checks.len(), answer);
+                    let placeholder = Fingerprint::from_bits(0);
+                    request_checks
                         .checks
-                        .push(Check::new(number, nobody, cost).with_plan(plan));
+                        .push(Check::new(number, placeholder, cost).with_plan(plan));
                     continue;
                 }
             }
             let check = self.limiter.check_at(number, &key, cost);
-            asked.checks.push(check.with_plan(plan));
+            request_checks.checks.push(check.with_plan(plan));
         }
         Ok(())
     }
 
-    /// Does what a rule says of a request without a key. Whether to check it all the same: against the shared bucket.
+    /// Applies a rule's setting for requests without a key. Returns whether to check the request against the shared bucket.
     #[cold]
     fn resolve_missing(
         &self,
@@ -184,11 +190,11 @@ impl RequestRules {
         let then = self.without_key(rule, &why);
         match &why {
             NoKey::Misconfigured(what) => self.observer.misconfigured(rule, what),
-            NoKey::LookUpFailed => self.observer.look_up_failed(rule, then.in_words()),
+            NoKey::LookUpFailed => self.observer.look_up_failed(rule, then.describe()),
             NoKey::Absent | NoKey::Ambiguous => {}
         }
         if why != NoKey::LookUpFailed {
-            self.observer.keyless(rule, then.in_words());
+            self.observer.keyless(rule, then.describe());
         }
         match then {
             WithoutKey::Skip => {
@@ -204,15 +210,15 @@ impl RequestRules {
         }
     }
 
-    /// What a rule does with a request that has no key, for this reason.
+    /// What a rule does with a request that has no key for this reason.
     fn without_key(&self, rule: u16, why: &NoKey) -> WithoutKey {
         let RequestRule { rule, missing, .. } = &self.list[usize::from(rule)];
         if *why == NoKey::LookUpFailed {
             return match (rule.store_error_answer(), missing) {
-                // A shadow denies nothing, and what it would count is not known.
+                // A shadow denies nothing, and its key is unknown.
                 _ if !rule.is_enforced() => WithoutKey::Skip,
                 (OnStoreError::Allow | OnStoreError::Degraded, _) => WithoutKey::Skip,
-                // The client did nothing wrong: no 401.
+                // Not the client's fault: no 401.
                 (OnStoreError::Deny, _) | (_, Missing::Reject(_)) => {
                     WithoutKey::Reject(StatusCode::SERVICE_UNAVAILABLE)
                 }
@@ -220,7 +226,7 @@ impl RequestRules {
             };
         }
         match missing {
-            // Neither a client that sends its key twice nor a service that is not set up may switch the rule off.
+            // An ambiguous key or a misconfigured service must not disable the rule.
             Missing::Skip if *why == NoKey::Absent => WithoutKey::Skip,
             Missing::Shared | Missing::Skip => WithoutKey::Share,
             // A shadow denies nothing.
@@ -229,10 +235,10 @@ impl RequestRules {
         }
     }
 
-    /// Tells of a request that was rejected because it has no key.
-    pub(crate) fn refused(&self, refusal: &Refusal) {
+    /// Reports a request that was rejected because it has no key.
+    pub(crate) fn observe_refusal(&self, refusal: &Refusal) {
         if refusal.why == NoKey::LookUpFailed {
-            self.observer.look_up_refused(refusal.rule);
+            self.observer.look_up_rejected(refusal.rule);
         } else {
             self.observer.no_key(refusal.rule);
         }
@@ -241,23 +247,23 @@ impl RequestRules {
     #[cold]
     fn unknown_plan(&self, rule: u16, name: &str) {
         self.observer.unknown_plan(rule, || {
-            // It comes from somewhere else; what is longer than a name may be is no name.
+            // The name may come from the client; names are at most 64 characters long.
             let name = name.chars().take(64).collect::<String>();
             let names = self.list[usize::from(rule)].rule.plan_names();
             UnknownName::new("plan", &name, names)
         });
     }
 
-    /// Gives back what the checks of an allowed request took, but for rules that keep it.
+    /// Refunds the checks of an allowed request, except those of rules that keep the units on errors.
     #[cold]
-    pub(crate) fn give_back(&self, checks: &[Check], decision: &Decision) {
+    pub(crate) fn refund(&self, checks: &[Check], decision: &Decision) {
         let returned: Checks = checks
             .iter()
             .map(|check| {
-                if self.keeps(check.rule()) {
+                if self.keeps_units(check.rule()) {
                     check.with_cost(0)
                 } else {
-                    self.observer.given_back(check.rule());
+                    self.observer.refunded(check.rule());
                     *check
                 }
             })
@@ -265,19 +271,22 @@ impl RequestRules {
         self.limiter.ticket(&returned, decision).cancel();
     }
 
-    /// Whether a rule keeps what was taken. A threshold has taken nothing.
-    fn keeps(&self, rule: u16) -> bool {
+    /// Whether a rule keeps the units on errors. A threshold has taken none.
+    fn keeps_units(&self, rule: u16) -> bool {
         self.list
             .get(usize::from(rule))
             .is_none_or(|rule| rule.keeps || !rule.rule.is_enforced())
     }
 
-    /// Waits for the keys that are looked up, all at the same time.
-    pub(crate) async fn look_up(self, mut asked: Asked) -> Result<Checks, Box<Refusal>> {
+    /// Waits for all look-ups at the same time.
+    pub(crate) async fn look_up(
+        self,
+        mut request_checks: RequestChecks,
+    ) -> Result<Checks, Box<Refusal>> {
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
-        // In the order of the rules, so that of several that reject a request always the first one does.
-        for (place, found) in asked.later.within(self.look_up_deadline).await {
-            let number = asked.checks[place].rule();
+        // In the order of the rules, so that the first rule that rejects the request is the one reported.
+        for (place, found) in request_checks.look_ups.within(self.look_up_deadline).await {
+            let number = request_checks.checks[place].rule();
             let mut key = KeyBuf::new();
             match found {
                 Ok(found) => {
@@ -291,16 +300,16 @@ impl RequestRules {
                     }
                 }
             }
-            let placeholder = asked.checks[place];
-            asked.checks[place] = self
+            let placeholder = request_checks.checks[place];
+            request_checks.checks[place] = self
                 .limiter
                 .check_at(number, &key, placeholder.cost())
                 .with_plan(placeholder.plan());
         }
         for place in skipped.into_iter().rev() {
-            asked.checks.remove(place);
+            request_checks.checks.remove(place);
         }
-        Ok(asked.checks)
+        Ok(request_checks.checks)
     }
 }
 
@@ -310,20 +319,20 @@ impl fmt::Debug for RequestRules {
     }
 }
 
-/// What becomes of a request without a key.
+/// What a rule does with a request without a key.
 #[derive(Clone, Copy, Debug)]
 enum WithoutKey {
-    /// It counts with all others that have none.
+    /// Counts it with all others that have none.
     Share,
-    /// The rule does not apply to it.
+    /// Does not apply to it.
     Skip,
-    /// It is rejected.
+    /// Rejects it.
     Reject(StatusCode),
 }
 
 impl WithoutKey {
-    /// What happens to all such requests, as the end of a sentence.
-    fn in_words(self) -> &'static str {
+    /// What happens to such requests, for an event.
+    fn describe(self) -> &'static str {
         match self {
             Self::Share => "all of them share one bucket",
             Self::Skip => "none of them is limited by it",
@@ -332,8 +341,8 @@ impl WithoutKey {
     }
 }
 
-/// Rules from code that limit nothing are a mistake. A document may switch all of its rules off: that is between a
-/// [`RuleSet`] and a [`Limiter`].
+/// Rules in code that are all off are a mistake. A document may switch all of its rules off, through a [`RuleSet`] and a
+/// [`Limiter`].
 fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
     let is_off = |rule: &RequestRule| *rule.rule.mode() == Mode::Off;
     if list.is_empty() || !list.iter().all(is_off) {
@@ -346,8 +355,8 @@ fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
     Err(RuleError::general(
         RuleErrorKind::RuleSet,
         format!(
-            "every rule is off ({}), so the layer would limit nothing; leave the layer away, or take off() away from a rule, \
-             with shadow() in its place if it shall only count",
+            "every rule is off ({}), so the layer would limit nothing; remove the layer, or remove off() from a rule, or \
+             replace it by shadow() to only count",
             names.join(", ")
         ),
     ))
@@ -363,8 +372,8 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             RuleErrorKind::Key,
             rule.name(),
             format!(
-                "{call} says something about requests, but with by_handler() the handler alone says when to ask, for whom \
-                 and at what cost; take {call} away, or count with by(..)"
+                "{call} is a setting for the layer, but with by_handler() the handler decides when to check, with which \
+                 key and at what cost; remove {call}, or count with by(..)"
             ),
         ));
     }
@@ -372,7 +381,7 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
         return Err(RuleError::new(
             RuleErrorKind::Plan,
             rule.name(),
-            "plan_by chooses among plans, and the rule has none; add each with plan(name, quota), or take plan_by away",
+            "plan_by selects a plan, and the rule has none; add plans with plan(name, quota), or remove plan_by",
         ));
     }
     if let Missing::Reject(status) = request_rule.missing {
@@ -382,7 +391,7 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Jitter above the wait itself is a number of another unit.
+/// A jitter above 100 % is probably in another unit.
 pub(crate) fn refuse_much_jitter(percent: u8) -> Result<(), RuleError> {
     if percent <= 100 {
         return Ok(());
@@ -395,7 +404,7 @@ pub(crate) fn refuse_much_jitter(percent: u8) -> Result<(), RuleError> {
     ))
 }
 
-/// A denial with a status below 400 would tell clients that all is well.
+/// A denial with a status below 400 would look like a success.
 pub(crate) fn refuse_success(status: StatusCode) -> Result<(), RuleError> {
     if status.is_client_error() || status.is_server_error() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The service: one request.
+//! The service.
 
 use std::{
     fmt,
@@ -10,9 +10,13 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::{
-    rate_limit::body::ResponseBody, rate_limit::config::Config, rate_limit::decide::Judged,
-    rate_limit::future::ResponseFuture, rate_limit::live::Live, rate_limit::request_rules::Asked,
+use crate::rate_limit::{
+    admit::admit,
+    body::ResponseBody,
+    decide::{Deciding, decide},
+    future::ResponseFuture,
+    registered_config::RegisteredConfig,
+    request_rules::RequestChecks,
 };
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -23,11 +27,11 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<Live<Config>>,
+    config: Arc<RegisteredConfig>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<Live<Config>>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<RegisteredConfig>) -> Self {
         Self { inner, config }
     }
 
@@ -69,28 +73,29 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut head, body) = request.into_parts();
-        let mut asked = Asked::default();
-        match self.config.judge(&head, !body.is_end_stream(), &mut asked) {
-            // Nothing to wait for: the inner service that was polled ready is called at once, with no clone of it.
-            Judged::Now(judgement) => match self.config.admit(&mut head, judgement, asked.checks) {
-                Ok(after) => {
-                    let request = Request::from_parts(head, body);
-                    ResponseFuture::inner(self.inner.call(request), after)
+        let mut checks = RequestChecks::default();
+        match decide(&self.config, &head, !body.is_end_stream(), &mut checks) {
+            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+            Deciding::Now(decided) => {
+                match admit(&self.config, &mut head, decided, checks.checks) {
+                    Ok(admitted) => {
+                        let request = Request::from_parts(head, body);
+                        ResponseFuture::inner(self.inner.call(request), admitted)
+                    }
+                    Err(rejection) => {
+                        // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until
+                        // the next call, it would be missing elsewhere.
+                        self.inner = self.inner.clone();
+                        ResponseFuture::rejected(rejection)
+                    }
                 }
-                Err(rejection) => {
-                    // What `poll_ready` has reserved (a place under a concurrency limit, in a queue) is given up with
-                    // the instance that holds it. Kept until the next call, it would be missing elsewhere.
-                    self.inner = self.inner.clone();
-                    ResponseFuture::rejected(rejection)
-                }
-            },
-            Judged::Later(judgement) => {
-                // The instance that was polled ready goes with the future, the clone stays behind: a clone need not be
-                // ready.
+            }
+            Deciding::Later(decided) => {
+                // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
                 let request = Request::from_parts(head, body);
-                ResponseFuture::judging(judgement, ready, request, Arc::clone(&**self.config))
+                ResponseFuture::deciding(decided, ready, request, Arc::clone(&self.config))
             }
         }
     }

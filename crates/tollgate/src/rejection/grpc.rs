@@ -1,4 +1,4 @@
-//! The response in gRPC: `Trailers-Only`, with the details that clients know.
+//! Denials in gRPC: `Trailers-Only` responses with standard error details.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::{
         name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
     },
     key::{NoKey, service_and_method},
-    protocol::Spoken,
+    protocol::{Protocol, WireProtocol},
     rejection::{
         denial::Denial,
-        facts::{Exceeded, Facts},
+        details::{DenialDetails, Exceeded},
         protobuf::{Message, any, retry_info},
     },
 };
@@ -29,55 +29,50 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 
-/// Of a `QuotaFailure`: with everything beside it, in base64, less than 4 KiB. Clients take 8 KiB of header fields in all.
-const LONGEST_FAILURE: usize = 2_560;
+/// The maximum length of a `QuotaFailure`: with the other details, in base64, less than 4 KiB. Clients accept 8 KiB of header
+/// fields in total.
+const MAX_QUOTA_FAILURE: usize = 2_560;
 
-/// Denials in gRPC for one rule set. Made once, when the rule set comes into force.
+/// Denials in gRPC for one rule set, prepared once.
 #[derive(Debug)]
 pub(crate) struct GrpcRejection {
-    /// The `QuotaFailure` of the usual denial, by one quota.
+    /// The `QuotaFailure` of a denial by one quota.
     used_up: PerQuota<Message>,
 }
 
-/// A status with its message: plain, and percent-encoded for the header.
+/// A status with its message, whose characters need no percent-encoding: printable ASCII without `%`.
 #[derive(Clone, Copy, Debug)]
-struct Told {
-    code: u8,
-    message: &'static str,
-    encoded: &'static str,
-}
+struct Status(u8, &'static str);
 
-const EXCEEDED: Told = told(8, "rate limit exceeded", "rate%20limit%20exceeded");
-const UNAVAILABLE: Told = told(14, "service unavailable", "service%20unavailable");
+const EXCEEDED: Status = Status(8, "rate limit exceeded");
+const UNAVAILABLE: Status = Status(14, "service unavailable");
+const UNIMPLEMENTED: Status = Status(
+    12,
+    "gRPC-Web is not translated to gRPC in front of the limit on messages",
+);
 const UNAUTHENTICATED: u8 = 16;
-
-const fn told(code: u8, message: &'static str, encoded: &'static str) -> Told {
-    Told {
-        code,
-        message,
-        encoded,
-    }
-}
 
 impl GrpcRejection {
     /// Prepares the details.
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
             used_up: PerQuota::new(rules, |rule, quota| {
-                quota_failure(&Facts::used_up(rule, quota, StatusCode::TOO_MANY_REQUESTS).exceeded)
+                quota_failure(
+                    &DenialDetails::used_up(rule, quota, StatusCode::TOO_MANY_REQUESTS).exceeded,
+                )
             }),
         }
     }
 
-    /// The response, without `Retry-After` and the quota's fields. `spoken` is a form of gRPC.
+    /// The response, without `Retry-After` and the quota's fields. `protocol` is gRPC or gRPC-Web.
     ///
-    /// A response without a body whose fields say the status is `Trailers-Only`: clients may retry it, which they may not
-    /// once a response has begun.
-    pub(crate) fn respond(&self, denial: &Denial<'_>, spoken: Spoken) -> Response<Bytes> {
+    /// A response without a body and with the status in its header fields is `Trailers-Only`: clients may retry it, unlike one
+    /// that has begun.
+    pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
         let mut response = Response::new(Bytes::new());
         // Room for these, `Retry-After` and two fields about the quota.
         let mut fields = HeaderMap::with_capacity(8);
-        fields.insert(CONTENT_TYPE, content_type(denial.head(), spoken));
+        fields.insert(CONTENT_TYPE, content_type(denial.head(), protocol));
         self.write_status(&mut fields, denial);
         if let Some(pushback) = pushback(denial) {
             fields.insert(GRPC_RETRY_PUSHBACK, pushback);
@@ -86,8 +81,8 @@ impl GrpcRejection {
         response
     }
 
-    /// The trailers of a response that has begun: the status and its details. When to come back is in the details; the
-    /// fields about the quota must not be in trailers, and a call that has begun is not retried.
+    /// The trailers of a response that has begun: the status and its details, which include the retry time. Quota fields must
+    /// not be in trailers, and clients do not retry a call that has begun.
     pub(crate) fn trailers(&self, denial: &Denial<'_>) -> HeaderMap {
         let mut fields = HeaderMap::with_capacity(3);
         self.write_status(&mut fields, denial);
@@ -95,27 +90,26 @@ impl GrpcRejection {
     }
 
     fn write_status(&self, fields: &mut HeaderMap, denial: &Denial<'_>) {
-        let told = told_of(denial);
-        fields.insert(GRPC_STATUS, HeaderValue::from(u16::from(told.code)));
-        fields.insert(GRPC_MESSAGE, HeaderValue::from_static(told.encoded));
-        if told.code == EXCEEDED.code {
-            fields.insert(GRPC_STATUS_DETAILS, self.details(told, denial));
+        let status = status_of(denial);
+        insert_status(fields, status);
+        if status.0 == EXCEEDED.0 {
+            fields.insert(GRPC_STATUS_DETAILS, self.details(status, denial));
         }
     }
 
-    /// `google.rpc.Status` with RetryInfo, QuotaFailure and ErrorInfo; on a quiet route with RetryInfo alone.
-    fn details(&self, told: Told, denial: &Denial<'_>) -> HeaderValue {
-        // As much as the usual denial takes.
+    /// `google.rpc.Status` with RetryInfo, QuotaFailure and ErrorInfo; with a hidden quota RetryInfo alone.
+    fn details(&self, Status(code, text): Status, denial: &Denial<'_>) -> HeaderValue {
+        // Enough for a denial by one quota.
         let mut status = Message::with_capacity(512)
-            .uint(1, told.code.into())
-            .text(2, told.message);
+            .uint(1, code.into())
+            .text(2, text);
         if let Some(wait) = denial.retry_after() {
             status = status.message(3, &any(RETRY_INFO, &retry_info(wait)));
         }
-        if !denial.is_quiet() {
+        if !denial.hides_quota() {
             status = match self.prepared(denial) {
                 Some(failure) => status.and(failure),
-                None => status.and(&quota_failure(&Facts::of(denial).exceeded)),
+                None => status.and(&quota_failure(&DenialDetails::of(denial).exceeded)),
             };
             status = status.message(3, &any(ERROR_INFO, &error_info(denial)));
         }
@@ -125,7 +119,7 @@ impl GrpcRejection {
             .unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
-    /// The `QuotaFailure` of the usual denial.
+    /// The prepared `QuotaFailure`, for a denial by one quota.
     fn prepared(&self, denial: &Denial<'_>) -> Option<&Message> {
         let mut exceeded = denial.exceeded();
         match (denial.reason(), exceeded.next(), exceeded.next()) {
@@ -135,22 +129,36 @@ impl GrpcRejection {
     }
 }
 
-/// The status of a denial (STATUS CODES of gRPC: a quota is RESOURCE_EXHAUSTED, what failed on our side UNAVAILABLE).
-fn told_of(denial: &Denial<'_>) -> Told {
+/// The response to a request in gRPC-Web that reached a limit on messages without being translated to gRPC.
+pub(crate) fn grpc_web_is_not_translated(head: &Parts) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    let fields = response.headers_mut();
+    let text = Protocol::Grpc.of(head) == (WireProtocol::GrpcWeb { text: true });
+    fields.insert(
+        CONTENT_TYPE,
+        content_type(head, WireProtocol::GrpcWeb { text }),
+    );
+    insert_status(fields, UNIMPLEMENTED);
+    response
+}
+
+fn insert_status(fields: &mut HeaderMap, Status(code, message): Status) {
+    fields.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
+    fields.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+}
+
+/// The status of a denial (STATUS CODES of gRPC: a quota is RESOURCE_EXHAUSTED, a failure on our side UNAVAILABLE).
+fn status_of(denial: &Denial<'_>) -> Status {
     match denial.reason() {
         Reason::Quota => EXCEEDED,
-        Reason::Never => told(
-            8,
-            "the request costs more than the limit ever allows",
-            "the%20request%20costs%20more%20than%20the%20limit%20ever%20allows",
-        ),
+        Reason::Never => Status(8, "the request costs more than the limit ever allows"),
         Reason::NoKey => without_key(denial),
         _ => UNAVAILABLE,
     }
 }
 
-/// The rule says a status of HTTP; the code is the one that means the same.
-fn without_key(denial: &Denial<'_>) -> Told {
+/// The code that corresponds to the HTTP status of the rule.
+fn without_key(denial: &Denial<'_>) -> Status {
     let code = match denial.status().as_u16() {
         400 | 422 => 3,
         403 => 7,
@@ -160,27 +168,15 @@ fn without_key(denial: &Denial<'_>) -> Told {
         _ => UNAUTHENTICATED,
     };
     match denial.no_key() {
-        _ if denial.is_quiet() => told(code, "refused", "refused"),
-        Some(NoKey::Ambiguous) => told(
-            code,
-            "the request carries its key more than once",
-            "the%20request%20carries%20its%20key%20more%20than%20once",
-        ),
-        // How a service is set up is no business of its clients.
-        Some(NoKey::Misconfigured(_)) => told(
-            code,
-            "the service cannot tell who is asking",
-            "the%20service%20cannot%20tell%20who%20is%20asking",
-        ),
-        _ => told(
-            code,
-            "the request has no key",
-            "the%20request%20has%20no%20key",
-        ),
+        _ if denial.hides_quota() => Status(code, "refused"),
+        Some(NoKey::Ambiguous) => Status(code, "the request carries its key more than once"),
+        // Clients learn nothing about the set-up.
+        Some(NoKey::Misconfigured(_)) => Status(code, "the service cannot tell who is asking"),
+        _ => Status(code, "the request has no key"),
     }
 }
 
-/// `details` with a `QuotaFailure`: a violation for each policy that was exceeded, as far as there is room.
+/// `details` with a `QuotaFailure`: a violation for each exceeded policy, as many as fit.
 fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
     let mut failure = Message::default();
     if exceeded.is_empty() {
@@ -193,7 +189,7 @@ fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
             .text(5, policy.name)
             .uint(7, policy.limit());
         let longer = failure.clone().message(1, &violation);
-        if longer.as_bytes().len() > LONGEST_FAILURE {
+        if longer.as_bytes().len() > MAX_QUOTA_FAILURE {
             break;
         }
         failure = longer;
@@ -201,7 +197,7 @@ fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
     Message::default().message(3, &any(QUOTA_FAILURE, &failure))
 }
 
-/// Why, for programs: the reason, and the service that was called as the domain in which the reason means something.
+/// `ErrorInfo`: the machine-readable reason, with the called service as its domain.
 fn error_info(denial: &Denial<'_>) -> Message {
     let reason = match denial.reason() {
         Reason::Never => "COST_EXCEEDS_LIMIT",
@@ -209,40 +205,40 @@ fn error_info(denial: &Denial<'_>) -> Message {
     };
     let service = service_and_method(denial.head().uri.path());
     let domain = service.map_or("", |(service, _)| service);
-    // A client may have made it up.
+    // The client chooses it.
     let domain = if domain.len() <= 128 { domain } else { "" };
     Message::default().text(1, reason).text(2, domain)
 }
 
-/// `grpc-retry-pushback-ms` (gRFC A6): when the client may retry, or -1 where a retry is of no use. None where nothing is
-/// known, so that the client's own backoff decides.
+/// `grpc-retry-pushback-ms` (gRFC A6): when the client may retry, or -1 if it should not. `None` if the time is unknown, so
+/// that the client uses its own backoff.
 fn pushback(denial: &Denial<'_>) -> Option<HeaderValue> {
     const NEVER: HeaderValue = HeaderValue::from_static("-1");
     if denial.retry() == Retry::Never {
         return Some(NEVER);
     }
-    // What does not fit is weeks away; a sooner one would be too early.
+    // A time that does not fit is weeks away; a shorter one would be too early.
     Some(millis(denial.retry_after()?).map_or(NEVER, HeaderValue::from))
 }
 
-/// Rounded up; `None` where it is more than a signed number of 32 bits.
+/// Rounded up; `None` if it does not fit into an `i32`.
 fn millis(wait: Duration) -> Option<u32> {
     let millis = wait.as_nanos().div_ceil(1_000_000);
     i32::try_from(millis).ok()?.try_into().ok()
 }
 
-fn content_type(head: &Parts, spoken: Spoken) -> HeaderValue {
+fn content_type(head: &Parts, protocol: WireProtocol) -> HeaderValue {
     const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
     const WEB: HeaderValue = HeaderValue::from_static("application/grpc-web+proto");
     const WEB_TEXT: HeaderValue = HeaderValue::from_static("application/grpc-web-text+proto");
-    match spoken {
-        Spoken::GrpcWeb { text } if wants_text(head).unwrap_or(text) => WEB_TEXT,
-        Spoken::GrpcWeb { .. } => WEB,
-        Spoken::Http | Spoken::Grpc => GRPC,
+    match protocol {
+        WireProtocol::GrpcWeb { text } if wants_text(head).unwrap_or(text) => WEB_TEXT,
+        WireProtocol::GrpcWeb { .. } => WEB,
+        WireProtocol::Http | WireProtocol::Grpc => GRPC,
     }
 }
 
-/// Which form of gRPC-Web the client accepts, if it says so.
+/// Whether the client accepts the text form of gRPC-Web, if it says so.
 fn wants_text(head: &Parts) -> Option<bool> {
     let accept = head.headers.get(ACCEPT)?.to_str().ok()?;
     if accept.contains("application/grpc-web-text") {

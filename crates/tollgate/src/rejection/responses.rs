@@ -1,15 +1,15 @@
-//! The response to a denial in the protocol that its client speaks.
+//! The response to a denial in the protocol of the request.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tollgate_core::RuleSet;
 
 use crate::{
-    protocol::Spoken,
+    protocol::WireProtocol,
     rejection::{denial::Denial, grpc::GrpcRejection, http::HttpRejection, style::Rejection},
 };
 
-/// Rejections for one rule set. Made once, when the rule set comes into force.
+/// Rejections for one rule set, prepared once.
 #[derive(Debug)]
 pub(crate) struct Responses {
     http: HttpRejection,
@@ -17,7 +17,7 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
-    /// Prepares what can be. `status` is the usual one for a quota that is used up.
+    /// Prepares responses. `status` is that of an exceeded quota.
     pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
         Self {
             http: HttpRejection::new(rejection, rules, status),
@@ -26,14 +26,14 @@ impl Responses {
     }
 
     /// The response, without `Retry-After` and the quota's fields.
-    pub(crate) fn respond(&self, denial: &Denial<'_>, spoken: Spoken) -> Response<Bytes> {
-        match spoken {
-            Spoken::Http => self.http.respond(denial),
-            _ => self.grpc.respond(denial, spoken),
+    pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
+        match protocol {
+            WireProtocol::Http => self.http.respond(denial),
+            _ => self.grpc.respond(denial, protocol),
         }
     }
 
-    /// The trailers that end a response in gRPC that has begun.
+    /// The trailers of a gRPC response that has begun.
     pub(crate) fn trailers(&self, denial: &Denial<'_>) -> HeaderMap {
         self.grpc.trailers(denial)
     }

@@ -77,7 +77,7 @@ impl Event {
         }
     }
 
-    /// Adds another of the same kind, if both are one question.
+    /// Adds another of the same kind, if both are one query.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Admitted(mine, requests), Self::Admitted(check, more)) => {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_key_is_let_through_within_a_millisecond_is_one_question() {
+    fn what_a_busy_key_is_let_through_within_a_millisecond_is_one_query() {
         let line = Line::default();
         let admitted = |at, key| line.join(entry(at, Event::Admitted(check(key, 2), 1)));
         assert_eq!(admitted(5_000, 1), Joined::Begin);

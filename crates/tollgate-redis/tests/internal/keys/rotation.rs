@@ -108,7 +108,7 @@ impl History {
             .collect();
         let mut call = Call::at(self.clock.now(), MARGIN);
         let peek = self.numbers.one_in(6);
-        let (asked, by_memory) = if peek {
+        let (layout, by_memory) = if peek {
             (call.peek(process, &on_server), self.memory.peek(&in_memory))
         } else {
             (
@@ -116,9 +116,9 @@ impl History {
                 self.memory.acquire(&in_memory),
             )
         };
-        let asked = asked.expect("there is room");
+        let layout = layout.expect("there is room");
         let reply = self.server.send(&call);
-        let by_script = reply.decision(&asked, &on_server, self.memory.rules());
+        let by_script = reply.decision(&layout, &on_server, self.memory.rules());
         let by_memory = by_memory.ready().expect("memory answers at once");
         assert_eq!(by_script, without_source(&by_memory), "{in_memory:?}");
         if by_memory.is_allowed() {
@@ -250,9 +250,9 @@ fn a_state_has_one_name_at_a_time() {
     let mut take = |process: &Encoder, cost| {
         let mut call = Call::at(NOW, MARGIN);
         let checks = [Check::new(1, process.fingerprint(1, &key), cost)];
-        let asked = call.acquire(process, &checks).expect("there is room");
+        let layout = call.acquire(process, &checks).expect("there is room");
         let reply = history.server.send(&call);
-        let decision = reply.decision(&asked, &checks, history.memory.rules());
+        let decision = reply.decision(&layout, &checks, history.memory.rules());
         (decision.verdicts()[0].remaining(), history.server.names())
     };
     let (left, old_name) = take(&old, 1);

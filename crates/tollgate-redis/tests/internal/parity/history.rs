@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Keys, Secret,
-    call::{Asked, Call},
+    call::{Call, RequestLayout},
     encode::Encoder,
     keyspace::{Keyspace, Partition},
     reply::Reply,
@@ -60,7 +60,7 @@ struct Version {
 enum Act {
     Request {
         step: u64,
-        asked: Asked,
+        layout: RequestLayout,
         checks: Vec<Check>,
         takes: bool,
         version: Version,
@@ -233,7 +233,7 @@ impl<'a> History<'a> {
         match act {
             Act::Request {
                 step,
-                asked,
+                layout,
                 checks,
                 takes,
                 version,
@@ -245,8 +245,8 @@ impl<'a> History<'a> {
                     bound.peek(&checks)
                 };
                 let decision = decision.ready().expect("memory answers at once");
-                if let (false, Some(reply)) = (asked.is_nothing(), reply) {
-                    let by_script = reply.decision(&asked, &checks, bound.rules());
+                if let (false, Some(reply)) = (layout.is_nothing(), reply) {
+                    let by_script = reply.decision(&layout, &checks, bound.rules());
                     let by_memory = decision.clone();
                     Expected {
                         step,
@@ -308,14 +308,14 @@ impl<'a> History<'a> {
                 }
             }
         }
-        let asked = if takes {
+        let layout = if takes {
             call.acquire(version.encoders.any(), &checks)
         } else {
             call.peek(version.encoders.any(), &checks)
         };
         self.acts.push(Act::Request {
             step,
-            asked: asked.expect("there is room"),
+            layout: layout.expect("there is room"),
             checks,
             takes,
             version,
@@ -531,8 +531,8 @@ impl Encoders {
     /// The names that a check's state may have.
     fn names(&self, check: &Check) -> Vec<Vec<u8>> {
         let mut call = Call::new();
-        let asked = call.peek(&self.settling[0], std::slice::from_ref(check));
-        assert!(asked.is_some());
+        let layout = call.peek(&self.settling[0], std::slice::from_ref(check));
+        assert!(layout.is_some());
         call.keys().map(<[u8]>::to_vec).collect()
     }
 

@@ -160,7 +160,7 @@ impl Lives {
 
     /// In how many µs what is used of a check's rule is fresh in memory: by a quota that has written it, the soonest.
     fn fresh_after(&self, names: &[Vec<u8>], bound: &Arc<dyn RuleStore>, check: &Check) -> u64 {
-        let asked = Writer {
+        let layout = Writer {
             bound: Arc::clone(bound),
             rule: check.rule(),
             plan: check.plan(),
@@ -168,7 +168,7 @@ impl Lives {
         let rule = names.first().map(|name| rule_of(name));
         let writers = self.writers.iter();
         let writers = writers.filter(|((name, _), _)| Some(name) == rule.as_ref());
-        let all = writers.map(|(_, writer)| writer).chain([&asked]);
+        let all = writers.map(|(_, writer)| writer).chain([&layout]);
         all.map(|writer| fresh_after(writer, check.key()))
             .min()
             .unwrap_or(0)

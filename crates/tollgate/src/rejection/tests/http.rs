@@ -131,7 +131,7 @@ fn a_missing_key_has_the_status_of_its_rule() {
         scene.body(Rejection::json(), &denial),
         r#"{"error":"no_key","message":"the request has no key"}"#
     );
-    let quiet = denial.quiet(true);
+    let quiet = denial.hide_quota(true);
     assert_eq!(
         scene.body(Rejection::problem(), &quiet),
         r#"{"type":"about:blank","title":"Unauthorized","status":401}"#
@@ -203,7 +203,7 @@ fn the_status_of_a_problem_is_that_of_the_response() {
 fn a_quiet_rejection_says_the_wait_alone() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = scene.denial(&decision).quiet(true);
+    let denial = scene.denial(&decision).hide_quota(true);
     assert_eq!(
         scene.body(Rejection::problem(), &denial),
         concat!(

@@ -1,0 +1,188 @@
+//! Granting messages: how many of those at hand may pass.
+
+use std::sync::Arc;
+#[cfg(feature = "tokio")]
+use std::time::Duration;
+
+use tollgate_core::{Checks, Decision, Outcome, Pending, Reason, Step};
+#[cfg(feature = "tokio")]
+use tollgate_core::{
+    Verdict,
+    algorithm::{Assessment, Retry},
+};
+
+use crate::{message::call::Call, observe::Timer};
+
+/// The result of a request for messages.
+#[derive(Debug)]
+pub(super) enum Grant {
+    /// This many of them may pass: at least one.
+    Granted(u64),
+    /// None of them may.
+    Denied(Decision),
+}
+
+/// Requests up to this many messages; at least one.
+pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
+    let timer = Timer::start();
+    #[cfg(feature = "tokio")]
+    if let Some(max_wait) = call.max_wait.0 {
+        let call = Arc::clone(call);
+        return Step::Wait(Pending::new(async move {
+            queue(&call, messages, max_wait, timer).await
+        }));
+    }
+    if must_peek(call, messages) {
+        let call = Arc::clone(call);
+        return Step::Wait(Pending::new(async move {
+            let messages = peek(&call, messages).await;
+            let reply = acquire(&call, messages);
+            retry_with_fewer(&call, messages, reply, timer).await
+        }));
+    }
+    match acquire(call, messages) {
+        Step::Ready(decision) if decision.is_allowed() => {
+            Step::Ready(conclude(call, messages, decision, timer))
+        }
+        reply => {
+            let call = Arc::clone(call);
+            Step::Wait(Pending::new(async move {
+                retry_with_fewer(&call, messages, reply, timer).await
+            }))
+        }
+    }
+}
+
+/// Requests fewer messages until they fit. The decision about a single message is the one reported: a client that retries
+/// sends one.
+async fn retry_with_fewer(
+    call: &Call,
+    mut messages: u64,
+    mut reply: Step<Decision>,
+    timer: Timer,
+) -> Grant {
+    loop {
+        let decision = reply.await;
+        match fewer(call, &decision, messages) {
+            Some(fewer) => messages = fewer,
+            None => return conclude(call, messages, decision, timer),
+        }
+        reply = acquire(call, messages);
+    }
+}
+
+/// Waits in the queue for a message. Several pass at once if they fit and no other call waits.
+#[cfg(feature = "tokio")]
+async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer) -> Grant {
+    let limiter = &call.config.rules.limiter;
+    if must_peek(call, messages) {
+        messages = peek(call, messages).await;
+    }
+    loop {
+        let wait = if messages > 1 {
+            Duration::ZERO
+        } else {
+            max_wait
+        };
+        match limiter.acquire_within(&costs(call, messages), wait).await {
+            Ok(decision) => match fewer(call, &decision, messages) {
+                Some(fewer) => messages = fewer,
+                None => return conclude(call, messages, decision, timer),
+            },
+            Err(_) if messages > 1 => messages = 1,
+            Err(_) => {
+                let current = limiter.peek(&costs(call, 1)).await;
+                let denial = timed_out(call, &current, max_wait);
+                return conclude(call, 1, denial, timer);
+            }
+        }
+    }
+}
+
+/// The denial of a message that timed out behind others in the queue. Its retry time is at least the time that it has
+/// waited.
+#[cfg(feature = "tokio")]
+fn timed_out(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
+    let rules = call.config.rules.set();
+    let denied = current.verdicts().iter().map(|verdict| {
+        if !rules.enforces(verdict.rule()) {
+            return *verdict;
+        }
+        let reset_after = u64::try_from(verdict.reset_after().as_micros());
+        let answer = Assessment {
+            fits: false,
+            remaining: verdict.remaining(),
+            reset_after: reset_after.unwrap_or(u64::MAX),
+            retry: match verdict.outcome() {
+                Outcome::Allow => Retry::After(max_wait),
+                _ => verdict.retry().or_later(Retry::After(max_wait)),
+            },
+        };
+        // A request's plans and rules are fewer than 65 536.
+        let (rule, plan) = (verdict.rule() as u16, verdict.plan() as u16);
+        Verdict::new(rule, plan, answer, verdict.source())
+    });
+    Decision::new(current.at(), denied, |verdict| {
+        rules.enforces(verdict.rule())
+    })
+}
+
+/// Whether to peek before acquiring: a shadow counts every attempt, so several messages must not be attempted repeatedly.
+fn must_peek(call: &Call, messages: u64) -> bool {
+    messages > 1 && !call.config.rules.set().all_enforced()
+}
+
+/// How many of the messages would pass now; at least one.
+async fn peek(call: &Call, messages: u64) -> u64 {
+    let current = call.config.rules.limiter.peek(&costs(call, messages)).await;
+    fewer(call, &current, messages).unwrap_or(messages)
+}
+
+fn acquire(call: &Call, messages: u64) -> Step<Decision> {
+    call.config.rules.limiter.acquire(&costs(call, messages))
+}
+
+/// The checks of this many messages.
+fn costs(call: &Call, messages: u64) -> Checks {
+    let checks = call.checks.iter();
+    checks
+        .map(|check| check.with_cost(check.cost().saturating_mul(messages)))
+        .collect()
+}
+
+/// With how many messages to retry after this decision; `None` if fewer would not help.
+fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
+    if messages <= 1
+        || decision.outcome() != Outcome::Deny
+        || decision.reason() == Some(Reason::StoreFailed)
+    {
+        return None;
+    }
+    let rules = call.config.rules.set();
+    let denied = decision.verdicts().iter().filter(|verdict| {
+        verdict.outcome() == Outcome::Deny
+            && verdict.has_numbers()
+            && rules.enforces(verdict.rule())
+    });
+    let fit = denied.filter_map(|verdict| {
+        let mut checks = call.checks.iter();
+        // A request has at most one check per rule.
+        let check = checks.find(|check| usize::from(check.rule()) == verdict.rule())?;
+        verdict.remaining().checked_div(check.cost())
+    });
+    Some(fit.min().unwrap_or(0).clamp(1, messages - 1))
+}
+
+/// Reports the decision, and turns it into a grant.
+fn conclude(call: &Call, messages: u64, decision: Decision, timer: Timer) -> Grant {
+    let rules = &call.config.rules;
+    let bound = rules.limiter.rule_store().as_ref();
+    rules
+        .observer
+        .decided(bound, &costs(call, messages), &decision, timer);
+    if decision.is_allowed() {
+        Grant::Granted(messages)
+    } else {
+        Grant::Denied(decision)
+    }
+}

@@ -1,0 +1,165 @@
+//! The details of a denial for a response body.
+
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
+
+use http::StatusCode;
+use smallvec::SmallVec;
+use tollgate_core::{Quota, Reason, Retry, Rule};
+
+use crate::{key::NoKey, rejection::denial::Denial};
+
+/// The details of a denial for a response body, without the retry time. Nothing about the client; with a hidden quota, nothing
+/// about the rules.
+#[derive(Debug)]
+pub(super) struct DenialDetails<'a> {
+    pub(super) reason: Reason,
+    pub(super) status: StatusCode,
+    pub(super) exceeded: SmallVec<[Exceeded<'a>; 2]>,
+    no_key: Option<String>,
+}
+
+/// A policy that the request exceeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exceeded<'a> {
+    pub(super) name: &'a str,
+    quota: &'a Quota,
+    never: bool,
+}
+
+impl Exceeded<'_> {
+    /// The units that the policy allows.
+    pub(super) fn limit(&self) -> u64 {
+        self.quota.limit()
+    }
+}
+
+impl fmt::Display for Exceeded<'_> {
+    /// A sentence for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, limit) = (self.name, self.limit());
+        if self.never {
+            return write!(
+                f,
+                "The request costs more than policy \"{name}\" ever allows, which is {limit}."
+            );
+        }
+        let window = Readable(self.quota.window());
+        let requests = if limit == 1 { "request" } else { "requests" };
+        write!(
+            f,
+            "Policy \"{name}\" allows {limit} {requests} per {window}."
+        )
+    }
+}
+
+impl<'a> DenialDetails<'a> {
+    pub(super) fn of(denial: &Denial<'a>) -> Self {
+        let mut details = Self {
+            reason: denial.reason(),
+            status: denial.status(),
+            exceeded: SmallVec::new(),
+            no_key: None,
+        };
+        if denial.hides_quota() {
+            return details;
+        }
+        let rules = denial.rules().rules();
+        details.exceeded = denial
+            .exceeded()
+            .filter_map(|verdict| {
+                let rule = rules.get(verdict.rule())?;
+                Some(Exceeded {
+                    name: rule.name(),
+                    quota: rule.quota_of(verdict.plan()),
+                    never: verdict.retry() == Retry::Never,
+                })
+            })
+            .collect();
+        // Clients learn nothing about the set-up.
+        details.no_key = denial.no_key().map(|why| match why {
+            NoKey::Misconfigured(_) => "the service cannot tell who is asking".to_owned(),
+            NoKey::LookUpFailed => "the service cannot tell who is asking at present".to_owned(),
+            why => why.to_string(),
+        });
+        details
+    }
+
+    /// The details of a denial by this quota alone.
+    pub(super) fn used_up(rule: &'a Rule, quota: &'a Quota, status: StatusCode) -> Self {
+        Self {
+            reason: Reason::Quota,
+            status,
+            exceeded: SmallVec::from_iter([Exceeded {
+                name: rule.name(),
+                quota,
+                never: false,
+            }]),
+            no_key: None,
+        }
+    }
+
+    /// Whether the request exceeds a quota, as opposed to a failed store or a missing key.
+    pub(super) fn is_quota(&self) -> bool {
+        matches!(self.reason, Reason::Quota | Reason::Never)
+    }
+
+    /// A title of a few words.
+    pub(super) fn title(&self) -> &'static str {
+        if self.is_quota() {
+            "Quota exceeded"
+        } else {
+            self.status.canonical_reason().unwrap_or("Refused")
+        }
+    }
+
+    /// Sentences for people; `None` if the status says it all.
+    pub(super) fn detail(&self) -> Option<String> {
+        if let Some(why) = &self.no_key {
+            return Some(why.clone());
+        }
+        let mut text = String::new();
+        for exceeded in &self.exceeded {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{exceeded}");
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// A duration in the largest unit in which it is a whole number.
+struct Readable(Duration);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        if micros.is_multiple_of(1_000_000) {
+            write!(f, "{} s", micros / 1_000_000)
+        } else if micros.is_multiple_of(1_000) {
+            write!(f, "{} ms", micros / 1_000)
+        } else {
+            write!(f, "{micros} µs")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_whole_numbers_of_a_unit() {
+        for (micros, words) in [
+            (60_000_000, "60 s"),
+            (1_500_000, "1500 ms"),
+            (333_334, "333334 µs"),
+        ] {
+            assert_eq!(Readable(Duration::from_micros(micros)).to_string(), words);
+        }
+    }
+}
