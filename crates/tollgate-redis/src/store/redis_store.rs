@@ -62,7 +62,7 @@ impl RedisStore {
     /// [`Exact`](Effective::Exact), with the reason, where the rule cannot have the consistency that it asks for.
     ///
     /// ```
-    /// use tollgate::{Consistency, MINUTE, Quota, Rule};
+    /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
     /// use tollgate_redis::{Effective, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
