@@ -9,7 +9,7 @@ pub enum OnStoreError {
     /// Counts in this process against its share of the quota: 1/N, at least one unit.
     ///
     /// N is the number of instances that was [given](crate::Limiter::with_instances), or the one that the store
-    /// [knew](crate::RuleStore::instances) last if that is larger. When there are more, the shares shrink at once; they grow
+    /// [knew](crate::store::RuleStore::instances) last if that is larger. When there are more, the shares shrink at once; they grow
     /// after fewer have been known for 30 s. What a share has counted stays counted. One that cannot be counted for so many
     /// (see [`Quota::validate`]) stays what it was.
     ///

@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     algorithm::Retry,
+    check::Check,
     decision::Decision,
     key::Key,
     limiter::Limiter,
     lines::{Kind, WaitError},
-    store::Check,
 };
 
 impl Limiter {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD,
-    OnStoreError, Outcome, Quota, Rule, RuleSet, RuleStore, Source, Step, Store,
+    OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store, store::RuleStore,
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 

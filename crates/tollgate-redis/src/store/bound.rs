@@ -7,8 +7,9 @@ use std::{
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, Receipt, RuleError, RuleSet, RuleStore,
-    Settlement, Source, Step, StoreError, StoreErrorKind,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, RuleError, RuleSet, Source, Step,
+    StoreError, StoreErrorKind,
+    store::{Receipt, RuleStore, Settlement},
 };
 
 use crate::{

@@ -8,7 +8,8 @@ use std::sync::{
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Check, Checks, Decision, Outcome, Receipt, RuleSet, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Outcome, RuleSet, Tick, Verdict,
+    store::{Receipt, Settlement},
 };
 use tollgate_prefilter::{Grant, ReturnedLease};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate_core::{Check, Consistency, HOUR, Outcome, Quota, Rule, Settlement, Step};
+use tollgate_core::{Check, Consistency, HOUR, Outcome, Quota, Rule, Step, store::Settlement};
 
 use crate::{LATER, Process, Site, followed::take, seen, unit, until};
 

@@ -6,16 +6,20 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Retry, Taken},
+    check::Check,
+    checks::Checks,
     decision::{Decision, Outcome, Source, Verdict},
     error::RuleError,
-    instances::Instances,
-    last_seen::LastSeen,
     memory::MemoryStore,
     on_store_error::OnStoreError,
     quota::Quota,
+    remote::{instances::Instances, last_seen::LastSeen},
     rule::Rule,
     rule_set::RuleSet,
-    store::{Check, Checks, Receipt, RuleStore, Settlement, Store},
+    store::{
+        receipt::{Receipt, Settlement},
+        rule_store::{RuleStore, Store},
+    },
     sync::{AtomicU64, Mutex, Ordering, lock},
     ticket::receipts,
     time::Clock,
