@@ -13,7 +13,7 @@
 //! # let _ = writes;
 //! ```
 //!
-//! A header that exempts has to be one that clients cannot send: taken off by the proxy in front, say.
+//! A header that exempts must be one that clients cannot send, because a proxy removes it.
 //!
 //! [`RequestRule::when`]: crate::RequestRule::when
 //! [`RequestRule::exempt`]: crate::RequestRule::exempt
@@ -31,9 +31,9 @@ pub fn method_in(
     move |head| methods.contains(&head.method)
 }
 
-/// The path is this one or below it: `/internal` holds for `/internal` and `/internal/jobs`, not for `/internals`.
+/// The path is this one or below it: `/internal` matches `/internal` and `/internal/jobs`, not `/internals`.
 ///
-/// The path is compared as it was sent, before any decoding.
+/// The path is compared undecoded.
 pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
     let mut prefix = prefix.into();
     while prefix.ends_with('/') {
@@ -50,9 +50,9 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Parts) -> bool + Send +
 /// The client's address is in one of these networks: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or
 /// [`IpAddr`](std::net::IpAddr).
 ///
-/// The address is that of [`client_ip()`](crate::key::client_ip()) without settings: the socket's peer. Behind proxies take
-/// [`ClientIp::is_in`](crate::key::ClientIp::is_in), with the settings that the rules count by. Without a peer address the
-/// condition does not hold.
+/// The address is that of [`client_ip()`](crate::key::client_ip()) without settings: the socket's peer. Behind proxies use
+/// [`ClientIp::is_in`](crate::key::ClientIp::is_in), with the same settings as the rules. Without a peer address the condition is
+/// `false`.
 ///
 /// ```
 /// use tollgate::{MINUTE, Quota, Rule, condition::client_in, key::client_ip};
@@ -93,10 +93,10 @@ pub fn grpc_method_is(
     }
 }
 
-/// The request was matched by this route, as it is written in axum's router: `/items/{id}`.
+/// The request matched this route of axum's router: `/items/{id}`.
 ///
-/// The layer has to be added where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`.
-/// Where no route matched, as in a fallback, it does not hold.
+/// Add the layer where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`. It is `false` if no
+/// route matched, as in a fallback.
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
@@ -108,7 +108,7 @@ pub fn route_is(route: impl Into<String>) -> impl Fn(&Parts) -> bool + Send + Sy
     }
 }
 
-/// Either condition holds.
+/// Either condition is `true`.
 pub fn any_of(
     one: impl Fn(&Parts) -> bool + Send + Sync + 'static,
     other: impl Fn(&Parts) -> bool + Send + Sync + 'static,
@@ -116,7 +116,7 @@ pub fn any_of(
     move |head| one(head) || other(head)
 }
 
-/// The condition does not hold.
+/// The condition is `false`.
 pub fn not(
     condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
 ) -> impl Fn(&Parts) -> bool + Send + Sync + 'static {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_to_a_service_and_a_method() {
+    fn a_call_has_a_service_and_a_method() {
         let call = head(Method::POST, "/weather.v1.Weather/Current");
         assert!(grpc_service_is("weather.v1.Weather")(&call));
         assert!(!grpc_service_is("weather.v1")(&call));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_under_another_by_whole_segments() {
+    fn path_under_compares_whole_segments() {
         for prefix in ["/internal", "/internal/"] {
             let under = path_under(prefix);
             for (path, holds) in [
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_in_the_networks_that_hold_its_address() {
+    fn client_in_matches_the_peer_address() {
         let condition =
             client_in(["10.0.0.0/8", "2001:db8:7::/48", "192.0.2.7"]).expect("networks");
         for (peer, holds) in [
@@ -187,12 +187,12 @@ mod tests {
         }
         let everybody = client_in(["0.0.0.0/0", "::/0"]).expect("networks");
         assert!(everybody(&from("192.0.2.7")));
-        // Nobody knows who it is.
+        // No peer address.
         assert!(!everybody(&head(Method::GET, "/")));
     }
 
     #[test]
-    fn the_client_behind_a_proxy_is_the_one_that_rules_count() {
+    fn is_in_uses_the_settings_of_the_extractor() {
         let client = client_ip()
             .trusted_proxies(["10.0.0.0/8"])
             .x_forwarded_for();
@@ -205,12 +205,12 @@ mod tests {
         };
         assert!(condition(&through("10.0.0.1", "192.0.2.7")));
         assert!(!condition(&through("10.0.0.1", "203.0.113.9")));
-        // Whoever comes past the proxy writes what he likes.
+        // Not through the proxy.
         assert!(!condition(&through("203.0.113.9", "192.0.2.7")));
     }
 
     #[test]
-    fn what_is_not_a_network_is_said() {
+    fn an_invalid_network_is_an_error() {
         let said = |networks: &[&str]| match client_in(networks) {
             Ok(_) => panic!("{networks:?} is accepted"),
             Err(error) => error.to_string(),

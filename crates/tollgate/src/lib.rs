@@ -1,7 +1,7 @@
 //! Rate limiting for Rust services: a Tower middleware for axum and tonic.
 //!
-//! tollgate decides before the work starts whether a request may proceed, and tells the client what it has left. State is
-//! kept in memory, exact and bounded. Nothing is spawned, and nothing has to be cleaned up.
+//! tollgate decides before the work starts whether a request may proceed, and tells the client how much is left. State is in
+//! memory, exact and bounded, or in Redis with `tollgate-redis`. There is nothing to spawn and nothing to clean up.
 //!
 //! # Example
 //!
@@ -22,7 +22,7 @@
 //! let limits = RateLimitLayer::new(MemoryStore::new(), [rule])?;
 //! let app = Router::new().route("/", get(|| async { "hello" })).layer(limits);
 //!
-//! // `axum::serve` with `into_make_service_with_connect_info::<SocketAddr>()` says who the peer is; here we do.
+//! // `axum::serve` with `into_make_service_with_connect_info::<SocketAddr>()` sets the peer; here we do.
 //! let peer = PeerAddr("192.0.2.1:40000".parse()?);
 //! let send = async || {
 //!     let request = Request::get("/").extension(peer).body(Body::empty()).unwrap();
@@ -42,9 +42,8 @@
 //!
 //! # A customised one
 //!
-//! Two rules that are decided together, by the caller that a middleware in front has verified; writes cost more; older
-//! header fields beside the new ones; a plain text body; waits that differ between clients; and a handler that reads what is
-//! left.
+//! Two rules that are decided together, by the caller that an outer middleware has verified; a higher cost for writes; older
+//! header fields in addition to the new ones; a plain text body; jitter; and a handler that reads the remaining units.
 //!
 //! ```
 //! use http::{Method, Request, Response, StatusCode};
@@ -94,8 +93,8 @@
 //!     service.clone().oneshot(request).await.unwrap()
 //! };
 //! let first = post().await;
-//! let told = first.headers()["ratelimit"].to_str()?;
-//! assert!(told.starts_with(r#""per-key";r=6;t=1, "per-tenant";r=999;t="#));
+//! let ratelimit = first.headers()["ratelimit"].to_str()?;
+//! assert!(ratelimit.starts_with(r#""per-key";r=6;t=1, "per-tenant";r=999;t="#));
 //! assert_eq!(first.headers()["x-ratelimit-remaining"], "6");
 //! post().await;
 //! // Two are left, and this one costs four.
@@ -112,7 +111,7 @@
 //! # How it fits together
 //!
 //! ```text
-//! request ──▶ RateLimitLayer           whom does it count against, what does it cost?      (key, cost, plan)
+//! request ──▶ RateLimitLayer           which checks does it need?       (key, cost, plan)
 //!                  │ checks
 //!                  ▼
 //!             Limiter                  all rules pass, or nothing is taken

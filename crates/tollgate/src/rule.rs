@@ -1,4 +1,4 @@
-//! Rules of requests: a rule, whom it counts, what a request costs, and when it applies.
+//! Rules with extractors: the key, the cost, the plan, and when a rule applies.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -14,11 +14,10 @@ type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
 ///
-/// [`by`](Self::by) says whom it counts and makes the [`RequestRule`] that a layer takes. A [`Limiter`](crate::Limiter)
-/// takes it as it is, and is told the key with each call.
+/// [`by`](Self::by) adds the key and makes the [`RequestRule`] that a layer takes. A [`Limiter`](crate::Limiter) takes the rule
+/// itself, and gets the key with each call.
 ///
-/// This is `tollgate_core`'s [`Rule`](tollgate_core::Rule), to which it dereferences, with the extractors of this crate.
-/// Each converts into the other.
+/// It wraps `tollgate_core`'s [`Rule`](tollgate_core::Rule), to which it dereferences. Each converts into the other.
 ///
 /// ```
 /// use tollgate::{MINUTE, OnStoreError, Quota, Rule, key::client_ip};
@@ -38,32 +37,32 @@ pub struct Rule(tollgate_core::Rule);
 impl Rule {
     /// A rule with this name and quota: enforced, one unit a request.
     ///
-    /// The name is the identity of the budget: the same name on one store is one budget, wherever it is used. It goes
-    /// into headers, metrics and logs. Letters, digits and `_ . : / * -`, the first a letter or `*`, at most 64.
+    /// The name identifies the budget: the same name on one store is one budget, wherever it is used. It appears in headers,
+    /// metrics and logs. Letters, digits and `_ . : / * -`, the first a letter or `*`, at most 64.
     ///
     /// Name and numbers are checked when the rule becomes part of a layer or a limiter.
     pub fn new(name: impl Into<Arc<str>>, quota: Quota) -> Self {
         Self(tollgate_core::Rule::new(name, quota))
     }
 
-    /// Counts requests by the key that `key` finds: see [`key`](crate::key).
+    /// Counts requests by this key: see [`key`](crate::key).
     pub fn by(self, key: impl KeyExtractor) -> RequestRule {
         RequestRule::new(self.0, Some(Arc::new(key)))
     }
 
-    /// Leaves it to a handler to ask, with a key that it learns from the body, say: see
+    /// Leaves the check to handlers, for keys that are in the body, say: see
     /// [`Admission::acquire`](crate::Admission::acquire). A layer with such a rule
     /// [attaches](crate::RateLimitLayer::attach_decision) an admission to each request.
     ///
-    /// What else a [`RequestRule`] can be told is about requests that the layer asks for; a layer refuses it here.
+    /// The other settings of a [`RequestRule`] are for checks by the layer; with this one they are an error.
     pub fn by_handler(self) -> RequestRule {
         RequestRule::new(self.0, None)
     }
 
-    /// Adds a plan: another quota under the same name, chosen per request. It has to be of the same algorithm, or
+    /// Adds a plan: another quota under the same name, selected per request. It must have the same algorithm, or be
     /// [`unlimited`](Quota::unlimited).
     ///
-    /// A caller that changes plans keeps what it has used.
+    /// A client that changes plans keeps its usage.
     pub fn plan(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         Self(self.0.plan(name, quota))
     }
@@ -73,17 +72,17 @@ impl Rule {
         Self(self.0.mark(name, quota))
     }
 
-    /// The units that a request costs where nothing computes them. 0 asks without taking.
+    /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. 0 checks without taking.
     pub fn cost(self, units: u64) -> Self {
         Self(self.0.cost(units))
     }
 
-    /// Decides and counts as if alone, reports, and denies nothing.
+    /// Makes it a shadow: it decides and counts as if it were alone, is reported, and denies nothing.
     pub fn shadow(self) -> Self {
         Self(self.0.shadow())
     }
 
-    /// A shadow that counts as if the rule with this name were absent: what would be if it took that rule's place.
+    /// Makes it a shadow that counts as if the rule with this name were absent: a trial of its replacement.
     pub fn shadow_instead_of(self, rule: impl Into<Arc<str>>) -> Self {
         Self(self.0.shadow_instead_of(rule))
     }
@@ -93,12 +92,12 @@ impl Rule {
         Self(self.0.off())
     }
 
-    /// How exactly processes count together; for stores that are shared.
+    /// How exactly processes count together on a shared store.
     pub fn consistency(self, consistency: Consistency) -> Self {
         Self(self.0.consistency(consistency))
     }
 
-    /// What to answer when the store fails.
+    /// How to decide while the store fails.
     pub fn on_store_error(self, answer: OnStoreError) -> Self {
         Self(self.0.on_store_error(answer))
     }
@@ -131,19 +130,19 @@ pub enum Missing {
     /// Counts all such requests together.
     #[default]
     Shared,
-    /// Does not apply to the request, because it does not carry the key.
+    /// Does not limit requests without the key.
     ///
-    /// Every other reason for having no key counts the request as [`Shared`](Self::Shared) does, so that nothing switches
-    /// the rule off unnoticed: a key that is sent more than once ([`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous)), and a
-    /// service that is not set up for its extractor ([`NoKey::Misconfigured`](crate::key::NoKey::Misconfigured)).
+    /// Only an absent key skips the rule. Otherwise the request counts as with [`Shared`](Self::Shared), so that nothing disables
+    /// the rule unnoticed: a repeated key ([`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous)), or a service that is not set up
+    /// for the extractor ([`NoKey::Misconfigured`](crate::key::NoKey::Misconfigured)).
     Skip,
-    /// Rejects the request with this status, which is 400 or above: 401, say. A 401 wants a `WWW-Authenticate` field
-    /// (RFC 9110 §15.5.2), whose scheme only the application knows: add it in
-    /// [`Rejection::custom`](crate::Rejection::custom) or in a layer outside. A shadow rejects nothing and skips it.
+    /// Rejects the request with this status, 400 or above: 401, say. A 401 requires a `WWW-Authenticate` field (RFC 9110
+    /// §15.5.2), whose scheme depends on the application: add it in [`Rejection::custom`](crate::Rejection::custom) or in an
+    /// outer layer. A shadow rejects nothing and skips the request.
     Reject(StatusCode),
 }
 
-/// A rule with whom it counts: what a layer accepts. Made by [`Rule::by`].
+/// A rule with its key, which layers accept. Made by [`Rule::by`].
 ///
 /// ```
 /// use http::{Method, StatusCode};
@@ -162,18 +161,18 @@ pub enum Missing {
 #[derive(Clone)]
 pub struct RequestRule {
     pub(crate) rule: tollgate_core::Rule,
-    /// `None`: a handler asks, with a key that it learns itself.
+    /// `None`: a rule for handlers.
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
     pub(crate) cost: Option<Arc<CostFn>>,
     pub(crate) plan: Option<Arc<PlanFn>>,
     pub(crate) applies: Option<Arc<Predicate>>,
     pub(crate) exempt: Option<Arc<Predicate>>,
     pub(crate) missing: Missing,
-    /// Whether what was taken stays taken where the service fails.
+    /// Whether units are kept if the service fails.
     pub(crate) keeps: bool,
 }
 
-/// A rule that says whom it counts: what layers take. It is a [`RequestRule`].
+/// A rule with a key, which layers accept: a [`RequestRule`].
 ///
 /// A rule by itself does not compile:
 ///
@@ -184,7 +183,7 @@ pub struct RequestRule {
 /// let limits = RateLimitLayer::new(MemoryStore::new(), [rule]);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say whom it counts",
+    message = "`{Self}` has no key",
     label = "`.by(..)` is missing",
     note = "add `.by(client_ip())`, `.by(header(\"x-api-key\"))` or another extractor of `tollgate::key`",
     note = "where only a handler knows the key, add `.by_handler()`"
@@ -207,35 +206,35 @@ impl RequestRule {
         }
     }
 
-    /// What to do with requests that have no key. They share one bucket unless told otherwise.
+    /// What to do with requests that have no key. Default: they share one bucket.
     pub fn when_missing(mut self, missing: Missing) -> Self {
         self.missing = missing;
         self
     }
 
-    /// Computes the units of a request from its head. 0 asks without taking.
+    /// Computes the cost of a request in units from its head. 0 checks without taking.
     ///
-    /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`. The first one is
-    /// told in an event at warn level. Cap what you compute.
+    /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`, and the first one is
+    /// an event at warn level. Cap the result.
     pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
         self
     }
 
-    /// Keeps what a request took also where the inner service answers with an error, or a response carries a
-    /// [`Refund`](crate::Refund). Without this it is given back: who was not served has used nothing up.
+    /// Keeps the units of a request if the inner service returns an error or a response with a [`Refund`](crate::Refund). Default:
+    /// they are refunded, because the request was not served.
     ///
-    /// Say so for every rule whose clients can bring such an error about, and gain by it: log-ins and codes, and work that
-    /// costs something before it fails, as under a timeout inside of the layer.
+    /// Use it for every rule whose clients can provoke such an error and profit: log-ins and codes, and work that is expensive
+    /// before it fails, as with a timeout inside of the layer.
     pub fn keep_on_error(mut self) -> Self {
         self.keeps = true;
         self
     }
 
-    /// Chooses the rule's plan by name, from an extension that a middleware in front has set, say. `None` is the rule's own
-    /// quota. So is a name that the rule has no plan for; the first one is told in an event at warn level.
+    /// Selects the rule's plan by name, from an extension that an outer middleware has set, say. `None` is the rule's own quota. So
+    /// is an unknown name, the first of which is an event at warn level.
     ///
-    /// The name is borrowed from the head, or is a constant: `|head| Some(head.extensions.get::<Claims>()?.plan.as_str())`.
+    /// The name is borrowed from the head or is a constant: `|head| Some(head.extensions.get::<Claims>()?.plan.as_str())`.
     pub fn plan_by<P: AsRef<str> + ?Sized>(
         mut self,
         plan: impl Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
@@ -252,8 +251,7 @@ impl RequestRule {
         self
     }
 
-    /// Applies the rule only where this holds: a closure, or one of the [conditions](crate::condition). Called twice, both
-    /// have to hold.
+    /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
     pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         match self.applies.clone() {
             None => self.applies_if(Arc::new(applies)),
@@ -261,7 +259,7 @@ impl RequestRule {
         }
     }
 
-    /// The first call that would do nothing where a handler asks.
+    /// The first setting that has no effect on a rule for handlers.
     pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
         [
             (self.cost.is_some(), "cost_by"),
@@ -280,8 +278,8 @@ impl RequestRule {
         self
     }
 
-    /// Lets requests pass uncounted where this holds: internal calls, health checks, test traffic. They are counted as
-    /// skipped in the metrics. Called twice, either is enough.
+    /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
+    /// skipped. Called twice, either is enough.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.exempt = Some(match self.exempt.take() {
             None => Arc::new(exempt),

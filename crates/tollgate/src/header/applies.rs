@@ -1,19 +1,18 @@
-//! Which responses carry the fields.
+//! Which responses have quota fields.
 
 use http::{HeaderMap, StatusCode, header::CACHE_CONTROL};
 
-/// Whether a response may carry the quota of its client.
+/// Whether a response may have quota fields.
 ///
-/// Not a redirect: `r=0` could keep the client from following it. Not one that a shared cache is told to keep: it would tell
-/// one client's numbers to others. A 304 without such a directive is neither; it replaces the numbers of a cached response with
-/// current ones.
+/// Not a redirect: `r=0` could keep the client from following it. Not a response for shared caches: others would get the
+/// client's numbers. A 304 may have them: it updates the numbers of a cached response.
 pub(crate) fn applies(status: StatusCode, headers: &HeaderMap) -> bool {
     (!status.is_redirection() || status == StatusCode::NOT_MODIFIED)
         && (!headers.contains_key(CACHE_CONTROL) || !is_shared(headers))
 }
 
-/// Whether a shared cache is told to keep it (RFC 9111 §3): `public` and `s-maxage` say so, and `max-age`, unless it is 0 or
-/// the response is `private` or `no-store`.
+/// Whether a shared cache may store the response (RFC 9111 §3): `public`, `s-maxage`, or `max-age` unless it is 0 or the response
+/// is `private` or `no-store`.
 fn is_shared(headers: &HeaderMap) -> bool {
     let (mut shared, mut fresh, mut private) = (false, false, false);
     let values = headers.get_all(CACHE_CONTROL).iter();
@@ -42,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_but_a_redirect_carries_them() {
+    fn every_status_but_redirects_has_them() {
         for status in [101, 200, 204, 304, 404, 429, 500, 503] {
             assert!(with(status, &[]), "{status}");
         }
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_for_shared_caches_does_not() {
+    fn a_response_for_shared_caches_has_none() {
         assert!(!with(200, &["public"]));
         assert!(!with(200, &["max-age=60, Public"]));
         assert!(!with(200, &["max-age=60", "S-MaxAge = 60"]));

@@ -7,27 +7,27 @@
 use http::{HeaderMap, HeaderValue};
 
 use crate::header::{
+    inner_quota::InnerQuota,
     name::RATELIMIT,
+    quota_status::QuotaStatus,
     seconds::whole_seconds,
-    standing::Standing,
     structured::{self, Line, push_integer},
-    written::Written,
 };
 
-/// Writes the field, unless an inner limiter has written one that leaves less.
-pub(super) fn write(map: &mut HeaderMap, standing: &Standing) {
-    let reset = whole_seconds(standing.lasts);
+/// Writes the field, unless an inner limiter has written one with fewer remaining units.
+pub(super) fn write(map: &mut HeaderMap, status: &QuotaStatus) {
+    let reset = whole_seconds(status.lasts);
     if map
         .get(RATELIMIT)
-        .is_some_and(|value| read(value).leaves_less(standing.remaining, reset))
+        .is_some_and(|value| read(value).leaves_less(status.remaining, reset))
     {
         return;
     }
     let mut line = Line::new();
     line.extend_from_slice(b"limit=");
-    push_integer(&mut line, standing.limit);
+    push_integer(&mut line, status.limit);
     line.extend_from_slice(b", remaining=");
-    push_integer(&mut line, standing.remaining);
+    push_integer(&mut line, status.remaining);
     line.extend_from_slice(b", reset=");
     push_integer(&mut line, reset);
     if let Some(value) = structured::value(&line) {
@@ -35,14 +35,14 @@ pub(super) fn write(map: &mut HeaderMap, standing: &Standing) {
     }
 }
 
-fn read(value: &HeaderValue) -> Written {
+fn read(value: &HeaderValue) -> InnerQuota {
     let member = |name: &str| {
         value.to_str().ok()?.split(',').find_map(|member| {
             let (key, number) = member.split_once('=')?;
             (key.trim() == name).then(|| number.trim().parse().ok())?
         })
     };
-    Written {
+    InnerQuota {
         remaining: member("remaining"),
         reset: member("reset"),
     }

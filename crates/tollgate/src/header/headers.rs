@@ -1,4 +1,4 @@
-//! The fields of a rule set, ready to be written.
+//! The header fields of a rule set.
 
 use http::HeaderMap;
 use tollgate_core::{RuleSet, Tick, Verdict};
@@ -7,13 +7,13 @@ use crate::header::{
     dictionary,
     named::Named,
     numbered::Numbered,
+    quota_status::{QuotaStatus, Standings},
     seconds::whole_seconds,
-    standing::{Standing, Standings},
     style::HeaderStyle,
     triple::{self, epoch_seconds},
 };
 
-/// The fields of one style for one rule set. Made once, when the rule set comes into force.
+/// The fields of one style for one rule set, prepared once.
 #[derive(Debug)]
 pub(crate) struct Headers {
     style: HeaderStyle,
@@ -43,8 +43,7 @@ impl Headers {
     /// Adds the fields of a decision's verdicts, allowed or denied, made at `at` under `rules`: the rule set that `self`
     /// was made for.
     ///
-    /// Fields of an inner limiter are kept: lists get further members, and where there is room for one rule the one that
-    /// leaves less stays.
+    /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -56,26 +55,26 @@ impl Headers {
         if self.style == HeaderStyle::NONE {
             return;
         }
-        let standings = Standing::all(verdicts, rules);
-        if standings.clone().next().is_none() || map.try_reserve(self.fields).is_err() {
+        let statuses = QuotaStatus::all(verdicts, rules);
+        if statuses.clone().next().is_none() || map.try_reserve(self.fields).is_err() {
             return;
         }
         if let Some(named) = &self.named {
-            named.write(map, standings.clone());
+            named.write(map, statuses.clone());
         }
         if self.style != HeaderStyle::DRAFT_11 {
-            self.write_single(map, &standings.collect::<Standings>(), at);
+            self.write_single(map, &statuses.collect::<Standings>(), at);
         }
     }
 
-    /// The fields of older styles, in which one rule speaks for all.
-    fn write_single(&self, map: &mut HeaderMap, standings: &[Standing], at: Tick) {
-        let Some(closest) = Standing::closest_to_its_limit(standings) else {
+    /// The fields of older styles, which report one rule.
+    fn write_single(&self, map: &mut HeaderMap, statuses: &[QuotaStatus], at: Tick) {
+        let Some(closest) = QuotaStatus::closest_to_its_limit(statuses) else {
             return;
         };
         let delta = whole_seconds(closest.lasts);
         if let Some(numbered) = &self.numbered {
-            numbered.write(map, standings);
+            numbered.write(map, statuses);
         }
         if self.style.has(HeaderStyle::DRAFT_7) {
             dictionary::write(map, closest);

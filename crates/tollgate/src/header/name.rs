@@ -28,9 +28,9 @@ pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName =
 
 /// Every field that this crate may add to a response, for `Access-Control-Expose-Headers`.
 ///
-/// A script in a browser sees none of them unless the server exposes them by name. The CORS layer has to be outside the
-/// limiter: a denial without `Access-Control-Allow-Origin` is a bare network error to the script. Where scripts speak
-/// gRPC-Web, expose [`grpc_exposed_headers`] as well.
+/// A script in a browser sees none of them unless the server exposes them. Put the CORS layer outside of the limiter: a denial
+/// without `Access-Control-Allow-Origin` is a network error for the script. For gRPC-Web, expose [`grpc_exposed_headers`] as
+/// well.
 ///
 /// ```
 /// let names: Vec<_> = tollgate::header::exposed_headers().collect();
@@ -53,11 +53,11 @@ pub fn exposed_headers() -> impl Iterator<Item = HeaderName> {
     .into_iter()
 }
 
-/// The fields in which a gRPC response tells of its status, for `Access-Control-Expose-Headers`: those of gRPC itself and
-/// the ones that this crate adds.
+/// The fields with the status of a gRPC response, for `Access-Control-Expose-Headers`: those of gRPC and those that this crate
+/// adds.
 ///
-/// A denied call has no body, so that a gRPC-Web client in a browser reads its status from the header fields. Unless they
-/// are exposed it sees a response without a status.
+/// A denied call has no body, so a gRPC-Web client in a browser reads its status from the header fields. Without access to them
+/// it sees a response without a status.
 ///
 /// ```
 /// use tollgate::header::{exposed_headers, grpc_exposed_headers};

@@ -9,21 +9,21 @@ use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Quota, Rule, RuleSet};
 
 use crate::header::{
+    merge,
     name::{RATELIMIT, RATELIMIT_POLICY},
     per_quota::PerQuota,
-    same_name,
+    quota_status::QuotaStatus,
     seconds::whole_seconds,
-    standing::Standing,
     structured::{self, Line, push_integer, separate, string},
 };
 
-/// What does not change from response to response, serialised once.
+/// The constant parts of the fields, serialised once.
 #[derive(Debug)]
 pub(super) struct Named {
     /// `"name";r=`, by rule.
     prefixes: Box<[Box<[u8]>]>,
     policies: PerQuota<Option<HeaderValue>>,
-    /// The rules that speak when no request chooses a plan or leaves a rule out, and their policies in one value.
+    /// The rules that apply to a request without plans and skipped rules, with their policies in one value.
     usual: Box<[usize]>,
     usual_policies: Option<HeaderValue>,
 }
@@ -56,57 +56,57 @@ impl Named {
     pub(super) fn write(
         &self,
         map: &mut HeaderMap,
-        standings: impl Iterator<Item = Standing> + Clone,
+        statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) {
         let mut line = Line::new();
         let mut expected = self.usual.iter();
         let mut usual = true;
-        for standing in standings.clone() {
-            usual &= standing.plan == 0 && expected.next() == Some(&standing.rule);
+        for status in statuses.clone() {
+            usual &= status.plan == 0 && expected.next() == Some(&status.rule);
             let Some(prefix) = self
                 .prefixes
-                .get(standing.rule)
+                .get(status.rule)
                 .filter(|name| !name.is_empty())
             else {
                 continue;
             };
             separate(&mut line);
             line.extend_from_slice(prefix);
-            push_integer(&mut line, standing.remaining);
+            push_integer(&mut line, status.remaining);
             line.extend_from_slice(b";t=");
-            push_integer(&mut line, whole_seconds(standing.lasts));
+            push_integer(&mut line, whole_seconds(status.lasts));
         }
-        // Added to what an inner limiter wrote, as further members of the same list.
+        // Appends to the list of an inner limiter.
         let limits = structured::value(&line);
         let was_there =
             limits.is_some_and(|limits| matches!(map.try_append(RATELIMIT, limits), Ok(true)));
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
-            self.policies(standings)
+            self.policies(statuses)
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
         }
         if was_there {
-            same_name::keep_one_each(map);
+            merge::merge_same_names(map);
         }
     }
 
     fn policies(
         &self,
-        mut standings: impl Iterator<Item = Standing> + Clone,
+        mut statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) -> Option<HeaderValue> {
-        let find = |standing: Standing| self.policies.find(standing.rule, standing.plan);
-        let all = standings.clone();
-        match (standings.next(), standings.next()) {
+        let find = |status: QuotaStatus| self.policies.find(status.rule, status.plan);
+        let all = statuses.clone();
+        match (statuses.next(), statuses.next()) {
             (Some(one), None) => find(one)?.clone(),
             _ => join(all.map(find)),
         }
     }
 }
 
-/// The policy of one quota, `None` where its name cannot be written.
+/// The policy of one quota; `None` if its name is not a valid string.
 fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     let mut line = Line::new();
     line.extend_from_slice(string(rule.name())?.as_bytes());

@@ -1,4 +1,4 @@
-//! `RateLimit-Policy` of draft-6 and draft-7: policies that are told apart by their limit.
+//! `RateLimit-Policy` of draft-6 and draft-7: policies identified by their limit.
 //!
 //! ```text
 //! RateLimit-Policy: 100;w=60, 5000;w=86400
@@ -11,8 +11,8 @@ use tollgate_core::{MAX_UNITS, RuleSet};
 use crate::header::{
     name::RATELIMIT_POLICY,
     per_quota::PerQuota,
+    quota_status::QuotaStatus,
     seconds::whole_seconds,
-    standing::Standing,
     structured::{self, Line, separate},
 };
 
@@ -30,7 +30,7 @@ impl Numbered {
     pub(super) fn new(rules: &RuleSet) -> Self {
         Self(PerQuota::new(rules, |_, quota| {
             let limit = quota.limit().min(MAX_UNITS);
-            // These drafts require the window, so one under a second is rounded up as well.
+            // These drafts require the window, so a shorter one is rounded up to a second.
             let seconds = whole_seconds(quota.window()).min(MAX_UNITS);
             Some(Policy {
                 limit,
@@ -40,18 +40,18 @@ impl Numbered {
         }))
     }
 
-    pub(super) fn write(&self, map: &mut HeaderMap, standings: &[Standing]) {
-        if let Some(policies) = self.policies(map, standings) {
+    pub(super) fn write(&self, map: &mut HeaderMap, statuses: &[QuotaStatus]) {
+        if let Some(policies) = self.policies(map, statuses) {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
         }
     }
 
     /// The policies that are not in `map` yet. No two may share a limit: the one with the longer window stays, which is
     /// the lower rate.
-    fn policies(&self, map: &HeaderMap, standings: &[Standing]) -> Option<HeaderValue> {
+    fn policies(&self, map: &HeaderMap, statuses: &[QuotaStatus]) -> Option<HeaderValue> {
         let mut kept = SmallVec::<[&Policy; 4]>::new();
-        for standing in standings {
-            let Some(policy) = self.0.find(standing.rule, standing.plan)?.as_ref() else {
+        for status in statuses {
+            let Some(policy) = self.0.find(status.rule, status.plan)?.as_ref() else {
                 continue;
             };
             match kept.iter_mut().find(|other| other.limit == policy.limit) {

@@ -1,4 +1,4 @@
-//! Something prepared for each quota of a rule set.
+//! A value per quota of a rule set.
 
 use tollgate_core::{Quota, Rule, RuleSet};
 
@@ -21,7 +21,7 @@ impl<T> PerQuota<T> {
         )
     }
 
-    /// The value of this rule's plan. A plan that is not there is the rule's own quota, as in [`Rule::quota_of`].
+    /// The value of this rule's plan. An unknown plan is the rule's own quota, as in [`Rule::quota_of`].
     pub(crate) fn find(&self, rule: usize, plan: usize) -> Option<&T> {
         let plans = self.0.get(rule)?;
         plans.get(plan).or_else(|| plans.first())

@@ -7,10 +7,10 @@ use tollgate_core::Retry;
 
 use crate::header::seconds::whole_seconds;
 
-/// How long to tell the client to wait; `None` where no wait helps or none is known.
+/// The retry time for the client; `None` if no wait helps, or if it is not known.
 ///
-/// `jitter_percent` makes the wait longer by up to that part of it, never shorter. How much of it depends on `seed` (the
-/// key) alone, so that clients come back at different times, and one that asks again is told a shorter wait each time.
+/// The jitter extends the time by up to `jitter_percent`. It depends only on `seed` (the key), so that clients return at different
+/// times, and a client that retries early gets a shorter time each time.
 pub(crate) fn delay(retry: Retry, jitter_percent: u8, seed: u64) -> Option<Duration> {
     let Retry::After(wait) = retry else {
         return None;
@@ -18,15 +18,14 @@ pub(crate) fn delay(retry: Retry, jitter_percent: u8, seed: u64) -> Option<Durat
     if jitter_percent == 0 {
         return Some(wait);
     }
-    // In 1/2^32. The same for each wait of a key, so the jitter falls as the wait falls.
+    // In 1/2^32. Constant per key, so the jitter is proportional to the time.
     let share = u128::from(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32);
     let longest = wait.as_micros() * u128::from(jitter_percent) / 100;
     let jitter = u64::try_from((longest * share) >> 32).unwrap_or(u64::MAX);
     Some(wait.saturating_add(Duration::from_micros(jitter)))
 }
 
-/// Sets the field to whole seconds, rounded up, at least 1. A larger one that is there already stays, and so does a date:
-/// someone meant it.
+/// Sets the field to whole seconds, rounded up, at least 1. Keeps an existing larger number, and an existing date.
 pub(crate) fn write(map: &mut HeaderMap, delay: Duration) {
     let mut seconds = whole_seconds(delay);
     for value in map.get_all(RETRY_AFTER) {
@@ -70,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_one_stays() {
+    fn a_larger_one_is_kept() {
         assert_eq!(written(Duration::from_secs(5), &["9"]), ["9"]);
         assert_eq!(written(Duration::from_secs(9), &["5"]), ["9"]);
         assert_eq!(written(Duration::from_secs(5), &["2", "7"]), ["7"]);
     }
 
     #[test]
-    fn a_date_stays_and_what_is_neither_does_not() {
+    fn a_date_is_kept_and_an_invalid_value_is_not() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(written(Duration::from_secs(5), &[date]), [date]);
         for wrong in ["", "-1", "2.0", "30s"] {
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_where_waiting_does_not_help() {
+    fn there_is_none_if_waiting_does_not_help() {
         for retry in [Retry::Now, Retry::Never, Retry::Unknown] {
             assert_eq!(delay(retry, 10, 42), None);
         }

@@ -1,8 +1,8 @@
-//! Durations on the wire.
+//! Durations as whole seconds.
 
 use std::time::Duration;
 
-/// Whole seconds, rounded up, at least one: rounding down would promise units too early, and 0 would say "now".
+/// Whole seconds, rounded up, at least one: rounding down would promise units too early, and 0 would mean "now".
 pub(crate) const fn whole_seconds(duration: Duration) -> u64 {
     let seconds = duration
         .as_secs()

@@ -1,10 +1,10 @@
-//! Which fields a response carries.
+//! The selection of header fields.
 
 use std::{fmt, ops::BitOr};
 
-/// Which fields a response carries. Styles combine with `|`.
+/// The quota fields of a response. Combine styles with `|`.
 ///
-/// See the [module documentation](crate::header) for what each one writes and which to take.
+/// See the [module documentation](crate::header) for the fields of each and which to use.
 ///
 /// ```
 /// use tollgate::header::HeaderStyle;
@@ -14,14 +14,14 @@ use std::{fmt, ops::BitOr};
 /// assert_eq!(style | HeaderStyle::NONE, style);
 /// ```
 ///
-/// Some do not go together, because they write one field in two ways: [`DRAFT_11`](Self::DRAFT_11) with
-/// [`DRAFT_7`](Self::DRAFT_7) or [`DRAFT_6`](Self::DRAFT_6), and the two forms of `X-RateLimit-Reset`. The layer refuses
-/// them when it is made.
+/// Some cannot be combined, because they write a field in two ways: [`DRAFT_11`](Self::DRAFT_11) with
+/// [`DRAFT_7`](Self::DRAFT_7) or [`DRAFT_6`](Self::DRAFT_6), and the two forms of `X-RateLimit-Reset`. They are
+/// an error in [`RateLimitLayer::headers`](crate::RateLimitLayer::headers).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeaderStyle(u8);
 
 impl HeaderStyle {
-    /// No field about the quota. `Retry-After` is still on a denial.
+    /// No quota fields. A denial still has `Retry-After`.
     pub const NONE: Self = Self(0);
     /// `RateLimit` and `RateLimit-Policy` as lists of named policies, the syntax of draft-8 to draft-11.
     pub const DRAFT_11: Self = Self(1);
@@ -52,7 +52,7 @@ impl HeaderStyle {
         self.0 & other.0 == other.0
     }
 
-    /// Refuses styles that write one field in two ways.
+    /// Rejects styles that write a field in two ways.
     pub(crate) fn validate(self) -> Result<(), String> {
         for (a, b, why) in [
             (Self::DRAFT_11, Self::DRAFT_7, "write RateLimit"),
@@ -103,7 +103,7 @@ mod tests {
     use super::HeaderStyle as S;
 
     #[test]
-    fn styles_that_write_one_field_in_two_ways_are_refused_by_name() {
+    fn conflicting_styles_are_rejected_by_name() {
         for (style, words) in [
             (S::DRAFT_11 | S::DRAFT_7, ["DRAFT_11", "DRAFT_7"]),
             (S::DRAFT_11 | S::DRAFT_6, ["DRAFT_11", "DRAFT_6"]),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn styles_with_fields_of_their_own_combine() {
+    fn other_styles_combine() {
         for style in [
             S::NONE,
             S::DRAFT_11 | S::X_RATELIMIT_DELTA,

@@ -12,12 +12,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{MAX_UNITS, Tick};
 
 use crate::header::{
+    inner_quota::InnerQuota,
     name::{
         RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_LIMIT,
         X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
     },
-    standing::Standing,
-    written::Written,
+    quota_status::QuotaStatus,
 };
 
 /// The names of the three.
@@ -41,23 +41,23 @@ pub(super) static X_RATELIMIT: Triple = Triple {
 };
 
 impl Triple {
-    /// Writes all three, unless an inner limiter has written some that leave less.
-    pub(super) fn write(&self, map: &mut HeaderMap, standing: &Standing, reset: u64) {
-        if self.read(map).leaves_less(standing.remaining, reset) {
+    /// Writes all three, unless an inner limiter has written fewer remaining units.
+    pub(super) fn write(&self, map: &mut HeaderMap, status: &QuotaStatus, reset: u64) {
+        if self.read(map).leaves_less(status.remaining, reset) {
             return;
         }
         for (name, number) in [
-            (&self.limit, standing.limit),
-            (&self.remaining, standing.remaining),
+            (&self.limit, status.limit),
+            (&self.remaining, status.remaining),
             (&self.reset, reset),
         ] {
             let _ = map.try_insert(name, HeaderValue::from(number.min(MAX_UNITS)));
         }
     }
 
-    fn read(&self, map: &HeaderMap) -> Written {
+    fn read(&self, map: &HeaderMap) -> InnerQuota {
         let number = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
-        Written {
+        InnerQuota {
             remaining: number(&self.remaining),
             reset: number(&self.reset),
         }

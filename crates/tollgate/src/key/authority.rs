@@ -7,16 +7,15 @@ use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
-    value::sole,
+    value::exactly_one,
 };
 
 /// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. A budget for each
 /// virtual host.
 ///
-/// Case does not matter, nor a port that the URI's scheme has anyway; user and password do not count. A `Host` header that
-/// is there more than once is [`NoKey::Ambiguous`]. The key has one part of [`PartKind::AUTHORITY`].
+/// Case, user, password, and the scheme's default port are ignored. More than one `Host` header is [`NoKey::Ambiguous`]. The key has one part of [`PartKind::AUTHORITY`].
 ///
-/// A client may write any host. On a server, answer hosts that are not yours before the limit.
+/// A client may send any host. Reject unknown hosts in front of the limit.
 #[must_use]
 pub fn authority() -> Authority {
     Authority(())
@@ -38,11 +37,11 @@ impl KeyExtractor for Authority {
     }
 }
 
-/// The host and port that a request is for, in lower case.
+/// The host and port of a request, in lower case.
 fn authority_of(head: &Parts) -> Result<Cow<'_, str>, NoKey> {
     let authority = match head.uri.authority() {
         Some(authority) => authority.as_str(),
-        None => sole(head.headers.get_all(header::HOST).iter())?
+        None => exactly_one(head.headers.get_all(header::HOST).iter())?
             .to_str()
             .map_err(|_| NoKey::Absent)?
             .trim(),

@@ -1,4 +1,4 @@
-//! A key that a closure makes.
+//! A key computed by a closure.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use tollgate_core::{Key, KeyBuf};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
-/// Takes the key that a closure makes of the head of the request; `None` says that there is none.
+/// Counts by the key that a closure computes from the head of the request; `None` is no key.
 ///
-/// This is the most general of the extractors that need no future: where a key is a value that can be borrowed from the
-/// head, [`key_fn`](crate::key::key_fn()) and [`extension_with`](crate::key::extension_with()) are shorter. An empty value
-/// is a key, so return `None` where a client that sends nothing should have no key.
+/// This is the most general synchronous extractor. If the key can be borrowed from the head,
+/// [`key_fn`](crate::key::key_fn()) and [`extension_with`](crate::key::extension_with()) are shorter. An empty value is a key,
+/// so return `None` for a client that sends none.
 ///
 /// ```
 /// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, computed}};

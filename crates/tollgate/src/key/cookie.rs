@@ -6,20 +6,19 @@ use tollgate_core::{KeyBuf, PartKind};
 use crate::key::{
     extractor::{Extracted, KeyExtractor},
     percent::{Plus, decoded},
-    value::{push_named, sole},
+    value::{exactly_one, push_named},
 };
 
 /// Counts by the value of a cookie, such as a session.
 ///
-/// All `Cookie` lines are read. Names and values are percent-decoded, and one pair of quotes around a value is taken off,
-/// because cookie jars do so: otherwise each spelling of one session would have a budget of its own. A cookie that is there
-/// more than once is [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous), also where a browser holds it for two paths; an
-/// empty one is no key.
+/// All `Cookie` lines are read. Names and values are percent-decoded, and one pair of quotes around a value is removed, as cookie
+/// jars do: otherwise each spelling of a session would have its own budget. A repeated cookie is
+/// [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous), even if a browser holds it for two paths; an empty one is no key.
 ///
 /// The key has two parts of [`PartKind::COOKIE`], the name and the decoded value.
 ///
-/// Anybody can make up a cookie. Combine the rule with one by [`client_ip`](crate::key::client_ip()), or count by an
-/// [`extension`](crate::key::extension()) that stands for a session which was looked up.
+/// A client can invent cookies. Add a rule by [`client_ip`](crate::key::client_ip()), or count by an
+/// [`extension`](crate::key::extension()) that holds a verified session.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
@@ -42,7 +41,7 @@ impl KeyExtractor for Cookie {
                 .eq(self.name.bytes())
                 .then(|| pair[end + 1..].trim_ascii())
         });
-        let value = sole(values).map(|value| decoded(value, Plus::Literal).bytes());
+        let value = exactly_one(values).map(|value| decoded(value, Plus::Literal).bytes());
         let value = value.as_deref().map(unquoted).map_err(Clone::clone);
         push_named(key, PartKind::COOKIE, &self.name, value)
     }

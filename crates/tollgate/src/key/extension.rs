@@ -1,4 +1,4 @@
-//! What a middleware in front has found out, as the key.
+//! A value in the request's extensions as the key.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,16 +10,15 @@ use crate::key::{
     value::push_found,
 };
 
-/// Counts by a value that a middleware in front has put into the request's extensions.
+/// Counts by a value in the request's extensions, set by an outer middleware.
 ///
-/// This is the place for what the application has *verified*: the user of a session, the tenant of an API key, the subject
-/// of a token whose signature was checked. Never read a claim out of a token that nobody has checked: its sender writes
-/// what he likes.
+/// Use this for what the application has *verified*: the user of a session, the tenant of an API key, the subject of a token
+/// whose signature was checked. Never use a claim of an unverified token: its sender can write anything.
 ///
 /// The type implements [`KeyPart`]; numbers, `Uuid` and [`IpAddr`](std::net::IpAddr) do so already. The parts of the key
-/// are of [`PartKind::EXTENSION`], those of addresses of [`PartKind::ADDRESS`]. Values of two types that are spelled alike
-/// are one key; where [`or`](crate::key::KeyExtractorExt::or) has two of them, put a
-/// [`constant`](crate::key::constant()) in front of each.
+/// are of [`PartKind::EXTENSION`], those of addresses of [`PartKind::ADDRESS`]. Equal values of two
+/// types are one key; to combine them with [`or`](crate::key::KeyExtractorExt::or), prefix each with a
+/// [`constant`](crate::key::constant()).
 ///
 /// ```
 /// use tollgate::{KeyBuf, KeyPart, PartKind, key::{Extracted, KeyExtractor, extension}};
@@ -48,10 +47,10 @@ where
     Extension(PhantomData)
 }
 
-/// Counts by a part of a value in the request's extensions; `None` says that there is no key.
+/// Counts by a part of a value in the request's extensions; `None` is no key.
 ///
-/// Say the type in the closure, which borrows from the value: `|claims: &Claims| Some(&claims.subject)`. For a key that is
-/// not there to borrow, a tuple of two fields, say, take [`computed`](crate::key::computed()). As with
+/// Name the type in the closure, which borrows from the value: `|claims: &Claims| Some(&claims.subject)`. For a key that cannot
+/// be borrowed, such as a tuple of two fields, use [`computed`](crate::key::computed()). As with
 /// [`extension`](crate::key::extension()), the value must come from code that has verified it, and the parts of the key are
 /// of [`PartKind::EXTENSION`].
 ///

@@ -1,4 +1,4 @@
-//! What an extractor is.
+//! The extractor trait.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -16,27 +16,27 @@ use tollgate_core::{KeyBuf, Pending};
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Adds the parts of the request's key to `key`.
     ///
-    /// Only [`Extracted::Key`] leaves parts behind. After any other answer the caller takes off what was added.
+    /// After any result but [`Extracted::Key`], the caller removes the parts that were added.
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted;
 
-    /// Whether the extractor is set up so that it can work. Asked once, when a rule is built.
+    /// Checks the settings of the extractor, once, when a rule is built.
     ///
     /// # Errors
     ///
-    /// A sentence that repeats the wrong input and says what would be right.
+    /// A sentence that repeats the wrong input and names a right one.
     fn validate(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What an extractor found.
+/// The result of an extractor.
 #[derive(Debug)]
 pub enum Extracted {
     /// The key's parts were added.
     Key,
     /// There is no key.
     Nothing(NoKey),
-    /// The key's parts come later; nothing was added yet. A future that borrows nothing of the head.
+    /// The key is looked up; nothing was added yet. The future borrows nothing from the head.
     Later(Pending<Result<KeyBuf, NoKey>>),
 }
 
@@ -48,28 +48,27 @@ pub enum NoKey {
     Absent,
     /// The request carries it more than once.
     ///
-    /// The application may read another one than we would, so none counts. It is not the same as absent: a rule that
-    /// skips requests without a key must not skip this one, or sending a key twice would switch the rule off.
+    /// The application may read a different one, so none counts. A rule that skips requests without a key does not skip this
+    /// one: otherwise sending a key twice would disable the rule.
     Ambiguous,
-    /// It was not looked up within the
-    /// [layer's deadline](crate::RateLimitLayer::look_up_deadline). Made by the layer; an extractor whose look-up fails in
-    /// another way, an error of a database say, gives it too.
+    /// The look-up failed, or missed the [layer's deadline](crate::RateLimitLayer::look_up_deadline). A custom extractor returns
+    /// it if its look-up fails, because of a database error, say.
     LookUpFailed,
-    /// The service is not set up for it; the text names the call to add.
+    /// The service is not set up for the extractor; the text names the call to add.
     Misconfigured(Cow<'static, str>),
 }
 
 impl NoKey {
-    /// The more telling one of two reasons; the first, if they tell the same.
+    /// The more severe of two reasons, or the first if they are equal.
     pub(crate) fn or(self, other: Self) -> Self {
-        if other.weight() > self.weight() {
+        if other.severity() > self.severity() {
             other
         } else {
             self
         }
     }
 
-    fn weight(&self) -> u8 {
+    fn severity(&self) -> u8 {
         match self {
             Self::Absent => 0,
             Self::Ambiguous => 1,
@@ -90,7 +89,7 @@ impl fmt::Display for NoKey {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
+/// The same text as `Display`, because it is what `main` prints.
 impl fmt::Debug for NoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

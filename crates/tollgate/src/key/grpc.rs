@@ -8,8 +8,8 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 /// Counts by the gRPC service that is called, `weather.v1.Weather`: the first segment of the path. The key has one part of
 /// [`PartKind::GRPC_SERVICE`].
 ///
-/// A path that is not of the form `/service/method` has no key. A client may call services that there are not, and each
-/// has a budget of its own: such calls cost nothing but their answer.
+/// A path that is not of the form `/service/method` has no key. A client may call services that do not
+/// exist, and each has its own budget: such calls cost nothing but the response.
 #[must_use]
 pub fn grpc_service() -> GrpcService {
     GrpcService(())
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_of_grpc_has_two_segments() {
+    fn a_grpc_path_has_two_segments() {
         assert_eq!(
             service_and_method("/weather.v1.Weather/Current"),
             Some(("weather.v1.Weather", "Current"))

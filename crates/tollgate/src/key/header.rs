@@ -5,20 +5,19 @@ use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
-    value::{push_named, sole},
+    value::{exactly_one, push_named},
 };
 
 /// Counts by the value of a header, such as an API key.
 ///
-/// The value counts as it is, without spaces around it. An empty value is no key. A header that is there more than once is
-/// [`NoKey::Ambiguous`]: a client that sends two keys must not choose which one is counted while the application reads the
-/// other. A name that no header can have is refused when the rule is built.
+/// The value counts unchanged, without surrounding spaces. An empty value is no key. A repeated header is
+/// [`NoKey::Ambiguous`]: a client must not be counted by one value while the application reads the other. An invalid name is an
+/// error when the rule is built.
 ///
 /// The key has two parts of [`PartKind::HEADER`], the name in lower case and the value.
 ///
-/// Anybody can make up a value. Let the rule count before authentication only together with a rule by
-/// [`client_ip`](crate::key::client_ip()), or count by an [`extension`](crate::key::extension()) that stands for a key
-/// which was looked up.
+/// A client can invent values. In front of authentication, add a rule by [`client_ip`](crate::key::client_ip()); behind it, count
+/// by an [`extension`](crate::key::extension()) that holds a verified key.
 pub fn header(name: impl AsRef<str>) -> Header {
     Header {
         name: header_name(name.as_ref()),
@@ -35,7 +34,7 @@ impl KeyExtractor for Header {
     fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
         match &self.name {
             Ok(name) => {
-                let value = sole(head.headers.get_all(name).iter());
+                let value = exactly_one(head.headers.get_all(name).iter());
                 let value = value.map(HeaderValue::as_bytes).map(<[u8]>::trim_ascii);
                 push_named(key, PartKind::HEADER, name.as_str(), value)
             }
@@ -48,7 +47,7 @@ impl KeyExtractor for Header {
     }
 }
 
-/// The name, or a sentence that says what is wrong with it.
+/// The name, or an error message.
 pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
         format!("{name:?} is not the name of a header: take letters, digits and hyphens, as in \"x-api-key\"")

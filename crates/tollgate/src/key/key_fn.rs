@@ -1,4 +1,4 @@
-//! A key from a closure.
+//! A key borrowed by a closure.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,11 +10,10 @@ use crate::key::{
     value::push_found,
 };
 
-/// Takes the value that a closure finds in the head of the request as the key; `None` says that there is none.
+/// Counts by a value that a closure borrows from the head of the request; `None` is no key.
 ///
-/// The closure borrows from the head. For a key that is not there to borrow, text in lower case or two values together,
-/// take [`computed`](crate::key::computed()). What the closure finds is a key even if it is empty. The key equals
-/// [`Key::of(value)`](tollgate_core::Key::of).
+/// For a key that cannot be borrowed, such as lower-cased text or two values, use [`computed`](crate::key::computed()). An empty
+/// value is a key. The key equals [`Key::of(value)`](tollgate_core::Key::of).
 ///
 /// ```
 /// use tollgate::{Key, KeyBuf, key::{Extracted, KeyExtractor, key_fn}};

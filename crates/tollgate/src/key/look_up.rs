@@ -1,4 +1,4 @@
-//! A key that has to be looked up.
+//! A key that is looked up.
 
 use std::{fmt, marker::PhantomData};
 
@@ -7,23 +7,22 @@ use tollgate_core::{KeyBuf, KeyPart, PartKind, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
-/// Takes the key that a future finds: the tenant of an API key in a database, say. `None` says that there is none.
+/// Counts by the key that a future finds, such as the tenant of an API key in a database. `None` is no key.
 ///
-/// The closure copies what it needs out of the head; its future borrows nothing. It runs for each request, before the
-/// request is counted, so it is itself something that a client can make expensive: keep a cache, and a rule by
-/// [`client_ip`](crate::key::client_ip()) in a layer in front. The future is boxed, and it is dropped without having been
-/// polled where another part of the key is missing or an alternative in front was found.
+/// The closure copies its input from the head; the future borrows nothing. It runs for each request before the request is
+/// counted, so clients can make it expensive: use a cache, and a rule by [`client_ip`](crate::key::client_ip()) in an outer layer.
+/// The future is boxed. It is dropped without being polled if another part of the key is missing, or if an earlier alternative
+/// has a key.
 ///
-/// It has to end within the [layer's deadline](crate::RateLimitLayer::look_up_deadline), 200 ms unless told otherwise, together
-/// with all others of the request: they run at the same time. An alternative behind it
-/// ([`or`](crate::key::KeyExtractorExt::or)) is for keys that are not there, and begins only when it has ended.
+/// All look-ups of a request run concurrently and must finish within the
+/// [layer's deadline](crate::RateLimitLayer::look_up_deadline), 200 ms by default. A later alternative
+/// ([`or`](crate::key::KeyExtractorExt::or)) starts only after this look-up has found no key.
 ///
-/// What it finds is a [`KeyPart`]; the parts of the key are of [`PartKind::LOOK_UP`], those of addresses of
-/// [`PartKind::ADDRESS`].
+/// The result is a [`KeyPart`]; the parts of the key are of [`PartKind::LOOK_UP`], those of addresses of [`PartKind::ADDRESS`].
 ///
 /// # Cancel safety
 ///
-/// The future is dropped when the client goes away, and when the deadline passes.
+/// The future is dropped when the client disconnects, and at the deadline.
 ///
 /// ```
 /// use tollgate::key::{Extracted, KeyExtractor, look_up};

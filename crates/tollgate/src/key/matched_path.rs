@@ -7,8 +7,8 @@ use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
 /// Counts by the pattern of the route, such as `/users/{id}`. The key has one part of [`PartKind::ROUTE`].
 ///
-/// axum knows the pattern only inside of the router. A layer around the whole router, and the router's fallback, see none:
-/// then the answer is [`NoKey::Misconfigured`].
+/// axum knows the pattern only inside of the router. In a layer around the whole router, and in the fallback, the result is
+/// [`NoKey::Misconfigured`].
 #[must_use]
 pub fn matched_path() -> MatchedPath {
     MatchedPath(())

@@ -10,10 +10,10 @@ use tollgate_core::{KeyBuf, PartKind};
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
     header::header_name,
-    value::{push_named, sole},
+    value::{exactly_one, push_named},
 };
 
-/// Clients pad or do not (gRPC over HTTP/2 §Custom-Metadata).
+/// Padding is optional (gRPC over HTTP/2 §Custom-Metadata).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -24,10 +24,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Counts by an entry of a gRPC call's metadata. The key has two parts of [`PartKind::METADATA`], the name and the bytes of
 /// the value.
 ///
-/// The name of a binary entry ends in `-bin`, and its value is decoded, so that one value is one key however a client
-/// writes it. An empty value, and one that is not base64, is no key; one that is there twice is [`NoKey::Ambiguous`].
+/// The name of a binary entry ends in `-bin`; its value is decoded, so that each spelling of a value is the same key. An empty
+/// value, or one that is not base64, is no key; a repeated one is [`NoKey::Ambiguous`].
 ///
-/// Anybody may send any value: see [choosing a key](crate::key#choosing-a-key).
+/// Clients may send any value: see [choosing a key](crate::key#choosing-a-key).
 ///
 /// ```
 /// use tollgate::{KeyBuf, key::{Extracted, KeyExtractor, metadata}};
@@ -63,13 +63,13 @@ impl KeyExtractor for Metadata {
                 return Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into()));
             }
         };
-        let value = sole(head.headers.get_all(name).iter());
+        let value = exactly_one(head.headers.get_all(name).iter());
         let value = value.map(HeaderValue::as_bytes).map(<[u8]>::trim_ascii);
         if !name.as_str().ends_with("-bin") {
             return push_named(key, PartKind::METADATA, name.as_str(), value);
         }
         let value = match value {
-            // Several values may be in one line, behind commas.
+            // A line may have several values, separated by commas.
             Ok(value) if value.contains(&b',') => Err(NoKey::Ambiguous),
             Ok(value) => BASE64.decode(value).map_err(|_| NoKey::Absent),
             Err(why) => Err(why),

@@ -7,8 +7,8 @@ use crate::key::extractor::{Extracted, KeyExtractor};
 
 /// Counts by the request's method; mostly a part of a tuple. The key has one part of [`PartKind::METHOD`].
 ///
-/// A client may make up methods, and each has a budget of its own. Answer unknown methods before the limit, or count them
-/// by something else as well.
+/// A client may invent methods, and each has its own budget. Reject unknown methods in front of the limit, or combine this
+/// with another extractor.
 #[must_use]
 pub fn method() -> Method {
     Method(())

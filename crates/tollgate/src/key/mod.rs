@@ -1,6 +1,6 @@
-//! Whom a request counts against.
+//! Keys: which budget a request counts against.
 //!
-//! A rule says how much; a *key* says whose. Requests with the same key share one budget. A [`KeyExtractor`] finds the key
+//! A rule has a quota; a *key* selects the budget. Requests with the same key share one budget. A [`KeyExtractor`] finds the key
 //! in the head of the request and adds its parts to a [`KeyBuf`](tollgate_core::KeyBuf). Each part carries its kind and its
 //! length, so an API key that is spelled like an address is not that address, and `("ab", "c")` is not `("a", "bc")`. The
 //! store keeps a fingerprint only.
@@ -9,21 +9,21 @@
 //!
 //! | extractor | counts by |
 //! | --- | --- |
-//! | [`client_ip()`] | the address of the client: the peer, or what trusted proxies say |
+//! | [`client_ip()`] | the address of the client: the peer, or the address that trusted proxies report |
 //! | [`header("x-api-key")`](header()) | the value of a header |
 //! | [`query("token")`](query()) | a parameter of the query |
 //! | [`cookie("session")`](cookie()) | the value of a cookie |
-//! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with) | what a middleware in front has verified |
+//! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with) | a value that an outer middleware has verified |
 //! | [`method()`], [`path()`] | the method, the path |
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
 //! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up |
-//! | [`key_fn(\|head\| ..)`](key_fn()) | what a closure finds in the head |
-//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure makes |
-//! | [`look_up(\|head\| async ..)`](look_up()) | what a future finds |
-//! | [`constant("all")`](constant()) | everybody together, or a mark inside of a tuple |
-//! | `(a, b)`, up to six | all of them together: one budget for each combination |
+//! | [`key_fn(\|head\| ..)`](key_fn()) | a value that a closure borrows from the head |
+//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure computes |
+//! | [`look_up(\|head\| async ..)`](look_up()) | a value that a future finds |
+//! | [`constant("all")`](constant()) | all requests together, or a tag inside of a tuple |
+//! | `(a, b)`, up to six | the combination of all |
 //! | [`a.or(b)`](KeyExtractorExt::or) | the first one that finds a key |
 //!
 //! A budget for each API key, and for each address where there is no key:
@@ -31,11 +31,11 @@
 //! ```
 //! use tollgate::{KeyBuf, key::{Extracted, KeyExtractor, KeyExtractorExt, PeerAddr, client_ip, header}};
 //!
-//! let whom = header("x-api-key").or(client_ip());
+//! let extractor = header("x-api-key").or(client_ip());
 //! let key_of = |request: http::request::Builder| {
 //!     let (head, ()) = request.body(()).unwrap().into_parts();
 //!     let mut key = KeyBuf::new();
-//!     assert!(matches!(whom.extract(&head, &mut key), Extracted::Key));
+//!     assert!(matches!(extractor.extract(&head, &mut key), Extracted::Key));
 //!     key
 //! };
 //! let request = || http::Request::builder().extension(PeerAddr("192.0.2.1:40000".parse().unwrap()));
@@ -50,23 +50,22 @@
 //!
 //! # Choosing a key
 //!
-//! Count by what costs an attacker something. An address costs little, a made-up header nothing: whoever may invent values
-//! has a fresh budget for each. Before authentication, count by address; behind it, by the identity that was verified, put
-//! into the extensions by the middleware that has verified it. A claim of a token that nobody has checked is a made-up
-//! header.
+//! Count by something that costs an attacker money. An address costs little, an invented header nothing: each invented value has
+//! a fresh budget. In front of authentication, count by address. Behind it, count by the verified identity, which the
+//! authentication puts into the extensions. A claim of an unverified token is an invented header.
 //!
-//! Clients behind one address share it: offices, and whole mobile networks behind carrier-grade NAT. Keep limits by address
-//! wide, and the narrow ones for identities.
+//! Many clients can share an address: offices, and whole mobile networks behind carrier-grade NAT. Use large limits for
+//! addresses, and small ones for identities.
 //!
 //! # The client's address
 //!
-//! Without a proxy, the peer of the socket is the client and cannot be forged. axum tells it if the router is served with
+//! Without a proxy, the peer of the socket is the client and cannot be forged. axum knows it if the router is served with
 //! `into_make_service_with_connect_info::<SocketAddr>()`, tonic's server always (features `axum`, `tonic`);
-//! anything else may set [`PeerAddr`]. In tests of a router axum's `MockConnectInfo` does as well, as a layer around it:
+//! other servers may set [`PeerAddr`]. In tests of a router, axum's `MockConnectInfo` works as well, as a layer around it:
 //! `app.layer(MockConnectInfo(SocketAddr::from(([192, 0, 2, 1], 40_000))))`.
 //!
-//! Behind a proxy, the peer is the proxy, and **all clients are one** until you say which header it writes and that you trust
-//! it. There is no guessing: of several headers, a client would send the one that your proxy does not overwrite.
+//! Behind a proxy, the peer is the proxy, and **all clients share one budget** until you configure its header and trust it.
+//! tollgate does not guess: a client would send the header that your proxy does not overwrite.
 //!
 //! | in front | it writes | take |
 //! | --- | --- | --- |
@@ -74,14 +73,14 @@
 //! | nginx, one | `proxy_set_header X-Real-IP $remote_addr;` | `.trusted_proxies(["10.0.0.5"]).single_header("x-real-ip")` |
 //! | Cloudflare | `CF-Connecting-IP` | `.trusted_proxies(CLOUDFLARE_RANGES).single_header("cf-connecting-ip")` |
 //! | AWS ALB | appends to `X-Forwarded-For` | `.trusted_proxies(["10.0.0.0/16"]).x_forwarded_for()` with the CIDR of its subnets, or `.hops(1)` |
-//! | CDN, then ALB | both append to `X-Forwarded-For` | `.hops(2)`, if the ALB lets nobody in but the CDN |
+//! | CDN, then ALB | both append to `X-Forwarded-For` | `.hops(2)`, if only the CDN can reach the ALB |
 //! | HAProxy, PROXY protocol | no header | [`PeerAddr`], set where connections are accepted |
 //!
 //! ```
 //! use tollgate::key::{KeyExtractor, PeerAddr, client_ip};
 //!
-//! let whom = client_ip().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for();
-//! assert!(whom.validate().is_ok());
+//! let extractor = client_ip().trusted_proxies(["10.0.0.0/8"]).x_forwarded_for();
+//! assert!(extractor.validate().is_ok());
 //!
 //! let (head, ()) = http::Request::builder()
 //!     .extension(PeerAddr("10.0.0.1:40000".parse().unwrap()))
@@ -90,19 +89,19 @@
 //!     .body(())
 //!     .unwrap()
 //!     .into_parts();
-//! assert_eq!(whom.resolve(&head).unwrap().to_string(), "203.0.113.9");
+//! assert_eq!(extractor.resolve(&head).unwrap().to_string(), "203.0.113.9");
 //!
-//! // Anybody can write a header, so one without the other is refused.
+//! // A header without trusted proxies is an error, because clients can send it.
 //! assert!(client_ip().x_forwarded_for().validate().unwrap_err().contains("trusted_proxies"));
 //! ```
 //!
-//! Nothing of a list is read to the left of the first address that is not a trusted proxy, so what a client writes there
-//! changes nothing. [`ClientIp::resolve`] gives the same address to your logs. A header from a peer that is not trusted is told
-//! once, in an event at warn level: "172.17.0.1 sends x-forwarded-for and is not trusted".
+//! The list is read from the right up to the first address that is not a trusted proxy, so entries that a client adds have no
+//! effect. [`ClientIp::resolve`] returns the same address for your logs. The first header from an untrusted peer is an event at
+//! warn level: "172.17.0.1 sends x-forwarded-for and is not trusted".
 //!
 //! ## IPv6
 //!
-//! One host has a whole /64 (RFC 4291), so single addresses are no limit at all.
+//! One host has a whole /64 (RFC 4291), so a limit by single addresses is no limit.
 //!
 //! | prefix | who has one | when |
 //! | --- | --- | --- |
@@ -110,23 +109,22 @@
 //! | /56 | a home, often | sign-ups and logins |
 //! | /48 | a site, a business, and many a hosting customer | what is expensive, as a second, wider rule |
 //!
-//! Several rules with several prefixes may stand side by side, the wider the prefix the larger the limit. Where IPv4 clients
-//! arrive translated into IPv6 (SIIT, NAT64: `64:ff9b::/96`), they all are in one /64: take `ipv6_prefix(128)` there.
+//! You can combine rules with several prefixes: the wider the prefix, the larger the limit. IPv4 clients translated to IPv6
+//! (SIIT, NAT64: `64:ff9b::/96`) are all in one /64: use `ipv6_prefix(128)` for them.
 //!
 //! # No key
 //!
 //! A request may have no key ([`NoKey`]). The rule decides what happens: one bucket shared by all such requests, no limit
-//! by this rule, or a rejection. An empty value is no key. A value that is there twice is [`NoKey::Ambiguous`], because the
-//! application may read the other one. A service that is not set up for its extractor gives [`NoKey::Misconfigured`], which
-//! names the call to add. A look-up that does not end in time gives [`NoKey::LookUpFailed`]. Only a key that is
-//! [absent](NoKey::Absent) lets a request [skip](crate::Missing::Skip) a rule.
+//! by this rule, or a rejection. An empty value is no key. A repeated value is [`NoKey::Ambiguous`], because the application may
+//! read the other one. If the service is not set up for the extractor, [`NoKey::Misconfigured`] names the call to add. A look-up
+//! that fails or times out is [`NoKey::LookUpFailed`]. Only an [absent](NoKey::Absent) key lets a request
+//! [skip](crate::Missing::Skip) a rule.
 //!
-//! It does not go unnoticed: `tollgate_keyless_requests_total` counts such requests for each rule, and where none of the first
-//! hundred requests of a rule had a key, an event at warn level says so. Then the layer stands outside of the authentication, or
-//! a name is misspelt.
+//! `tollgate_keyless_requests_total` counts such requests per rule. If none of the first hundred requests of a rule has a key, an
+//! event at warn level reports it: the layer is outside of the authentication, or a name is misspelt.
 //!
-//! A mistake that can be seen without a request (a CIDR that is none, a header without trusted proxies) is found by
-//! [`KeyExtractor::validate`] when the rule is built.
+//! Mistakes in the settings (an invalid CIDR, a header without trusted proxies) are errors when the rule is built, by
+//! [`KeyExtractor::validate`].
 
 mod authority;
 mod client_ip;

@@ -1,20 +1,20 @@
-//! One extractor, or else another.
+//! Alternatives.
 
 use http::request::Parts;
 use tollgate_core::{KeyBuf, Pending};
 
 use crate::key::extractor::{Extracted, KeyExtractor, NoKey};
 
-/// What every extractor can do.
+/// Combinators of extractors.
 pub trait KeyExtractorExt: KeyExtractor + Sized {
-    /// Takes the key of `other` where this extractor finds none, whatever the reason.
+    /// Uses the key of `other` if this extractor finds none, whatever the reason.
     ///
-    /// If both find none, the more telling reason stays: a service that is not set up before a key sent twice before a key
-    /// not sent. If this extractor looks its key up, `other` is asked for its key at the same time, because the head is gone
-    /// later; a look-up of `other` does not start before it is needed. If the look-up misses the
-    /// [layer's deadline](crate::RateLimitLayer::look_up_deadline), the whole key is missing, and `other` is not used.
+    /// If both find none, the more severe reason counts: misconfigured, then ambiguous, then absent. If this extractor looks its
+    /// key up, `other` extracts its key at the same time, because the head is gone later; a look-up of `other` starts only when
+    /// it is needed. If the look-up misses the [layer's deadline](crate::RateLimitLayer::look_up_deadline), there is no key, and
+    /// `other` is not used.
     ///
-    /// Keys of two kinds never meet: an API key that is spelled like an address is not that address.
+    /// Keys of two kinds never collide: an API key that looks like an address is not that address.
     ///
     /// ```
     /// use tollgate::key::{KeyExtractorExt, client_ip, header};
@@ -50,7 +50,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
                 if !matches!(second, Extracted::Key) {
                     key.truncate(start);
                 }
-                remembering(why, second)
+                keep_reason(why, second)
             }
             Extracted::Later(first) => {
                 key.truncate(start);
@@ -59,7 +59,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
                 Extracted::Later(Pending::new(async move {
                     match first.await {
                         Ok(key) => Ok(key),
-                        Err(why) => match remembering(why, second) {
+                        Err(why) => match keep_reason(why, second) {
                             Extracted::Key => Ok(spare),
                             Extracted::Nothing(why) => Err(why),
                             Extracted::Later(second) => second.await,
@@ -76,8 +76,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// The second answer, which must not hide why the first one had nothing.
-fn remembering(first: NoKey, second: Extracted) -> Extracted {
+/// The second result, without losing the reason of the first.
+fn keep_reason(first: NoKey, second: Extracted) -> Extracted {
     match second {
         Extracted::Key => Extracted::Key,
         Extracted::Nothing(why) => Extracted::Nothing(first.or(why)),

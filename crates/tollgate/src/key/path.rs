@@ -7,9 +7,9 @@ use crate::key::extractor::{Extracted, KeyExtractor};
 
 /// Counts by the request's path, without the query. The key has one part of [`PartKind::PATH`].
 ///
-/// This is right for gRPC, where the path is `/package.Service/Method`. For HTTP take the route's pattern (`matched_path`,
-/// with the feature `axum`): a path may be spelled in many ways (`/a`, `/%61`), and each spelling has a budget of its own.
-/// The path is taken as the layer sees it: inside of axum's `Router::nest` the prefix is gone.
+/// Use it for gRPC, where the path is `/package.Service/Method`. For HTTP use the route's pattern (`matched_path`, with the
+/// feature `axum`): a path has many spellings (`/a`, `/%61`), and each has its own budget. Inside of axum's `Router::nest` the
+/// path lacks the prefix.
 #[must_use]
 pub fn path() -> Path {
     Path(())

@@ -11,17 +11,17 @@ use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::{
     extractor::{Extracted, KeyExtractor, NoKey},
-    value::{push_named, sole},
+    value::{exactly_one, push_named},
 };
 
 /// Counts by a parameter of the route: `path_parameter("tenant")` on `/tenants/{tenant}/orders`.
 ///
 /// The value is percent-decoded by axum. A route without this parameter, or an empty value, is no key. The layer belongs
-/// inside of the router (`Router::route_layer` or `Router::layer`); elsewhere the answer is [`NoKey::Misconfigured`].
+/// inside of the router (`Router::route_layer` or `Router::layer`); elsewhere the result is [`NoKey::Misconfigured`].
 ///
-/// axum hands its parameters only to its own extractors, which want the request for themselves. So the request's extensions
-/// are cloned for each call: one small allocation for each of them. Where that is too much, count by an
-/// [`extension`](crate::key::extension()) or a [`key_fn`](crate::key::key_fn()).
+/// axum gives its parameters only to its own extractors, which take the whole request. So this clones the request's extensions,
+/// with one small allocation for each. If that is too expensive, use [`extension`](crate::key::extension()) or
+/// [`key_fn`](crate::key::key_fn()).
 ///
 /// The key has two parts of [`PartKind::PATH_PARAMETER`], the name and the decoded value.
 pub fn path_parameter(name: impl Into<String>) -> PathParameter {
@@ -41,7 +41,7 @@ impl KeyExtractor for PathParameter {
             Err(why) => return Extracted::Nothing(why),
         };
         let values = parameters.iter().filter(|(name, _)| *name == self.name);
-        let value = sole(values).map(|(_, value)| value);
+        let value = exactly_one(values).map(|(_, value)| value);
         push_named(key, PartKind::PATH_PARAMETER, &self.name, value)
     }
 
@@ -59,7 +59,7 @@ impl KeyExtractor for PathParameter {
 fn parameters(head: &Parts) -> Result<RawPathParams, NoKey> {
     let (mut copy, ()) = Request::new(()).into_parts();
     copy.extensions = head.extensions.clone();
-    // axum answers from the extensions alone, so the first poll is the last one.
+    // axum reads the extensions only, so the first poll is ready.
     let answer = pin!(RawPathParams::from_request_parts(&mut copy, &()));
     match answer.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(parameters)) => Ok(parameters),

@@ -1,4 +1,4 @@
-//! The address at the other end of the connection.
+//! The address of the socket's peer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,12 +8,12 @@ use crate::key::extractor::NoKey;
 
 /// The address of the socket peer, as an extension of the request.
 ///
-/// It counts before everything a framework says. Set it where the framework does not know the peer, or knows the wrong one:
+/// It takes precedence over the frameworks' own extensions. Set it if the framework does not know the peer, or a wrong one:
 ///
 /// - behind a load balancer that speaks the PROXY protocol, the code that accepts connections reads the address from the
 ///   protocol's header and sets it here. Accept that header only from the load balancer.
 /// - with a server of your own on hyper, a middleware around each connection sets what `accept` has returned.
-/// - in tests. Where axum's `MockConnectInfo` is a layer around the router already, that is enough (feature `axum`).
+/// - in tests. axum's `MockConnectInfo` as a layer around the router works as well (feature `axum`).
 ///
 /// Never set it from a header of the request; that is what [`client_ip`](crate::key::client_ip()) is for.
 ///
@@ -29,7 +29,7 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// The peer's address, an IPv4-mapped one as IPv4.
 pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
-    // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all be one client.
+    // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
     socket_peer(head)
         .map(|peer| peer.ip().to_canonical())
         .ok_or(NoKey::Misconfigured(
@@ -40,7 +40,7 @@ pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
         ))
 }
 
-/// Who may say it, in this order. The connect info of another framework belongs here.
+/// The sources, by precedence. Add the connect info of another framework here.
 fn socket_peer(head: &Parts) -> Option<SocketAddr> {
     let ours = head.extensions.get::<PeerAddr>().map(|peer| peer.0);
     #[cfg(feature = "axum")]
@@ -67,8 +67,8 @@ fn tonic_peer(head: &Parts) -> Option<SocketAddr> {
     if let Some(plain) = head.extensions.get::<TcpConnectInfo>() {
         return plain.remote_addr;
     }
-    // Under TLS it is of another type, which tonic has only where the application has chosen its TLS. tonic itself knows,
-    // for a copy of the extensions: handles, mostly.
+    // Under TLS it is another type, which depends on the application's TLS library. tonic resolves it from a clone of the
+    // extensions.
     let extensions = head.extensions.clone();
     Request::from_parts(MetadataMap::new(), extensions, ()).remote_addr()
 }

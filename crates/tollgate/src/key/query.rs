@@ -6,14 +6,14 @@ use tollgate_core::{KeyBuf, PartKind};
 use crate::key::{
     extractor::{Extracted, KeyExtractor},
     percent::{Plus, decoded},
-    value::{push_named, sole},
+    value::{exactly_one, push_named},
 };
 
 /// Counts by a parameter of the query: `query("token")` finds `abc` in `/search?token=abc`.
 ///
-/// Names and values are percent-decoded, and `+` is a space, so that spelling a value differently gives no second budget.
-/// Pairs are separated by `&` only. A parameter that is there more than once, in any spelling, is
-/// [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous); an empty one is no key. Upper and lower case differ.
+/// Names and values are percent-decoded, and `+` is a space, so that another spelling of a value is no second budget. Pairs are
+/// separated by `&` only. A repeated parameter, in any spelling, is [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous); an empty
+/// one is no key. Case matters.
 ///
 /// The key has two parts of [`PartKind::QUERY_PARAMETER`], the name and the decoded value.
 pub fn query(name: impl Into<String>) -> Query {
@@ -36,14 +36,14 @@ impl KeyExtractor for Query {
                 .eq(self.name.bytes())
                 .then(|| value.get(1..).unwrap_or_default())
         });
-        let value = sole(values).map(|value| decoded(value, Plus::Space).bytes());
+        let value = exactly_one(values).map(|value| decoded(value, Plus::Space).bytes());
         push_named(key, PartKind::QUERY_PARAMETER, &self.name, value)
     }
 
     fn validate(&self) -> Result<(), String> {
         if self.name.is_empty() {
             return Err(
-                "query(\"\") names no parameter: take its name, as in query(\"token\")".into(),
+                "query(\"\") names no parameter; use its name, as in query(\"token\")".into(),
             );
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Several extractors, one key.
+//! Tuples of extractors.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,9 +15,9 @@ type LookUp = Pending<Result<KeyBuf, NoKey>>;
 
 macro_rules! tuple {
     ($($extractor:ident $field:tt),+) => {
-        /// One key of all parts, in their order. If one is missing, there is no key.
+        /// One key of all parts, in order. If one is missing, there is no key.
         ///
-        /// Look-ups run at the same time.
+        /// Look-ups run concurrently.
         impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
             fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Extracted {
                 in_order(&[$(&self.$field),+], head, key)
@@ -40,7 +40,7 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 fn in_order(extractors: &[&dyn KeyExtractor], head: &Parts, key: &mut KeyBuf) -> Extracted {
     if !key.is_empty() {
-        // A tuple inside of a tuple: our parts must stay apart, because they may have to travel with a look-up.
+        // A nested tuple: collect our parts separately, because a look-up may have to take them along.
         let mut own = KeyBuf::new();
         let found = in_order(extractors, head, &mut own);
         if matches!(found, Extracted::Key) {
@@ -65,7 +65,7 @@ fn in_order(extractors: &[&dyn KeyExtractor], head: &Parts, key: &mut KeyBuf) ->
     Extracted::Key
 }
 
-/// The head is gone when the look-up ends, so everything else is read from it now.
+/// Reads everything else from the head now, because it is gone when the look-up ends.
 fn with_look_up(
     before: KeyBuf,
     later: LookUp,
@@ -95,8 +95,7 @@ fn with_look_up(
     }))
 }
 
-/// Both keys, or why there is none: the reason of the first one that has none, in their order, so that it does not depend on
-/// which is faster.
+/// Both keys, or the reason of the first extractor without one, in their order, so that it does not depend on timing.
 async fn both(mut first: LookUp, mut second: LookUp) -> Result<(KeyBuf, KeyBuf), NoKey> {
     let (mut one, mut other) = (None, None);
     poll_fn(|cx| {

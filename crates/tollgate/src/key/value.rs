@@ -1,11 +1,11 @@
-//! Values that clients send, and how they become a part of a key.
+//! Client-sent values as parts of a key.
 
 use tollgate_core::{KeyBuf, KeyPart, PartKind};
 
 use crate::key::extractor::{Extracted, NoKey};
 
-/// The only one of `values`.
-pub(crate) fn sole<T>(mut values: impl Iterator<Item = T>) -> Result<T, NoKey> {
+/// The single item of `values`.
+pub(crate) fn exactly_one<T>(mut values: impl Iterator<Item = T>) -> Result<T, NoKey> {
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value),
         (None, _) => Err(NoKey::Absent),
@@ -13,9 +13,9 @@ pub(crate) fn sole<T>(mut values: impl Iterator<Item = T>) -> Result<T, NoKey> {
     }
 }
 
-/// Adds a named value. An empty one is no key: a client that sends nothing must not share a bucket by accident.
+/// Adds a named value. An empty one is no key, so that clients without a value do not share a bucket by accident.
 ///
-/// The name belongs to the key, so that `header("x-user").or(header("x-device"))` never takes one for the other.
+/// The name is part of the key, so that the keys of `header("x-user").or(header("x-device"))` never collide.
 pub(crate) fn push_named(
     key: &mut KeyBuf,
     kind: PartKind,
@@ -33,7 +33,7 @@ pub(crate) fn push_named(
     }
 }
 
-/// Adds a value that code has found.
+/// Adds a value that a closure found.
 pub(crate) fn push_found(
     key: &mut KeyBuf,
     kind: PartKind,

@@ -1,4 +1,4 @@
-//! A denial, as a rejection sees it.
+//! A denial.
 
 use std::{fmt, time::Duration};
 
@@ -7,7 +7,7 @@ use tollgate_core::{Decision, Outcome, Reason, Retry, RuleSet, Verdict};
 
 use crate::key::NoKey;
 
-/// A denial: what [`Rejection::custom`](crate::rejection::Rejection::custom) makes a response from.
+/// A denial, from which [`Rejection::custom`](crate::rejection::Rejection::custom) makes a response.
 pub struct Denial<'a> {
     head: &'a Parts,
     decision: &'a Decision,
@@ -20,14 +20,14 @@ pub struct Denial<'a> {
 }
 
 impl<'a> Denial<'a> {
-    /// A denial by the decision. `status` is for used up quotas; a store failure is a 503.
+    /// A denial by the decision. `status` is for exceeded quotas; a store failure is a 503.
     pub(crate) fn new(
         head: &'a Parts,
         decision: &'a Decision,
         rules: &'a RuleSet,
         status: StatusCode,
     ) -> Self {
-        // A decision that denies has a reason; one whose store failed and was not resolved has this one.
+        // A denial has a reason, unless its store failed and no fallback applied.
         let reason = decision.reason().unwrap_or(Reason::StoreFailed);
         Self {
             head,
@@ -44,7 +44,7 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// A denial because a rule found no key, with the status that the rule gives. `decision` is what there is of one.
+    /// A denial because a rule found no key, with the rule's status. `decision` has no verdicts.
     pub(crate) fn without_key(
         head: &'a Parts,
         decision: &'a Decision,
@@ -58,7 +58,7 @@ impl<'a> Denial<'a> {
             rules,
             no_key: Some(why),
             retry_after: None,
-            // One that was not looked up is no fault of the client's.
+            // A failed look-up is not the client's fault.
             reason: match why {
                 NoKey::LookUpFailed => Reason::StoreFailed,
                 _ => Reason::NoKey,
@@ -68,13 +68,13 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// Tells the client to wait for so long, jitter included.
+    /// Sets the retry time that the client gets, with jitter.
     pub(crate) fn with_delay(mut self, delay: Option<Duration>) -> Self {
         self.retry_after = delay;
         self
     }
 
-    /// Says no more than the wait.
+    /// Hides everything but the retry time.
     pub(crate) fn hide_quota(mut self, hide: bool) -> Self {
         self.hide_quota = hide;
         self
@@ -86,7 +86,7 @@ impl<'a> Denial<'a> {
         self.head
     }
 
-    /// The decision. Where there is [no key](Self::no_key) nothing was decided, and it has no verdicts.
+    /// The decision. It has no verdicts if there is [no key](Self::no_key).
     #[must_use]
     pub fn decision(&self) -> &'a Decision {
         self.decision
@@ -113,15 +113,14 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// The wait that the client is told: [`retry`](Self::retry), longer by the jitter that the layer was asked for.
-    /// `None` where no wait helps, or none is known.
+    /// The retry time that the client gets: [`retry`](Self::retry) plus the layer's jitter. `None` if no wait helps, or if it is
+    /// not known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The names of the rules whose quota the request exceeds: the ones to blame. None if the store or a look-up failed, or
-    /// there is no key.
+    /// The names of the rules whose quota the request exceeds. Empty if the store or a look-up failed, or if there is no key.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         let rules = self.rules;
         self.exceeded()
@@ -140,7 +139,8 @@ impl<'a> Denial<'a> {
         self.no_key
     }
 
-    /// Whether the response should say no more than the wait: no names, no limits, nothing about what is left.
+    /// Whether the response should contain only the retry time: no rule names, limits or remaining units. See
+    /// [`RateLimitLayer::hide_quota`](crate::RateLimitLayer::hide_quota).
     #[must_use]
     pub fn hides_quota(&self) -> bool {
         self.hide_quota

@@ -20,7 +20,7 @@ use crate::{
     protocol::{Protocol, WireProtocol},
     rejection::{
         denial::Denial,
-        facts::{Exceeded, Facts},
+        details::{DenialDetails, Exceeded},
         protobuf::{Message, any, retry_info},
     },
 };
@@ -57,7 +57,9 @@ impl GrpcRejection {
     pub(crate) fn new(rules: &RuleSet) -> Self {
         Self {
             used_up: PerQuota::new(rules, |rule, quota| {
-                quota_failure(&Facts::used_up(rule, quota, StatusCode::TOO_MANY_REQUESTS).exceeded)
+                quota_failure(
+                    &DenialDetails::used_up(rule, quota, StatusCode::TOO_MANY_REQUESTS).exceeded,
+                )
             }),
         }
     }
@@ -107,7 +109,7 @@ impl GrpcRejection {
         if !denial.hides_quota() {
             status = match self.prepared(denial) {
                 Some(failure) => status.and(failure),
-                None => status.and(&quota_failure(&Facts::of(denial).exceeded)),
+                None => status.and(&quota_failure(&DenialDetails::of(denial).exceeded)),
             };
             status = status.message(3, &any(ERROR_INFO, &error_info(denial)));
         }

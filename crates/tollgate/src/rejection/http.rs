@@ -1,4 +1,4 @@
-//! The response over HTTP.
+//! Denials over HTTP.
 
 use bytes::Bytes;
 use http::{
@@ -11,7 +11,7 @@ use crate::{
     header::PerQuota,
     rejection::{
         denial::Denial,
-        facts::Facts,
+        details::DenialDetails,
         json::json,
         open_body::OpenBody,
         problem::problem,
@@ -20,21 +20,21 @@ use crate::{
     },
 };
 
-/// A rejection for one rule set. Made once, when the rule set comes into force.
+/// A rejection for one rule set, prepared once.
 #[derive(Debug)]
 pub(crate) struct HttpRejection {
     rejection: Rejection,
-    /// The bodies of the usual denial: by one quota, with the usual status.
+    /// The bodies of a denial by one quota, with the configured status.
     used_up: Option<PerQuota<OpenBody>>,
     status: StatusCode,
 }
 
 impl HttpRejection {
-    /// Prepares the bodies. `status` is the usual one for a quota that is used up.
+    /// Prepares the bodies. `status` is that of an exceeded quota.
     pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
         let used_up = rejection.opener().map(|open| {
             PerQuota::new(rules, |rule, quota| {
-                open(&Facts::used_up(rule, quota, status))
+                open(&DenialDetails::used_up(rule, quota, status))
             })
         });
         Self {
@@ -44,14 +44,14 @@ impl HttpRejection {
         }
     }
 
-    /// The response, without `Retry-After` and the quota's fields. Without a body where the request is HEAD.
+    /// The response, without `Retry-After` and the quota's fields. A HEAD request gets no body.
     pub(crate) fn respond(&self, denial: &Denial<'_>) -> Response<Bytes> {
         let mut response = match &self.rejection.0 {
             Style::Custom(respond) => respond(denial),
             style => self.built_in(style, denial),
         };
         if denial.head().method == Method::HEAD && !response.body().is_empty() {
-            // What GET would send (RFC 9110 §8.6), or a server would count the empty body.
+            // The length for GET (RFC 9110 §8.6); otherwise a server would send that of the empty body.
             let length = HeaderValue::from(response.body().len());
             response.headers_mut().insert(CONTENT_LENGTH, length);
             response.body_mut().clear();
@@ -77,12 +77,12 @@ impl HttpRejection {
         let wait = denial.retry_after();
         match (self.prepared(denial), self.rejection.opener()) {
             (Some(prepared), _) => prepared.close(wait),
-            (None, Some(open)) => open(&Facts::of(denial)).close(wait),
+            (None, Some(open)) => open(&DenialDetails::of(denial)).close(wait),
             (None, None) => Bytes::new(),
         }
     }
 
-    /// The body of the usual denial.
+    /// The prepared body, for a denial by one quota.
     fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
         let usual = denial.reason() == Reason::Quota
             && denial.status() == self.status
@@ -97,8 +97,8 @@ impl HttpRejection {
 }
 
 impl Rejection {
-    /// The function that begins the body, where there is one.
-    fn opener(&self) -> Option<fn(&Facts<'_>) -> OpenBody> {
+    /// The function that makes the body, if there is one.
+    fn opener(&self) -> Option<fn(&DenialDetails<'_>) -> OpenBody> {
         match self.0 {
             Style::Problem => Some(problem),
             Style::Json => Some(json),
@@ -109,7 +109,7 @@ impl Rejection {
 }
 
 fn media_type(style: &Style) -> Option<HeaderValue> {
-    // Constants: a value made from a text at run time is looked at byte by byte.
+    // Constants, because a conversion at run time validates each byte.
     const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tollgate_core::Reason;
 
-use crate::rejection::{facts::Facts, open_body::OpenBody};
+use crate::rejection::{details::DenialDetails, open_body::OpenBody};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -13,16 +13,16 @@ struct Body<'a> {
     rule: Option<&'a str>,
 }
 
-pub(super) fn json(facts: &Facts<'_>) -> OpenBody {
-    let detail = facts.detail();
+pub(super) fn json(details: &DenialDetails<'_>) -> OpenBody {
+    let detail = details.detail();
     OpenBody::object(&Body {
-        error: match facts.reason {
+        error: match details.reason {
             Reason::Quota => "rate_limit_exceeded",
             Reason::Never => "cost_too_high",
             Reason::NoKey => "no_key",
             _ => "unavailable",
         },
-        message: detail.as_deref().unwrap_or(facts.title()),
-        rule: facts.exceeded.first().map(|policy| policy.name),
+        message: detail.as_deref().unwrap_or(details.title()),
+        rule: details.exceeded.first().map(|policy| policy.name),
     })
 }

@@ -6,41 +6,39 @@
 //! | [`json`](Rejection::json) | a small JSON object |
 //! | [`text`](Rejection::text) | a sentence |
 //! | [`empty`](Rejection::empty) | nothing |
-//! | [`custom`](Rejection::custom) | what your closure makes of the [`Denial`] |
+//! | [`custom`](Rejection::custom) | the response of your closure |
 //!
 //! # Status
 //!
 //! | why ([`Denial::reason`]) | status |
 //! | --- | --- |
-//! | a quota is used up, or the cost never fits | 429, or the one given to the layer |
-//! | the store failed, or a key was not looked up in time, and a rule denies then | 503: the client did nothing wrong |
-//! | there is no key, and a rule rejects then | the one given to the rule |
+//! | a quota is exceeded, or the cost never fits | 429, or the one given to the layer |
+//! | the store or a look-up failed, and the rule denies in this case | 503 |
+//! | there is no key, and the rule rejects in this case | the one given to the rule |
 //!
 //! # Header fields
 //!
-//! The layer adds `Retry-After` and the [quota](crate::header) to every rejection, also to one of a closure. Those that
-//! are made here carry `Cache-Control: no-store` as well, for caches that would keep a 429 against RFC 6585. The answer to
-//! a HEAD request has no body.
+//! The layer adds `Retry-After` and the [quota](crate::header) to every rejection, including custom ones. The built-in ones have
+//! `Cache-Control: no-store` as well, for caches that store a 429 against RFC 6585. The response to a HEAD request has no body.
 //!
 //! # gRPC
 //!
-//! A gRPC call is told in gRPC, whatever the [`Rejection`] is for HTTP: a POST whose content type is `application/grpc` or one
-//! of gRPC-Web ([`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol) where that is wrong). The response is
-//! HTTP 200 and *Trailers-Only*: all of it is in the header fields, so that a client may still retry.
+//! A gRPC call gets a gRPC response, whatever the [`Rejection`] for HTTP: a POST with the content type `application/grpc` or one
+//! of gRPC-Web (override it with [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol)). The response is HTTP 200 and
+//! *Trailers-Only*: all of it is in the header fields, so that a client may still retry.
 //!
 //! | why | status | details | `grpc-retry-pushback-ms` |
 //! | --- | --- | --- | --- |
-//! | a quota is used up | 8 `RESOURCE_EXHAUSTED` | `RetryInfo` (the wait, exactly), `QuotaFailure` (a violation for each rule that denied), `ErrorInfo` (`RATE_LIMIT_EXCEEDED`) | the wait, rounded up |
+//! | a quota is exceeded | 8 `RESOURCE_EXHAUSTED` | `RetryInfo` (the exact time), `QuotaFailure` (a violation for each rule that denied), `ErrorInfo` (`RATE_LIMIT_EXCEEDED`) | the time, rounded up |
 //! | the cost never fits | 8 `RESOURCE_EXHAUSTED` | `QuotaFailure`, `ErrorInfo` (`COST_EXCEEDS_LIMIT`) | -1: do not retry |
-//! | the store failed, or a key was not looked up in time, and a rule denies then | 14 `UNAVAILABLE` | | |
-//! | there is no key, and a rule rejects then | 16 `UNAUTHENTICATED`; for a rule's 400 or 422 3 `INVALID_ARGUMENT`, 403 7, 404 5, 429 8, 500 and above 14 | | |
+//! | the store or a look-up failed, and the rule denies in this case | 14 `UNAVAILABLE` | | |
+//! | there is no key, and the rule rejects in this case | 16 `UNAUTHENTICATED`; for a rule's 400 or 422 3 `INVALID_ARGUMENT`, 403 7, 404 5, 429 8, 500 and above 14 | | |
 //!
-//! `Retry-After` and the quota's fields are metadata. On a quiet route there is `RetryInfo` alone. The domain of `ErrorInfo` is the service
-//! that was called. The details stay below 4 KiB, because clients take 8 KiB of fields in all.
+//! `Retry-After` and the quota's fields are metadata. With a [hidden quota](crate::RateLimitLayer::hide_quota), `RetryInfo` is the only
+//! detail. The domain of `ErrorInfo` is the called service. The details stay below 4 KiB, because clients accept 8 KiB of fields.
 //!
-//! gRPC-Web is answered in the same way, with its own content type. Inside of tonic's `GrpcWebLayer` the layer sees plain
-//! gRPC; outside it is right as well. A browser reads the status only if CORS
-//! exposes it: see [`exposed_headers`](crate::header::exposed_headers).
+//! gRPC-Web gets the same response with its own content type; the layer works inside and outside of tonic's `GrpcWebLayer`. A
+//! browser sees the status only if CORS exposes it: see [`exposed_headers`](crate::header::exposed_headers).
 //!
 //! ```
 //! use http::{Request, Response};
@@ -68,10 +66,10 @@
 //! # }
 //! ```
 //!
-//! # What a body says
+//! # The body
 //!
-//! Names and numbers of the rules that were exceeded, and the wait in milliseconds, which is left out where no wait helps.
-//! Never the key, the address or a header of the request. On a quiet route, such as a log-in, the wait alone.
+//! The names and numbers of the exceeded rules, and the retry time in milliseconds, if a retry helps. Never the key, the address
+//! or a header of the request. With a hidden quota, the retry time only.
 //!
 //! ```text
 //! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,
@@ -88,7 +86,7 @@
 //! assert_eq!(format!("{:?}", Rejection::default()), "Rejection::problem");
 //! ```
 //!
-//! A page of your own, for browsers. A denial has one of several reasons, and only some of them are the client's doing:
+//! A page for browsers. A denial has one of several reasons, and only some are the client's fault:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -121,7 +119,7 @@
 //! ```
 
 mod denial;
-mod facts;
+mod details;
 mod grpc;
 mod http;
 mod json;

@@ -1,4 +1,4 @@
-//! A body that lacks the wait.
+//! A body without the retry time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::header::whole_seconds;
 
-/// A body without its end, the wait. What comes before is the same for each denial by a quota, and is made once.
+/// A body without its end, the retry time. The rest is the same for each denial by a quota, and is prepared once.
 #[derive(Debug)]
 pub(super) enum OpenBody {
     /// A JSON object with a member or more, without its closing brace.
@@ -24,8 +24,8 @@ impl OpenBody {
         Self::Object(object)
     }
 
-    /// The whole body, with the wait if there is one: an object has it as `retry_after_ms`, in milliseconds; a text in the
-    /// seconds of `Retry-After`. Both are rounded up.
+    /// The complete body, with the retry time if there is one: in an object as `retry_after_ms`, in text in seconds as in
+    /// `Retry-After`. Both are rounded up.
     pub(super) fn close(&self, wait: Option<Duration>) -> Bytes {
         match self {
             Self::Object(begun) => {
@@ -40,7 +40,7 @@ impl OpenBody {
     }
 }
 
-/// Rounded up, at most what a waiting client could count.
+/// Rounded up and capped.
 fn whole_millis(wait: Duration) -> u64 {
     let millis = wait.as_secs().saturating_mul(1_000);
     millis.saturating_add(u64::from(wait.subsec_micros().div_ceil(1_000)))
@@ -58,7 +58,7 @@ fn closed(begun: &[u8], before: &str, wait: Option<u64>, after: &str, end: &str)
         ],
         None => [begun, end.as_bytes(), b"", b"", b""],
     };
-    // Of the very length, so that it becomes `Bytes` where it is.
+    // With the exact capacity, so that `Bytes` takes it without a copy.
     let mut body = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
     for part in parts {
         body.extend_from_slice(part);

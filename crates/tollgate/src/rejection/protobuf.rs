@@ -1,4 +1,4 @@
-//! As much of protobuf as a denial needs, written by hand: a feature that brings a library must not change an answer.
+//! The subset of protobuf that a denial needs, without a library: a feature must not change a response.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Message {
         self.bytes(field, value.as_bytes())
     }
 
-    /// A message in a message is there even where it is empty.
+    /// A nested message is written even if it is empty.
     pub(super) fn message(self, field: u8, value: &Self) -> Self {
         self.bytes(field, &value.0)
     }
@@ -71,10 +71,10 @@ pub(super) fn any(type_url: &str, message: &Message) -> Message {
     Message::default().text(1, type_url).message(2, message)
 }
 
-/// `google.rpc.RetryInfo`: the wait, exactly.
+/// `google.rpc.RetryInfo`, exact.
 pub(super) fn retry_info(wait: Duration) -> Message {
     let duration = Message::default()
-        // More than protobuf's limit of 10 000 years is as good as that.
+        // Capped at protobuf's limit of 10 000 years.
         .uint(1, wait.as_secs().min(315_576_000_000))
         .uint(2, wait.subsec_nanos().into());
     Message::default().message(1, &duration)
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_in_sevens_of_bits() {
+    fn numbers_are_varints() {
         for (value, bytes) in [
             (1_u64, &[8, 1][..]),
             (127, &[8, 127]),
@@ -100,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_or_empty_is_left_out() {
+    fn zero_and_empty_fields_are_omitted() {
         let message = Message::default().uint(1, 0).text(2, "");
         assert_eq!(message.as_bytes(), b"");
-        // The wait of nothing is said all the same: it is in a message of its own.
+        // A retry time of zero is written: it is a nested message.
         assert_eq!(retry_info(Duration::ZERO).as_bytes(), [0x0a, 0]);
     }
 }

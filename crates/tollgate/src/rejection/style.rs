@@ -1,4 +1,4 @@
-//! How a denial is told.
+//! The style of rejections.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use http::Response;
 
 use crate::rejection::denial::Denial;
 
-/// How a denial is told to the client. See the [module documentation](crate::rejection).
+/// The response to a denial. See the [module documentation](crate::rejection).
 #[derive(Clone, Default)]
 pub struct Rejection(pub(super) Style);
 
@@ -38,7 +38,7 @@ impl Rejection {
         Self(Style::Json)
     }
 
-    /// `text/plain`: a sentence, and when to try again.
+    /// `text/plain`: a sentence with the retry time.
     #[must_use]
     pub fn text() -> Self {
         Self(Style::Text)
@@ -50,20 +50,19 @@ impl Rejection {
         Self(Style::Empty)
     }
 
-    /// The response that `respond` makes, its status included ([`Denial::status`] is the one it should have).
+    /// The response of a closure, including its status: use [`Denial::status`].
     ///
-    /// Not every denial is by a quota: [`Denial::reason`] says whether the store failed, which is a 503, or the key is
-    /// missing. A body that calls each of them a rate limit blames clients for outages.
+    /// Not every denial is by a quota: see [`Denial::reason`] for a failed store, which is a 503, or a missing key. A body that
+    /// calls each of them a rate limit blames clients for outages.
     ///
-    /// The layer adds `Retry-After` and the quota's fields to it. On a [quiet](Denial::is_quiet) route the closure should
-    /// name no rule.
+    /// The layer adds `Retry-After` and the quota's fields. If [`Denial::hides_quota`], the closure should name no rule.
     pub fn custom(
         respond: impl Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
         Self(Style::Custom(Arc::new(respond)))
     }
 
-    /// Whether the application makes the response.
+    /// Whether a closure makes the response.
     pub(crate) fn is_custom(&self) -> bool {
         matches!(self.0, Style::Custom(_))
     }

@@ -1,10 +1,10 @@
 //! A sentence.
 
-use crate::rejection::{facts::Facts, open_body::OpenBody};
+use crate::rejection::{details::DenialDetails, open_body::OpenBody};
 
-pub(super) fn text(facts: &Facts<'_>) -> OpenBody {
-    let mut text = format!("{}.", facts.title());
-    if let Some(detail) = facts.detail() {
+pub(super) fn text(details: &DenialDetails<'_>) -> OpenBody {
+    let mut text = format!("{}.", details.title());
+    if let Some(detail) = details.detail() {
         text.push(' ');
         text.push_str(&detail);
     }

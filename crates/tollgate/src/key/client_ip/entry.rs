@@ -1,15 +1,15 @@
-//! One hop in a list that proxies write.
+//! An entry in a list of proxies.
 
 use std::net::IpAddr;
 
-/// An entry of a list, as far as it can be read.
+/// A parsed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// An address, an IPv4-mapped one as IPv4.
     Address(IpAddr),
-    /// No address: a name, `unknown`, nothing, nonsense.
+    /// Not an address: a name, `unknown`, or malformed.
     Unreadable,
-    /// The field breaks its grammar here: it is not known where an entry begins.
+    /// The field is malformed here, so the beginning of the entry is unknown.
     Broken,
 }
 

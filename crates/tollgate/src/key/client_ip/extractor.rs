@@ -1,4 +1,4 @@
-//! Counting by address.
+//! The client's address as the key.
 
 use std::{
     net::IpAddr,
@@ -26,17 +26,17 @@ use crate::{
     },
 };
 
-/// Counts by the address of the client: the peer of the socket, unless told otherwise.
+/// Counts by the address of the client. Default: the peer of the socket.
 ///
-/// Behind a proxy the peer is the proxy, and all clients are one. Then say what the proxy writes
+/// Behind a proxy the peer is the proxy, and all clients share one budget. Then set the header that the proxy writes
 /// ([`x_forwarded_for`](ClientIp::x_forwarded_for), [`forwarded`](ClientIp::forwarded) or
-/// [`single_header`](ClientIp::single_header), exactly one of them) and whose word counts
-/// ([`trusted_proxies`](ClientIp::trusted_proxies) or [`hops`](ClientIp::hops)). One without the other is refused when the
-/// rule is built, because a header that anybody may write is not an address.
+/// [`single_header`](ClientIp::single_header), exactly one of them) and which proxies are trusted
+/// ([`trusted_proxies`](ClientIp::trusted_proxies) or [`hops`](ClientIp::hops)). One without the other is an error when the rule
+/// is built, because clients can send the header too.
 ///
 /// IPv4 addresses count whole, IPv6 addresses by their /64. IPv4-mapped IPv6 addresses are IPv4 addresses. The key has one
-/// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the prefixes that it has by default it equals
-/// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same ones.
+/// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the default prefixes it equals
+/// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same prefixes.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
@@ -52,7 +52,7 @@ pub fn client_ip() -> ClientIp {
 
 /// The extractor that [`client_ip`] makes, and its settings.
 ///
-/// A mistake in the settings is reported when a rule is built with it (by [`KeyExtractor::validate`]); the first one counts.
+/// The first mistake in the settings is an error when a rule is built, by [`KeyExtractor::validate`].
 #[derive(Clone, Debug)]
 #[must_use = "an extractor does nothing until a rule counts by it"]
 pub struct ClientIp {
@@ -61,7 +61,7 @@ pub struct ClientIp {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
     mistake: Option<String>,
-    /// Whether it was told that somebody sends the header who is not trusted.
+    /// Whether an untrusted peer with the header was reported.
     distrusted: Arc<AtomicBool>,
 }
 
@@ -74,47 +74,47 @@ enum Source {
 }
 
 impl ClientIp {
-    /// Counts IPv4 addresses by their first `bits` bits, 1 to 32. The default is 32.
+    /// Counts IPv4 addresses by their first `bits` bits, 1 to 32. Default: 32.
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         match bits {
             1..=32 => self.ipv4_prefix = bits,
-            _ => self.note(format!("an IPv4 prefix has 1 to 32 bits, not {bits}")),
+            _ => self.record_mistake(format!("an IPv4 prefix has 1 to 32 bits, not {bits}")),
         }
         self
     }
 
-    /// Counts IPv6 addresses by their first `bits` bits, 1 to 128. The default is 64.
+    /// Counts IPv6 addresses by their first `bits` bits, 1 to 128. Default: 64.
     ///
-    /// One host has a /64 for itself, so more bits let it have any number of budgets.
+    /// One host has a whole /64, so with more bits it has any number of budgets.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         match bits {
             1..=128 => self.ipv6_prefix = bits,
-            _ => self.note(format!("an IPv6 prefix has 1 to 128 bits, not {bits}")),
+            _ => self.record_mistake(format!("an IPv6 prefix has 1 to 128 bits, not {bits}")),
         }
         self
     }
 
-    /// Believes proxies with these addresses: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or [`IpAddr`].
+    /// Trusts proxies with these addresses: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or [`IpAddr`].
     ///
-    /// Nothing is trusted by itself, private networks and the loopback neither. A second call adds to the first. All
-    /// addresses together (`0.0.0.0/0`) are refused, because every client could then choose its own; so is an address with a
-    /// prefix that does not begin its network (`10.0.0.5/8`).
+    /// Nothing is trusted by default, not even private networks and the loopback. A second call adds to the first. All
+    /// addresses (`0.0.0.0/0`) are an error, because every client could choose its own address; so is a CIDR with host bits
+    /// (`10.0.0.5/8`).
     ///
-    /// The first request with the header from a peer that is not trusted is told in an event at warn level, with the peer's
-    /// address: where that is your proxy, all its clients are one.
+    /// The first request with the header from an untrusted peer is an event at warn level with the peer's address: if that is
+    /// your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
         let mut networks = match std::mem::replace(&mut self.trust, Trust::Nobody) {
             Trust::Nobody => Vec::new(),
             Trust::Proxies(networks) => networks,
             Trust::Hops(_) => {
-                self.note(TWO_TRUSTS.to_owned());
+                self.record_mistake(TWO_TRUSTS.to_owned());
                 return self;
             }
         };
         for proxy in proxies {
             match network(&proxy.to_string()) {
                 Ok(network) => networks.push(network),
-                Err(mistake) => self.note(mistake),
+                Err(mistake) => self.record_mistake(mistake),
             }
         }
         if !networks.is_empty() {
@@ -123,19 +123,19 @@ impl ClientIp {
         self
     }
 
-    /// Believes `proxies` proxies in a row, the peer included, whatever their addresses: the client is the entry that the
-    /// outermost of them has appended, the last but `proxies - 1`. 1 to 64.
+    /// Trusts a chain of `proxies` proxies, the peer included, whatever their addresses: the client is the entry that the
+    /// outermost of them has appended, at index `proxies - 1` from the right. 1 to 64.
     ///
-    /// This is for load balancers whose addresses change. It is safe only if nobody reaches the service except through that
-    /// many proxies: who comes by a shorter way writes his own address. A list with fewer entries gives the peer, and so
-    /// does an entry that is no address.
+    /// Use it for load balancers whose addresses change. It is safe only if the service is reachable only through that many
+    /// proxies: with fewer, a client chooses its address. If the list is shorter, or the entry is not an address, the peer
+    /// counts.
     pub fn hops(mut self, proxies: usize) -> Self {
         if !(1..=MAX_ENTRIES).contains(&proxies) {
-            self.note(format!(
+            self.record_mistake(format!(
                 "hops({proxies}) is out of range: count the proxies in front of the service, 1 to {MAX_ENTRIES}"
             ));
         } else if matches!(self.trust, Trust::Proxies(_)) {
-            self.note(TWO_TRUSTS.to_owned());
+            self.record_mistake(TWO_TRUSTS.to_owned());
         } else {
             self.trust = Trust::Hops(proxies);
         }
@@ -144,19 +144,19 @@ impl ClientIp {
 
     /// Reads `X-Forwarded-For`.
     ///
-    /// All its lines are one list, read from the right: the client is the first address that is not a trusted proxy. An
-    /// entry that is no address (a name, `unknown`, a zone id) ends the walk with the proxy to its right. If all are
-    /// trusted, the leftmost counts. Entries may have a port, IPv6 addresses may have brackets.
+    /// All its lines form one list, which is read from the right: the client is the first address that is not a trusted proxy. An
+    /// entry that is not an address (a name, `unknown`, a zone id) stops the walk at the proxy to its right. If all are trusted,
+    /// the leftmost counts. Entries may have a port, IPv6 addresses may have brackets.
     ///
-    /// At most 64 entries of at most 128 bytes are read, whatever was sent.
+    /// At most 64 entries of at most 128 bytes are read.
     pub fn x_forwarded_for(self) -> Self {
         self.read(Source::XForwardedFor)
     }
 
     /// Reads the `for` parameters of `Forwarded`, RFC 7239, in the same way.
     ///
-    /// A line that breaks the grammar gives the peer: a client can spoil the line that its proxy completes, but it cannot
-    /// choose the address that comes out. At most 64 elements and 8 KiB are read; a longer line counts as broken.
+    /// If a line is malformed, the peer counts: a client can corrupt the line that its proxy completes, but cannot choose the
+    /// resulting address. At most 64 elements and 8 KiB are read; a longer line counts as malformed.
     pub fn forwarded(self) -> Self {
         self.read(Source::Forwarded)
     }
@@ -164,21 +164,21 @@ impl ClientIp {
     /// Reads a header with one address, such as `CF-Connecting-IP`, if the peer is a trusted proxy.
     ///
     /// The header must be there once, without a comma: an address, or `192.0.2.1:443`, or `[2001:db8::1]:443`. Otherwise the
-    /// peer counts. It needs [`trusted_proxies`](Self::trusted_proxies); [`hops`](Self::hops) says nothing here.
+    /// peer counts. It needs [`trusted_proxies`](Self::trusted_proxies); [`hops`](Self::hops) has no effect here.
     ///
-    /// `CloudFront-Viewer-Address` has a port behind IPv6 addresses without brackets. What is address and what is port cannot
-    /// be told apart, so take `X-Forwarded-For` with CloudFront.
+    /// `CloudFront-Viewer-Address` has a port after IPv6 addresses without brackets, which is ambiguous: use `X-Forwarded-For`
+    /// with CloudFront.
     pub fn single_header(mut self, name: impl AsRef<str>) -> Self {
         match header_name(name.as_ref()) {
             Ok(name) => self.read(Source::SingleHeader(name)),
             Err(mistake) => {
-                self.note(mistake);
+                self.record_mistake(mistake);
                 self
             }
         }
     }
 
-    /// The client's address, whole: what to log so that the log agrees with the limit.
+    /// The client's full address, for logs that agree with the limit.
     ///
     /// # Errors
     ///
@@ -186,8 +186,8 @@ impl ClientIp {
     pub fn resolve(&self, head: &Parts) -> Result<IpAddr, NoKey> {
         let peer = peer(head)?;
         let headers = &head.headers;
-        if !self.trust.believes(peer) {
-            self.distrust(peer, head);
+        if !self.trust.trusts(peer) {
+            self.report_untrusted(peer, head);
             return Ok(peer);
         }
         Ok(match &self.source {
@@ -203,8 +203,8 @@ impl ClientIp {
     /// [`exempt`](crate::RequestRule::exempt); where the peer is the client,
     /// [`condition::client_in`](crate::condition::client_in) is shorter.
     ///
-    /// It does not hold for a request without a peer address; the first one is told in an event at error level, because a
-    /// rule with `when` would limit nobody.
+    /// It is `false` for a request without a peer address; the first one is an event at error level, because a rule with `when`
+    /// would limit no request.
     ///
     /// ```
     /// use tollgate::{MINUTE, Quota, Rule, key::{client_ip, header}};
@@ -241,7 +241,7 @@ impl ClientIp {
         Ok(move |head: &Parts| match self.resolve(head) {
             Ok(client) => networks.iter().any(|network| network.contains(&client)),
             Err(why) => {
-                // Once: every request would say the same.
+                // Once.
                 if !told.swap(true, Ordering::Relaxed) {
                     diagnostics::error(&format!(
                         "a condition on the client's network does not hold: {why}"
@@ -252,10 +252,9 @@ impl ClientIp {
         })
     }
 
-    /// Tells once of a peer that sends the header and is not trusted: a client that makes it up, or a proxy that nobody has
-    /// named.
+    /// Reports once that an untrusted peer sends the header: a client that invents it, or a proxy that is not configured.
     #[inline]
-    fn distrust(&self, peer: IpAddr, head: &Parts) {
+    fn report_untrusted(&self, peer: IpAddr, head: &Parts) {
         let name = match &self.source {
             Source::Peer => return,
             Source::XForwardedFor => &X_FORWARDED_FOR,
@@ -277,7 +276,7 @@ impl ClientIp {
         if matches!(self.source, Source::Peer) {
             self.source = source;
         } else {
-            self.note(
+            self.record_mistake(
                 "client_ip() reads one header: take one of x_forwarded_for(), forwarded() and single_header(..), or a \
                  client chooses which of them counts"
                     .to_owned(),
@@ -286,7 +285,7 @@ impl ClientIp {
         self
     }
 
-    fn note(&mut self, mistake: String) {
+    fn record_mistake(&mut self, mistake: String) {
         self.mistake.get_or_insert(mistake);
     }
 }

@@ -8,16 +8,16 @@ use smallvec::SmallVec;
 
 use crate::key::client_ip::{entry::Entry, node::node, trust::MAX_ENTRIES};
 
-/// How many bytes of the field are read, over all lines. Quotes can only be understood from the left, so a line is read
-/// whole or not at all.
+/// The maximum number of bytes to read, over all lines. Quotes can be parsed only from the left, so a line is read completely or
+/// not at all.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// How many parameters an element may have. RFC 7239 has four.
+/// The maximum number of parameters of an element. RFC 7239 has four.
 const MAX_PARAMETERS: usize = 16;
 
 /// The `for` parameters of all lines, from the last element of the last line on.
 ///
-/// A line that breaks the grammar is one entry, [`Entry::Broken`]. Lines to the left of an answer are not looked at.
+/// A malformed line is one entry, [`Entry::Broken`]. Lines to the left are read lazily.
 pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
     Entries {
         lines: headers.get_all(header::FORWARDED).iter(),
@@ -42,7 +42,7 @@ impl Iterator for Entries<'_> {
             return Some(element.and_then(node).into());
         }
         let line = self.lines.next_back()?.as_bytes();
-        // An empty line costs one too, so that their number is bounded.
+        // An empty line counts as one byte, so that their number is bounded.
         let left = self.bytes_left.checked_sub(line.len().max(1));
         self.bytes_left = left.unwrap_or(0);
         let read = left.and_then(|_| elements(line));
@@ -56,7 +56,7 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// The `for` parameters of the last elements of a line. Older ones are overwritten: nobody asks for them.
+/// The `for` parameters of the last elements of a line; earlier ones are overwritten.
 #[derive(Debug, Default)]
 struct Line<'a> {
     elements: SmallVec<[Option<&'a [u8]>; 8]>,
@@ -82,7 +82,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Reads a line; `None` if it breaks the grammar of RFC 7239 §4. Spaces around `;` are let pass.
+/// Parses a line; `None` if it violates RFC 7239 §4. Spaces around `;` are accepted.
 fn elements(line: &[u8]) -> Option<Line<'_>> {
     let mut elements = Line::default();
     let mut reader = Reader { rest: line };
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A token or what is between quotes.
+    /// A token or the content of a quoted string.
     fn value(&mut self) -> Option<&'a [u8]> {
         let Some(quoted) = self.rest.strip_prefix(b"\"") else {
             return Some(self.token()).filter(|token| !token.is_empty());

@@ -1,4 +1,4 @@
-//! The address of the client: the peer, or what trusted proxies say about it.
+//! The address of the client: the peer, or the address that trusted proxies report.
 
 mod entry;
 mod extractor;

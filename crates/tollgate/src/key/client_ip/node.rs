@@ -17,7 +17,7 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
 
 /// The `node` of RFC 7239 §6, if it is an address: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80`.
 ///
-/// A backslash makes it unreadable. It would be legal, but no proxy escapes a digit.
+/// A backslash makes it invalid. It would be legal, but no proxy escapes a digit.
 pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     with_port(text, |port| is_port(port) || is_obfuscated(port))

@@ -1,4 +1,4 @@
-//! Which proxies are believed, and how far back.
+//! Which proxies are trusted.
 
 use std::net::IpAddr;
 
@@ -9,20 +9,20 @@ use crate::key::client_ip::entry::Entry;
 /// How many entries of a list are read, from the right.
 pub(crate) const MAX_ENTRIES: usize = 64;
 
-/// Whose word counts.
+/// Which proxies are trusted.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Nobody's.
+    /// None.
     Nobody,
-    /// That of proxies in these networks.
+    /// Proxies in these networks.
     Proxies(Vec<IpNet>),
-    /// That of this many proxies in a row, the peer included.
+    /// This many proxies in a chain, the peer included.
     Hops(usize),
 }
 
 impl Trust {
-    /// Whether what the peer has sent counts at all.
-    pub(crate) fn believes(&self, peer: IpAddr) -> bool {
+    /// Whether the peer's header counts.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         match self {
             Self::Nobody => false,
             Self::Proxies(networks) => networks.iter().any(|network| network.contains(&peer)),
@@ -30,7 +30,7 @@ impl Trust {
         }
     }
 
-    /// Refuses networks that are everybody together, such as `0.0.0.0/0`, or its two halves.
+    /// Rejects networks that cover all addresses, such as `0.0.0.0/0`, or its two halves.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let Self::Proxies(networks) = self else {
             return Ok(());
@@ -48,9 +48,9 @@ impl Trust {
         }
     }
 
-    /// The client, by a list whose entries come from the right: each proxy has appended the address of its own peer.
+    /// The client, from a list that is read from the right: each proxy has appended the address of its peer.
     pub(crate) fn client(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
-        if !self.believes(peer) {
+        if !self.trusts(peer) {
             return peer;
         }
         match self {
@@ -60,12 +60,12 @@ impl Trust {
         }
     }
 
-    /// Passing over an unreadable entry would reach what the client has written itself, so it ends the walk.
+    /// An invalid entry stops the walk: entries to its left may be the client's own.
     fn first_untrusted(&self, peer: IpAddr, entries: impl Iterator<Item = Entry>) -> IpAddr {
         let mut last = peer;
         for entry in entries.take(MAX_ENTRIES) {
             match entry {
-                Entry::Address(address) if self.believes(address) => last = address,
+                Entry::Address(address) if self.trusts(address) => last = address,
                 Entry::Address(address) => return address,
                 Entry::Unreadable => return last,
                 Entry::Broken => return peer,
@@ -86,7 +86,7 @@ fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
     }
 }
 
-/// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one is that of IPv4, as addresses are.
+/// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one becomes IPv4.
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let single = || text.parse::<IpAddr>().map(IpNet::from);
     let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| {
@@ -96,7 +96,7 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     })?;
     let network = unmapped(network);
     let meant = network.trunc();
-    // A prefix of 0 is everybody, and refused as that.
+    // A prefix of 0 covers all addresses, which `validate` rejects.
     if meant != network && network.prefix_len() > 0 {
         return Err(format!(
             "{text:?} names an address and a network: take \"{meant}\" for the network, or \"{}\" for this one proxy",

@@ -4,15 +4,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, header::ValueIter};
 
 use crate::key::client_ip::{entry::Entry, node::address};
 
-/// The longest address with brackets, port and quotes has 49 bytes. What is longer is no entry, and is not searched for
-/// its beginning.
+/// The longest address with brackets, port and quotes has 49 bytes. A longer entry is invalid.
 const MAX_ENTRY_BYTES: usize = 128;
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The entries of all lines, from the last one of the last line on.
 ///
-/// What lies to the left of an entry is not looked at before it is asked for.
+/// The list is read lazily.
 pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
     Entries {
         lines: Some(headers.get_all(X_FORWARDED_FOR).iter()),
@@ -23,7 +22,7 @@ pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
 /// See [`entries`].
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
-    /// `None` after an entry whose beginning was not found.
+    /// `None` after an entry that is too long.
     lines: Option<ValueIter<'a, HeaderValue>>,
     rest: Option<&'a [u8]>,
 }

@@ -1,4 +1,4 @@
-//! What a body may say about a denial.
+//! The details of a denial for a response body.
 
 use std::{
     fmt::{self, Write as _},
@@ -11,9 +11,10 @@ use tollgate_core::{Quota, Reason, Retry, Rule};
 
 use crate::{key::NoKey, rejection::denial::Denial};
 
-/// What a body may say about a denial, the wait apart. Nothing about the client; on a quiet route nothing about the rules.
+/// The details of a denial for a response body, without the retry time. Nothing about the client; with a hidden quota, nothing
+/// about the rules.
 #[derive(Debug)]
-pub(super) struct Facts<'a> {
+pub(super) struct DenialDetails<'a> {
     pub(super) reason: Reason,
     pub(super) status: StatusCode,
     pub(super) exceeded: SmallVec<[Exceeded<'a>; 2]>,
@@ -45,7 +46,7 @@ impl fmt::Display for Exceeded<'_> {
                 "The request costs more than policy \"{name}\" ever allows, which is {limit}."
             );
         }
-        let window = InWords(self.quota.window());
+        let window = Readable(self.quota.window());
         let requests = if limit == 1 { "request" } else { "requests" };
         write!(
             f,
@@ -54,19 +55,19 @@ impl fmt::Display for Exceeded<'_> {
     }
 }
 
-impl<'a> Facts<'a> {
+impl<'a> DenialDetails<'a> {
     pub(super) fn of(denial: &Denial<'a>) -> Self {
-        let mut facts = Self {
+        let mut details = Self {
             reason: denial.reason(),
             status: denial.status(),
             exceeded: SmallVec::new(),
             no_key: None,
         };
         if denial.hides_quota() {
-            return facts;
+            return details;
         }
         let rules = denial.rules().rules();
-        facts.exceeded = denial
+        details.exceeded = denial
             .exceeded()
             .filter_map(|verdict| {
                 let rule = rules.get(verdict.rule())?;
@@ -77,16 +78,16 @@ impl<'a> Facts<'a> {
                 })
             })
             .collect();
-        // How a service is set up is no business of its clients.
-        facts.no_key = denial.no_key().map(|why| match why {
+        // Clients learn nothing about the set-up.
+        details.no_key = denial.no_key().map(|why| match why {
             NoKey::Misconfigured(_) => "the service cannot tell who is asking".to_owned(),
             NoKey::LookUpFailed => "the service cannot tell who is asking at present".to_owned(),
             why => why.to_string(),
         });
-        facts
+        details
     }
 
-    /// The facts of a denial by this quota alone.
+    /// The details of a denial by this quota alone.
     pub(super) fn used_up(rule: &'a Rule, quota: &'a Quota, status: StatusCode) -> Self {
         Self {
             reason: Reason::Quota,
@@ -100,12 +101,12 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether the client asked for too much, rather than a store or a key being missing.
+    /// Whether the request exceeds a quota, as opposed to a failed store or a missing key.
     pub(super) fn is_quota(&self) -> bool {
         matches!(self.reason, Reason::Quota | Reason::Never)
     }
 
-    /// What happened, in a few words.
+    /// A title of a few words.
     pub(super) fn title(&self) -> &'static str {
         if self.is_quota() {
             "Quota exceeded"
@@ -114,7 +115,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Sentences for people; `None` if there is nothing to add to the status.
+    /// Sentences for people; `None` if the status says it all.
     pub(super) fn detail(&self) -> Option<String> {
         if let Some(why) = &self.no_key {
             return Some(why.clone());
@@ -131,10 +132,10 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// A time in the largest unit of which it is a whole number.
-struct InWords(Duration);
+/// A duration in the largest unit in which it is a whole number.
+struct Readable(Duration);
 
-impl fmt::Display for InWords {
+impl fmt::Display for Readable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0.as_micros();
         if micros.is_multiple_of(1_000_000) {
@@ -158,7 +159,7 @@ mod tests {
             (1_500_000, "1500 ms"),
             (333_334, "333334 µs"),
         ] {
-            assert_eq!(InWords(Duration::from_micros(micros)).to_string(), words);
+            assert_eq!(Readable(Duration::from_micros(micros)).to_string(), words);
         }
     }
 }

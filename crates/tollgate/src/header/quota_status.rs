@@ -1,27 +1,27 @@
-//! What a client is told of one rule.
+//! The status of one quota for a client.
 
 use std::{cmp::Reverse, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{Outcome, Retry, RuleSet, Verdict};
 
-pub(super) type Standings = SmallVec<[Standing; 4]>;
+pub(super) type Standings = SmallVec<[QuotaStatus; 4]>;
 
-/// How a client stands with one rule.
+/// The status of one quota for a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct QuotaStatus {
     pub(super) rule: usize,
     pub(super) plan: usize,
     pub(super) denied: bool,
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    /// How long `remaining` is the word: the draft's effective window.
+    /// How long `remaining` is valid: the draft's effective window.
     pub(super) lasts: Duration,
 }
 
-impl Standing {
-    /// `None` where there is nothing to tell: the rule is not enforced, was not counted, or has no limit. Or it is not known
-    /// what is left.
+impl QuotaStatus {
+    /// `None` if there is nothing to report: the rule is not enforced, was not checked or has no limit, or the remaining units are
+    /// unknown.
     #[inline]
     fn of(verdict: &Verdict, rules: &RuleSet) -> Option<Self> {
         if !verdict.has_numbers() || !verdict.knows_remaining() || !rules.enforces(verdict.rule()) {
@@ -48,22 +48,16 @@ impl Standing {
             .filter_map(|verdict| Self::of(verdict, rules))
     }
 
-    /// The one that speaks where a field has room for one: a denial first, then the fewest units left, then the longest
-    /// to wait.
-    pub(super) fn closest_to_its_limit(standings: &[Self]) -> Option<&Self> {
-        standings.iter().min_by_key(|standing| {
-            (
-                !standing.denied,
-                standing.remaining,
-                Reverse(standing.lasts),
-            )
-        })
+    /// The one for fields that report one rule: a denial first, then the fewest units left, then the longest reset.
+    pub(super) fn closest_to_its_limit(statuses: &[Self]) -> Option<&Self> {
+        statuses
+            .iter()
+            .min_by_key(|status| (!status.denied, status.remaining, Reverse(status.lasts)))
     }
 }
 
-/// Until the same request passes, after a denial and where less is left than it cost: a client that has nothing left waits
-/// for as long. So `Retry-After` is never earlier, even where a dear request was denied and cheaper ones would still pass.
-/// Everything else lasts until the quota is whole again.
+/// After a denial, and if less is left than the request cost: the time until the same request passes, so that `Retry-After` is
+/// never earlier, even if cheaper requests would still pass. Otherwise: the time until the quota is full.
 fn lasts(verdict: &Verdict) -> Duration {
     match verdict.retry() {
         Retry::After(delay) => delay,

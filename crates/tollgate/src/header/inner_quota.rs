@@ -1,14 +1,14 @@
-//! What an inner limiter has written into a field that has room for one rule.
+//! The quota that an inner limiter has written into fields for one rule.
 
-/// The numbers found there; `None` where there was none that can be read.
+/// The numbers found there; `None` for a missing or invalid one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
+pub(super) struct InnerQuota {
     pub(super) remaining: Option<u64>,
     pub(super) reset: Option<u64>,
 }
 
-impl Written {
-    /// Whether it leaves the client less than this, or as much and for no shorter time. What cannot be read is no bound.
+impl InnerQuota {
+    /// Whether it has fewer units left, or as many for at least the same time. An invalid number does not count.
     pub(super) fn leaves_less(self, remaining: u64, reset: u64) -> bool {
         self.remaining.is_some_and(|written| {
             written < remaining

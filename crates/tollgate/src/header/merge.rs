@@ -1,11 +1,11 @@
-//! Policies of one name that two limiters have listed: where a rule is in two layers, each of them tells of it.
+//! Merging the lists of nested limiters that share a rule.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::header::{
+    inner_quota::InnerQuota,
     name::{RATELIMIT, RATELIMIT_POLICY},
     structured::{self, Line, separate},
-    written::Written,
 };
 
 /// A member of a list that begins with a quoted name, as `"name";r=9;t=60` does.
@@ -14,15 +14,15 @@ struct Member<'a> {
     parameters: &'a str,
 }
 
-/// Keeps one member of each name in the lists that were just added to: the limit that leaves less, and the policy that
-/// belongs to it. Where two leave the same, the inner limiter's stay.
+/// Keeps one member per name in the lists that were just appended to: the one with fewer remaining units, and its policy. If they
+/// are equal, those of the inner limiter.
 #[cold]
-pub(super) fn keep_one_each(map: &mut HeaderMap) {
+pub(super) fn merge_same_names(map: &mut HeaderMap) {
     let limits: Vec<_> = map.get_all(RATELIMIT).iter().cloned().collect();
     let Some((ours, inner)) = limits.split_last() else {
         return;
     };
-    // Of the names that are in both, those of which ours leaves less; and the others.
+    // The names in both lists: those whose remaining units are fewer in ours, and the others.
     let (mut less, mut more) = (Vec::new(), Vec::new());
     for our in members(ours) {
         let mut same = inner.iter().flat_map(members);
@@ -41,7 +41,7 @@ pub(super) fn keep_one_each(map: &mut HeaderMap) {
     }
     for field in [RATELIMIT, RATELIMIT_POLICY] {
         let values: Vec<_> = map.get_all(&field).iter().cloned().collect();
-        // The last is ours, if a policy was written at all; one name is never lost from both.
+        // The last value is ours, if we wrote one; no name is removed from both.
         let last = values.len().saturating_sub(1);
         map.remove(&field);
         for (place, value) in values.iter().enumerate() {
@@ -84,13 +84,13 @@ impl<'a> Member<'a> {
         })
     }
 
-    fn written(&self) -> Written {
+    fn written(&self) -> InnerQuota {
         let number = |key: &str| {
             let mut parameters = self.parameters.split(';').map(str::trim);
             let number = parameters.find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
             number?.parse().ok()
         };
-        Written {
+        InnerQuota {
             remaining: number("r"),
             reset: number("t"),
         }
