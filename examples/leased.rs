@@ -13,7 +13,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use tollgate::{Check, Consistency, Decision, Key, Limiter, Quota, Rule, SECOND, Source};
+use tollgate::{
+    Check, Consistency, Decision, Key, LeaseShare, Limiter, Quota, Rule, SECOND, Source,
+};
 use tollgate_examples::redis_server::RedisServer;
 use tollgate_redis::{Keys, RedisStore};
 
@@ -45,7 +47,7 @@ async fn main() -> Result<(), Failure> {
         (
             "leased",
             Consistency::Leased {
-                reserve_permille: 100,
+                share: LeaseShare::percent(10),
             },
         ),
         (
@@ -67,7 +69,7 @@ async fn main() -> Result<(), Failure> {
         let began = Instant::now();
         let counted = run(&stores, consistency).await?;
         let allowed = RATE + (began.elapsed().as_secs_f64() * RATE as f64) as u64;
-        // Redis hears of what was counted alone, and gets its lots back, before anything is made of its figures.
+        // Redis hears of what was counted alone, and gets its leases back, before anything is made of its figures.
         let unreported = flush(&stores).await;
         let calls = calls(&redis).await?;
         println!(

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate::{
-    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, RuleError,
-    RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Receipt, RuleError, RuleRegistry, RuleSet,
+    RuleStore, Settlement, Step, Store, StoreError,
 };
 
 /// A memory store that says of itself that it can fail.
@@ -12,10 +12,10 @@ use tollgate::{
 pub struct FallibleStore(MemoryStore);
 
 #[derive(Debug)]
-struct Bound(Arc<dyn BoundStore>);
+struct Bound(Arc<dyn RuleStore>);
 
 impl Store for FallibleStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         Ok(Arc::new(Bound(self.0.bind(rules)?)))
     }
 
@@ -24,7 +24,7 @@ impl Store for FallibleStore {
     }
 }
 
-impl BoundStore for Bound {
+impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         self.0.rules()
     }
@@ -41,7 +41,7 @@ impl BoundStore for Bound {
         self.0.peek(checks)
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
+    fn settle(&self, holdings: &[Receipt], how: Settlement) {
         self.0.settle(holdings, how);
     }
 

@@ -17,9 +17,9 @@ pub enum Consistency {
     Exact,
     /// The same, but what the store's last answer already refuses is refused alone.
     Learned,
-    /// Lots, with so many thousandths of the limit out at most, and the learned bound.
+    /// Leases, with so many thousandths of the limit out at most, and the learned bound.
     Leased(u16),
-    /// Credit lines: so many thousandths of the limit, cut into one line for each process, need no question.
+    /// Credit lines: so many thousandths of the limit, cut into one line for each process, need no query.
     Credit(u16),
     /// Counts alone and reports every 100 ms; a twentieth of the limit unreported at most.
     Eventual,

@@ -7,17 +7,17 @@ use tollgate_core::Tick;
 pub struct Figures {
     /// Requests that arrived.
     pub requests: u64,
-    /// Questions that went to the store: requests, reports, lots.
+    /// Queries that went to the store: requests, reports, leases.
     pub calls: u64,
-    /// Requests that were answered with no question.
+    /// Requests that were answered with no query.
     pub alone: u64,
     /// Requests that got no answer: their process died, or a message was lost.
     pub failed: u64,
     /// Requests refused though the exact counter had room.
     pub falsely_refused: u64,
-    /// The most units that lay in lots at a false refusal, as a part of the burst.
-    pub parked_then: f64,
-    /// The most room that the exact counter had at a false refusal, as a part of the burst: what lay in lots, and what was
+    /// The most units that lay in leases at a false refusal, as a part of the burst.
+    pub tracked_then: f64,
+    /// The most room that the exact counter had at a false refusal, as a part of the burst: what lay in leases, and what was
     /// lost of them.
     pub room_then: f64,
     /// The worst over-admission, as a part of the burst.
@@ -57,13 +57,13 @@ impl Figures {
         self.latencies.sort_unstable();
     }
 
-    /// Questions for each request.
+    /// Queries for each request.
     #[must_use]
     pub fn calls_per_request(&self) -> f64 {
         part(self.calls, self.requests)
     }
 
-    /// The part of the requests that was answered with no question.
+    /// The part of the requests that was answered with no query.
     #[must_use]
     pub fn alone_part(&self) -> f64 {
         part(self.alone, self.requests)

@@ -7,15 +7,15 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{
-    Ask, BucketLender, BucketState, LeaseTerms, Lot, WindowLender, WindowState,
+    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, WindowGrantor, WindowState,
 };
 
 use crate::{
-    agent::{Answer, Question},
+    agent::{Answer, InFlightQuery},
     consistency::Terms,
 };
 
-/// One state for each key. It decides in no time, and one question after the other.
+/// One state for each key. It decides in no time, and one query after the other.
 #[derive(Debug)]
 pub(crate) enum Server {
     Buckets(Box<Buckets>),
@@ -26,14 +26,14 @@ pub(crate) enum Server {
 #[derive(Debug)]
 pub(crate) struct Buckets {
     arrival: Gcra,
-    lender: Option<BucketLender>,
+    grantor: Option<BucketGrantor>,
     states: HashMap<u32, BucketState>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Windows<A: Algorithm> {
     quota: A,
-    lender: WindowLender<A>,
+    grantor: WindowGrantor<A>,
     length: Tick,
     states: HashMap<u32, WindowState<A::State>>,
 }
@@ -49,9 +49,9 @@ impl Server {
         }
         Some(Self::Buckets(Box::new(Buckets {
             arrival: terms.arrival?,
-            lender: terms
+            grantor: terms
                 .lease
-                .and_then(|lease| BucketLender::new(&terms.quota, lease)),
+                .and_then(|lease| BucketGrantor::new(&terms.quota, lease)),
             states: HashMap::new(),
         })))
     }
@@ -60,28 +60,28 @@ impl Server {
         &mut self,
         key: u32,
         now: Tick,
-        question: &Question,
+        query: &InFlightQuery,
         terms: &Terms,
     ) -> Answer {
-        let (mut cost, mut ask) = (question.cost, question.ask);
-        if question.is_denied {
+        let (mut cost, mut lease) = (query.cost, query.query);
+        if query.is_denied {
             // Another rule has the last word: what comes back has come back, and that is all.
-            (cost, ask) = (
+            (cost, lease) = (
                 0,
-                Ask {
-                    closed: ask.closed,
-                    ..Ask::default()
+                LeaseQuery {
+                    returned: lease.returned,
+                    ..LeaseQuery::default()
                 },
             );
         }
-        let (assessment, lot) = match self {
-            Self::Buckets(one) => one.decide(key, now, cost, &ask, (question.report, terms)),
-            Self::Fixed(one) => one.decide(key, now, cost, &ask, question.refund),
-            Self::Sliding(one) => one.decide(key, now, cost, &ask, question.refund),
+        let (assessment, grant) = match self {
+            Self::Buckets(one) => one.decide(key, now, cost, &lease, (query.report, terms)),
+            Self::Fixed(one) => one.decide(key, now, cost, &lease, query.refund),
+            Self::Sliding(one) => one.decide(key, now, cost, &lease, query.refund),
         };
         Answer {
             assessment,
-            lot,
+            grant,
             at: now,
         }
     }
@@ -93,13 +93,13 @@ impl Buckets {
         key: u32,
         now: Tick,
         cost: u64,
-        ask: &Ask,
+        query: &LeaseQuery,
         (mut report, terms): (u64, &Terms),
-    ) -> (Assessment, Option<Lot>) {
+    ) -> (Assessment, Option<Grant>) {
         let state = self.states.entry(key).or_default();
         let arrival = &self.arrival;
-        match &self.lender {
-            Some(lender) => lender.acquire(state, now, cost, ask),
+        match &self.grantor {
+            Some(grantor) => grantor.acquire(state, now, cost, query),
             // A debt is kept, and never repaired on a denial: what was reported above the limit has to be paid back.
             None => {
                 arrival.hold_back(&mut state.arrival, now, terms.held_back);
@@ -119,11 +119,11 @@ impl<A: Algorithm> Windows<A> {
     fn new(terms: &Terms) -> Option<Self> {
         let quota = A::new(&terms.quota)?;
         let length = u64::try_from(terms.quota.period().as_micros()).ok()?;
-        // Where nothing is lent, nothing is asked for.
+        // Where nothing is granted, nothing is asked for.
         let lease = terms.lease.unwrap_or(LeaseTerms::of_window(0, length));
         Some(Self {
             quota,
-            lender: WindowLender::new(A::new(&terms.quota)?, &lease)?,
+            grantor: WindowGrantor::new(A::new(&terms.quota)?, &lease)?,
             length,
             states: HashMap::new(),
         })
@@ -134,9 +134,9 @@ impl<A: Algorithm> Windows<A> {
         key: u32,
         now: Tick,
         cost: u64,
-        ask: &Ask,
+        query: &LeaseQuery,
         refund: Option<(u64, u64)>,
-    ) -> (Assessment, Option<Lot>) {
+    ) -> (Assessment, Option<Grant>) {
         let state = self.states.entry(key).or_default();
         if let Some((window, units)) = refund {
             // As it was when they were taken in that window.
@@ -148,6 +148,6 @@ impl<A: Algorithm> Windows<A> {
             };
             self.quota.refund(&mut state.counts, now, taken, units);
         }
-        self.lender.acquire(state, now, cost, ask)
+        self.grantor.acquire(state, now, cost, query)
     }
 }

@@ -14,7 +14,7 @@ pub const COLUMNS: [&str; 13] = [
     "over %",
     "false %",
     "room %",
-    "parked %",
+    "on lease %",
     "used %",
     "even %",
 ];
@@ -44,7 +44,7 @@ pub fn row(workload: &str, consistency: Consistency, figures: &Figures) -> Strin
         percent(figures.over, 1),
         percent(figures.false_part(), 2),
         percent(figures.room_then, 1),
-        percent(figures.parked_then, 1),
+        percent(figures.tracked_then, 1),
         percent(figures.utilisation(), 1),
         percent(figures.fairness(), 1),
     ])

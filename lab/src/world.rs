@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tollgate_core::Tick;
 
 use crate::{
-    agent::{Agent, Answer, Question, Step},
+    agent::{Agent, Answer, InFlightQuery, Step},
     clock::ProcessClock,
     consistency::{Consistency, Terms},
     figures::Figures,
@@ -20,7 +20,7 @@ use crate::{
 /// The store's clock at the start of a run.
 const EPOCH: Tick = 1_700_000_000_000_000;
 
-/// When a question is given up, in µs.
+/// When a query is given up, in µs.
 const DEADLINE: Tick = 50_000;
 
 /// Runs a scene under a consistency. The same seed gives the same figures.
@@ -82,7 +82,7 @@ struct World {
 #[derive(Clone, Copy)]
 struct Sent {
     sender: Sender,
-    question: Question,
+    query: InFlightQuery,
     /// In the world's time.
     at: Tick,
     /// By the process's clock.
@@ -147,8 +147,8 @@ impl World {
                 if let Some((slot, clock)) = find(&mut self.processes, sender) {
                     let times = (clock.shows(now), spent);
                     let refund = slot.agent.give_back(times, window, cost);
-                    if let Some(question) = refund {
-                        self.send(now, sender, times.0, question);
+                    if let Some(query) = refund {
+                        self.send(now, sender, times.0, query);
                     }
                     self.look(now, sender);
                 }
@@ -163,7 +163,7 @@ impl World {
 
     /// An answer has come, or is not waited for any longer.
     fn heard(&mut self, now: Tick, sent: Sent, answer: Option<Answer>) {
-        let waits = sent.question.cost > 0;
+        let waits = sent.query.cost > 0;
         let found = find(&mut self.processes, sent.sender);
         if waits && (answer.is_none() || found.is_none()) {
             self.figures.failed += 1;
@@ -176,18 +176,18 @@ impl World {
             Some(answer) => {
                 let times = (sent.clock, shows);
                 slot.agent
-                    .answered(times, &sent.question, &answer, &self.terms)
+                    .on_reply(times, &sent.query, &answer, &self.terms)
             }
             None => {
-                slot.agent.lost(&sent.question);
+                slot.agent.lost(&sent.query);
                 None
             }
         };
         if waits {
             self.figures.waited(now - sent.at);
         }
-        if let Some(question) = next {
-            self.send(now, sent.sender, shows, question);
+        if let Some(query) = next {
+            self.send(now, sent.sender, shows, query);
         }
         self.look(now, sent.sender);
     }
@@ -239,9 +239,9 @@ impl World {
                 self.refuse(now, request.key, cost);
                 self.alone();
             }
-            Step::Ask(mut question) => {
-                question.is_denied = request.is_denied;
-                self.send(now, sender, clock, question);
+            Step::LeaseQuery(mut query) => {
+                query.is_denied = request.is_denied;
+                self.send(now, sender, clock, query);
             }
         }
         self.look(now, sender);
@@ -258,7 +258,7 @@ impl World {
             return;
         };
         let shows = clock.shows(now);
-        let question = slot.agent.unasked(shows, &self.terms);
+        let query = slot.agent.on_not_sent(shows, &self.terms);
         let due = slot.agent.due_at(&self.terms);
         let due = due.map(|due| clock.when(due, now).max(now + 1));
         let sooner = match (due, slot.look) {
@@ -268,19 +268,19 @@ impl World {
         if sooner {
             slot.look = due;
         }
-        if let Some(question) = question {
-            self.send(now, sender, shows, question);
+        if let Some(query) = query {
+            self.send(now, sender, shows, query);
         }
         if let (Some(due), true) = (due, sooner) {
             self.schedule.plan(due, Event::Look { sender });
         }
     }
 
-    fn send(&mut self, now: Tick, sender: Sender, clock: Tick, question: Question) {
+    fn send(&mut self, now: Tick, sender: Sender, clock: Tick, query: InFlightQuery) {
         self.figures.calls += 1;
         let sent = Sent {
             sender,
-            question,
+            query,
             at: now,
             clock,
         };
@@ -297,19 +297,17 @@ impl World {
     }
 
     fn asked(&mut self, now: Tick, sent: Sent, heard: bool) {
-        let Sent {
-            sender, question, ..
-        } = sent;
+        let Sent { sender, query, .. } = sent;
         let answer = self
             .server
-            .decide(sender.key, EPOCH + now, &question, &self.terms);
+            .decide(sender.key, EPOCH + now, &query, &self.terms);
         // Whether a request that the store has granted was let through is not looked at: counting it can only show more.
-        if question.is_denied {
+        if query.is_denied {
             // Neither was it let through, nor did this rule refuse it.
-        } else if question.cost > 0 && answer.assessment.fits {
-            self.admit(now, sender, question.cost);
-        } else if question.cost > 0 {
-            self.refuse(now, sender.key, question.cost);
+        } else if query.cost > 0 && answer.assessment.fits {
+            self.admit(now, sender, query.cost);
+        } else if query.cost > 0 {
+            self.refuse(now, sender.key, query.cost);
         }
         if heard {
             let at = now + self.network.way(&mut self.rng);
@@ -332,7 +330,7 @@ impl World {
         self.figures.falsely_refused += 1;
         let room = admitted.room(&self.terms.quota, EPOCH + now);
         self.figures.room_then = self.figures.room_then.max(room);
-        let parked: u64 = self
+        let tracked: u64 = self
             .processes
             .iter()
             .filter_map(|process| {
@@ -340,7 +338,7 @@ impl World {
                 Some(slot.agent.held(process.clock.shows(now)))
             })
             .sum();
-        let part = parked as f64 / self.terms.quota.limit() as f64;
-        self.figures.parked_then = self.figures.parked_then.max(part);
+        let part = tracked as f64 / self.terms.quota.limit() as f64;
+        self.figures.tracked_then = self.figures.tracked_then.max(part);
     }
 }

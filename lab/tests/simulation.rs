@@ -111,7 +111,7 @@ fn exact_refuses_nothing_that_fits() {
 }
 
 #[test]
-fn what_another_rule_denies_costs_nothing_of_a_window_that_is_lent() {
+fn what_another_rule_denies_costs_nothing_of_a_window_that_is_granted() {
     for (seed, round_trip) in [(1, 500), (2, 500), (3, 5_000)] {
         // The whole limit of a day is asked for in 34 s.
         let scene = workload("daily").draw(seed, 60.0);

@@ -9,8 +9,8 @@ use std::{
 };
 
 use tollgate::{
-    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome, Pending,
-    RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, Usage, Verdict,
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, Receipt, RuleError,
+    RuleRegistry, RuleSet, RuleStore, Settlement, Step, Store, StoreError, Usage, Verdict,
 };
 
 /// A memory store that answers late, or not at all.
@@ -65,7 +65,7 @@ impl SlowStore {
 }
 
 impl Store for SlowStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         Ok(Arc::new(Bound {
             memory: self.memory.bind(rules)?,
             state: Arc::clone(&self.state),
@@ -79,11 +79,11 @@ impl Store for SlowStore {
 
 #[derive(Debug)]
 struct Bound {
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     state: Arc<State>,
 }
 
-impl BoundStore for Bound {
+impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         self.memory.rules()
     }
@@ -119,8 +119,8 @@ impl BoundStore for Bound {
         self.memory.peek(checks)
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
-        self.memory.settle(holdings, how);
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        self.memory.settle(receipts, how);
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {

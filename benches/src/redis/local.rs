@@ -8,7 +8,8 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, Limiter, Pending, Quota, Rule, SECOND, Step, StoreError,
+    Check, Consistency, Decision, LeaseShare, Limiter, Pending, Quota, Rule, SECOND, Step,
+    StoreError,
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 
@@ -23,7 +24,7 @@ use crate::{
 pub enum Knows {
     /// Nothing: Redis decides each.
     Nothing,
-    /// It holds a lot of units.
+    /// It holds a lease of units.
     Lease,
     /// It counts alone, and reports once a second.
     Eventual,
@@ -40,13 +41,13 @@ pub struct Local {
     asked: AtomicU64,
 }
 
-/// A quota of which a lot is larger than what a bench takes while the lot lives.
+/// A quota of which a lease is larger than what a bench takes while the lease lives.
 const VAST: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000_000);
 
-/// The units of the request after which a lot is asked for. Its size follows from how many were wanted before.
+/// The units of the request after which a lease is asked for. Its size follows from how many were wanted before.
 const WANTED: u64 = 1_000_000_000;
 
-/// Questions that are under way at the same time before a bench begins.
+/// Queries that are under way at the same time before a bench begins.
 const TOGETHER: usize = 256;
 
 impl Knows {
@@ -55,7 +56,7 @@ impl Knows {
         match self {
             Self::Nothing => rule(VAST),
             Self::Lease => rule(VAST).consistency(Consistency::Leased {
-                reserve_permille: 500,
+                share: LeaseShare::percent(50),
             }),
             Self::Eventual => rule(VAST).consistency(Consistency::Eventual {
                 interval: Duration::from_secs(1),
@@ -69,7 +70,7 @@ impl Knows {
     fn lessons(self) -> &'static [u64] {
         match self {
             Self::Nothing => &[],
-            // Of a key that is seen for the first time nothing is kept. At the end come those again of which an older lot was
+            // Of a key that is seen for the first time nothing is kept. At the end come those again of which an older lease was
             // on its way back.
             Self::Lease => &[1, 1, 1, WANTED, 1],
             Self::Eventual => &[1, 1, 1],
@@ -132,7 +133,7 @@ impl Local {
             let mut waiting = Vec::new();
             for client in clients {
                 let check = self.check(namer.name(*client));
-                if let Step::Wait(done) = self.limiter.bound().reset(&[check.with_cost(1)]) {
+                if let Step::Wait(done) = self.limiter.rule_store().reset(&[check.with_cost(1)]) {
                     waiting.push(done);
                 }
             }
@@ -168,7 +169,7 @@ impl Local {
     #[inline]
     #[must_use]
     pub fn acquire_of_store(&self, check: Check) -> bool {
-        self.answer(self.limiter.bound().acquire(&[check]))
+        self.answer(self.limiter.rule_store().acquire(&[check]))
     }
 
     /// How many checks Redis was asked about since [`learn`](Self::learn).

@@ -11,9 +11,9 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome,
-    Pending, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind,
-    Usage, Verdict,
+    Check, Checks, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, Receipt,
+    RuleError, RuleRegistry, RuleSet, RuleStore, Settlement, Step, Store, StoreError,
+    StoreErrorKind, Usage, Verdict,
 };
 
 /// What the network does to a call.
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Network {
 }
 
 impl Store for RemoteStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         Ok(Arc::new(BoundRemote {
             memory: self.memory.bind(rules)?,
             remote: self.clone(),
@@ -133,7 +133,7 @@ impl Store for RemoteStore {
 
 #[derive(Clone, Debug)]
 struct BoundRemote {
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     remote: RemoteStore,
 }
 
@@ -141,7 +141,7 @@ impl BoundRemote {
     /// Runs `command` on the other side.
     async fn call<T>(
         &self,
-        command: impl FnOnce(&dyn BoundStore) -> Step<T>,
+        command: impl FnOnce(&dyn RuleStore) -> Step<T>,
     ) -> Result<T, StoreErrorKind> {
         let Network {
             delay,
@@ -225,26 +225,26 @@ impl BoundRemote {
         });
         if take && decision.outcome() == Outcome::Deny {
             for (checks, decision) in &taken {
-                self.settle(&self.holdings(checks, decision), Settlement::Cancel);
+                self.settle(&self.receipts(checks, decision), Settlement::Cancel);
             }
         }
         decision
     }
 
     /// What an allowed part of a request took.
-    fn holdings(&self, checks: &[Check], decision: &Decision) -> Vec<Holding> {
+    fn receipts(&self, checks: &[Check], decision: &Decision) -> Vec<Receipt> {
         let verdicts = decision.verdicts().iter();
         let answered = checks.iter().zip(verdicts).filter(|(check, verdict)| {
             let took = check.cost() > 0 && verdict.outcome() == Outcome::Allow;
             took && self.rules().enforces(verdict.rule())
         });
         answered
-            .map(|(check, verdict)| Holding::new(*check, verdict, decision.at()))
+            .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
             .collect()
     }
 }
 
-impl BoundStore for BoundRemote {
+impl RuleStore for BoundRemote {
     fn rules(&self) -> &Arc<RuleSet> {
         self.memory.rules()
     }
@@ -267,13 +267,13 @@ impl BoundStore for BoundRemote {
         ))
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
-        if !holdings.is_empty() {
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        if !receipts.is_empty() {
             self.remote
                 .counters
                 .settlements
                 .fetch_add(1, Ordering::Relaxed);
-            self.memory.settle(holdings, how);
+            self.memory.settle(receipts, how);
         }
     }
 

@@ -110,7 +110,7 @@ macro_rules! conformance_suite {
                 a_name_is_free_when_the_last_limiter_is_dropped_though_a_ticket_is_held,
                 a_limiter_that_was_replaced_no_longer_holds_its_names,
                 only_what_counts_in_this_store_can_be_replaced,
-                a_rule_that_is_off_and_a_mark_hold_no_name,
+                a_rule_that_is_off_and_a_threshold_hold_no_name,
                 of_threads_that_bind_a_name_to_different_quotas_one_wins,
                 another_algorithm_under_a_name_starts_fresh,
                 an_unlimited_plan_takes_nothing,
@@ -120,8 +120,8 @@ macro_rules! conformance_suite {
                 a_shadow_fills_as_if_it_were_alone,
                 a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent,
                 a_shadow_counts_a_partial_grant_once,
-                a_mark_reads_the_state_of_its_rule,
-                a_mark_is_never_written;
+                a_threshold_reads_the_state_of_its_rule,
+                a_threshold_is_never_written;
             tickets:
                 a_refund_gives_back_what_was_taken_and_no_more,
                 a_charge_takes_as_far_as_units_are_there,

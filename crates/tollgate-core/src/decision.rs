@@ -29,12 +29,12 @@ pub enum Outcome {
 pub enum Source {
     /// The store.
     Store,
-    /// A bound learned from an earlier denial, without asking the store.
-    LearnedBound,
+    /// The deny cache: an earlier denial still holds, and the store was not asked.
+    DenyCache,
     /// Units that this process holds on lease.
     Lease,
-    /// Counted by this process alone, to be reported.
-    Eventual,
+    /// Counted in this process, and reported to the store later.
+    Local,
     /// The rule's answer to a store failure.
     Fallback,
 }
@@ -45,9 +45,9 @@ impl Source {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Store => "store",
-            Self::LearnedBound => "deny_cache",
+            Self::DenyCache => "deny_cache",
             Self::Lease => "lease",
-            Self::Eventual => "local",
+            Self::Local => "local",
             Self::Fallback => "fallback",
         }
     }
@@ -339,7 +339,7 @@ impl Decision {
         }
     }
 
-    /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and marks do not.
+    /// Puts a decision together. `enforced` says of a verdict whether it counts: shadow rules and thresholds do not.
     ///
     /// An enforced denial decides; then an enforced failure; then the request is allowed.
     #[inline]

@@ -22,7 +22,7 @@ pub enum RuleErrorKind {
     Quota,
     /// A cost that no request could ever pay.
     Cost,
-    /// A mode or a mark that does not fit the rule it refers to.
+    /// A mode or a threshold that does not fit the rule it refers to.
     Mode,
     /// A plan.
     Plan,

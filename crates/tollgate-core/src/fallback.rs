@@ -11,12 +11,13 @@ use crate::{
     instances::Instances,
     last_seen::LastSeen,
     memory::MemoryStore,
+    on_store_error::OnStoreError,
     quota::Quota,
-    rule::{OnStoreError, Rule},
+    rule::Rule,
     rule_set::RuleSet,
-    store::{BoundStore, Check, Checks, Holding, Settlement, Store},
+    store::{Check, Checks, Receipt, RuleStore, Settlement, Store},
     sync::{AtomicU64, Mutex, Ordering, lock},
-    ticket::holdings,
+    ticket::receipts,
     time::Clock,
 };
 
@@ -37,7 +38,7 @@ pub(crate) struct Fallback {
 #[derive(Debug)]
 struct Shares {
     instances: Instances,
-    bound: Arc<dyn BoundStore>,
+    store: Arc<dyn RuleStore>,
 }
 
 impl Fallback {
@@ -59,10 +60,12 @@ impl Fallback {
             .bytes_per_rule(BYTES)
             .clock(clock)
             .build();
-        let bound = store.bind(Arc::new(RuleSet::new(local)?))?;
-        let instances = Instances::new(instances);
+        let shares = Shares {
+            instances: Instances::new(instances),
+            store: store.bind(Arc::new(RuleSet::new(local)?))?,
+        };
         Ok(Self {
-            shares: Mutex::new(Shares { instances, bound }),
+            shares: Mutex::new(shares),
             store,
             last_seen: LastSeen::new(rules),
             admitted_alone: rules.rules().iter().map(|_| AtomicU64::new(0)).collect(),
@@ -87,8 +90,8 @@ impl Fallback {
     }
 
     /// The shares and caps in memory.
-    pub(crate) fn local(&self) -> Arc<dyn BoundStore> {
-        Arc::clone(&lock(&self.shares).bound)
+    pub(crate) fn local(&self) -> Arc<dyn RuleStore> {
+        Arc::clone(&lock(&self.shares).store)
     }
 
     /// What is counted here of a key starts anew.
@@ -98,22 +101,22 @@ impl Fallback {
         let _ = self.local().reset(&[*check]).ready();
     }
 
-    /// The shares for as many instances as `bound` knows of, cut anew if their number has changed.
-    fn shares(&self, bound: &dyn BoundStore) -> (Arc<dyn BoundStore>, NonZeroU32) {
-        let (known, now) = (bound.instances(), self.clock().now());
+    /// The shares for as many instances as `store` knows of, cut anew if their number has changed.
+    fn shares(&self, store: &dyn RuleStore) -> (Arc<dyn RuleStore>, NonZeroU32) {
+        let (known, now) = (store.instances(), self.clock().now());
         let mut shares = lock(&self.shares);
         if shares.instances.observe(known, now) {
             let instances = shares.instances.counted();
-            let before = shares.bound.rules().rules().iter();
-            let local = bound.rules().given().iter().zip(before);
+            let before = shares.store.rules().rules().iter();
+            let local = store.rules().given().iter().zip(before);
             let local = local.map(|(rule, before)| local_rule(rule, instances, Some(before)));
             // State is found by the rules' names. What cannot be bound counts on as it was.
             if let Ok(anew) = RuleSet::new(local).and_then(|rules| self.store.bind(Arc::new(rules)))
             {
-                shares.bound = anew;
+                shares.store = anew;
             }
         }
-        (Arc::clone(&shares.bound), shares.instances.counted())
+        (Arc::clone(&shares.store), shares.instances.counted())
     }
 
     /// Decides what the store could not, by each rule's answer to a store failure: all local shares in one step.
@@ -122,21 +125,16 @@ impl Fallback {
     ///
     /// What the store did decide is remembered, for the share to begin with when the store fails.
     #[inline]
-    pub(crate) fn resolve(
-        &self,
-        bound: &dyn BoundStore,
-        checks: &[Check],
-        decision: &mut Decision,
-    ) {
+    pub(crate) fn resolve(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
         let is_local = |verdict: &Verdict| {
             verdict.source() != Source::Store && verdict.outcome() != Outcome::Failed
         };
         if decision.outcome() == Outcome::Failed || !decision.verdicts().iter().all(is_local) {
-            self.resolve_stored(bound, checks, decision);
+            self.resolve_stored(store, checks, decision);
         }
     }
 
-    fn resolve_stored(&self, bound: &dyn BoundStore, checks: &[Check], decision: &mut Decision) {
+    fn resolve_stored(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
         self.last_seen
             .note(checks, decision.verdicts(), self.clock());
         if decision.outcome() == Outcome::Failed
@@ -145,20 +143,20 @@ impl Fallback {
                 .iter()
                 .any(|verdict| verdict.outcome() == Outcome::Failed)
         {
-            self.resolve_failed(bound, checks, decision);
+            self.resolve_failed(store, checks, decision);
         }
     }
 
     #[cold]
-    fn resolve_failed(&self, bound: &dyn BoundStore, checks: &[Check], decision: &mut Decision) {
-        let rules = bound.rules();
+    fn resolve_failed(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
+        let rules = store.rules();
         let enforced = |rule: usize| rules.enforces(rule);
         if decision.outcome() == Outcome::Deny {
             // A rule that denied by counting wins: nobody else is asked, and its `retry` stands.
             not_asked_if_failed(decision, enforced);
             return;
         }
-        let taken = holdings(bound, checks, decision);
+        let taken = receipts(store, checks, decision);
         let mut local = Checks::new();
         let mut places: SmallVec<[usize; 4]> = SmallVec::new();
         for (place, check) in checks.iter().enumerate() {
@@ -186,7 +184,7 @@ impl Fallback {
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.outcome() == Outcome::Deny {
             not_asked_if_failed(decision, enforced);
-        } else if let Some(answer) = self.ask_locally(bound, &local) {
+        } else if let Some(answer) = self.ask_locally(store, &local) {
             for (place, verdict) in places.iter().zip(answer.verdicts()) {
                 let check = &checks[*place];
                 let asked = local.iter().filter(|other| same_state(other, check));
@@ -209,16 +207,16 @@ impl Fallback {
         if decision.is_allowed() {
             self.count_alone(checks, decision);
         } else if !taken.is_empty() {
-            bound.settle(&taken, Settlement::Cancel);
+            store.settle(&taken, Settlement::Cancel);
         }
-        bound.resolved(checks, decision);
+        store.resolved(checks, decision);
     }
 
-    fn ask_locally(&self, bound: &dyn BoundStore, checks: &[Check]) -> Option<Decision> {
+    fn ask_locally(&self, store: &dyn RuleStore, checks: &[Check]) -> Option<Decision> {
         if checks.is_empty() {
             return None;
         }
-        let (shares, instances) = self.shares(bound);
+        let (shares, instances) = self.shares(store);
         let now = self.clock().now();
         for check in checks {
             // Only of rules that count against a share is anything remembered.
@@ -243,7 +241,7 @@ impl Fallback {
 
 /// Takes what the share of `check` lacks to `used` units, as far as they are there. What an earlier failure has taken
 /// more is not given back.
-fn begin_with(shares: &dyn BoundStore, check: &Check, used: u64) {
+fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let looked = shares.peek(&[check.with_cost(0)]).ready();
     let Some(verdict) = looked.as_ref().and_then(|looked| looked.verdicts().first()) else {
         return;
@@ -260,12 +258,12 @@ fn begin_with(shares: &dyn BoundStore, check: &Check, used: u64) {
         // A charge does not look at when units were taken.
         let taken = Taken { at: 0, fresh_at: 0 };
         let check = *check;
-        let holding = Holding {
+        let receipt = Receipt {
             check,
             taken,
             source: Source::Store,
         };
-        shares.settle(&[holding], Settlement::Charge(lacks));
+        shares.settle(&[receipt], Settlement::Charge(lacks));
     }
 }
 

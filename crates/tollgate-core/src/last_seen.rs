@@ -7,8 +7,9 @@ use std::{
 
 use crate::{
     decision::{Source, Verdict},
+    on_store_error::OnStoreError,
     quota::{AlgorithmKind, Quota},
-    rule::{OnStoreError, Rule},
+    rule::Rule,
     rule_set::RuleSet,
     store::Check,
     sync::{AtomicU64, Mutex, Ordering, lock},

@@ -70,10 +70,10 @@
 //! | acquire, peek | decide all checks and take, all or nothing; decide and take nothing |
 //! | [`Decision`], [`Verdict`] | the answer to a request; the answer to one of its checks |
 //! | [`Ticket`] | what an allowed request holds: to settle, to give back |
-//! | [`Store`], [`BoundStore`] | where state lives; a rule set tied to it |
+//! | [`Store`], [`RuleStore`] | where state lives; a rule set tied to it |
 //! | [`Tick`] | a microsecond since the Unix epoch, by the store's clock |
 //!
-//! A *mark* is a second limit that is read on a rule's state and never written. A *shadow* is a rule that counts and denies
+//! A *threshold* is a second limit that is read on a rule's state and never written. A *shadow* is a rule that counts and denies
 //! nothing. Which algorithm to take is the subject of [`algorithm`], how memory is kept that of [`memory`].
 //!
 //! # What holds
@@ -94,21 +94,21 @@
 //!
 //! # Writing a store
 //!
-//! A [`Store`] ties a rule set to state and gives a [`BoundStore`]. What it has to keep:
+//! A [`Store`] ties a rule set to state and gives a [`RuleStore`]. What it has to keep:
 //!
 //! - **State is found by the rule's name.** What was used under a name stays used when the quota changes.
 //! - **One name has one quota at a time.** A store keeps one [`RuleRegistry`] for itself and its clones; [`Limiter`] refuses
 //!   a second quota under a name that is in use.
 //! - **`acquire` is one atomic step.** Checks on the same state (rule and fingerprint) are folded first, their costs summed.
 //!   Only enforced rules decide ([`RuleSet::enforces`]); if one denies, no enforced rule is debited. A shadow is counted as
-//!   if it were alone. A mark is read and never written.
+//!   if it were alone. A threshold is read and never written.
 //! - **Verdicts come in the order of the checks**, one for each. [`Decision::new`] draws the conclusion.
 //! - **A store never fails a call, it fails checks.** A check that could not be decided is
 //!   [`Verdict::unanswered`] with [`Outcome::Failed`]; the limiter then asks the rule's
 //!   [`on_store_error`](Rule::on_store_error). An answer that did not come is never asked for again: it may have been
 //!   counted.
 //! - **`instances` says what it last knew**, also while the store cannot be reached: local shares are cut by it.
-//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Holding`] took, to the
+//! - **`settle` does not block**, because it is called from `Drop`. It gives back at most what the [`Receipt`] took, to the
 //!   state as it is: where another quota has converted that, the units are
 //!   [converted](algorithm::Algorithm::refund_converted) too, and never dropped.
 //! - **`retire` hands back what is held in advance.** It is called when the last limiter is gone or has been replaced; a store
@@ -122,7 +122,7 @@
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 //! use tollgate_core::{
-//!     BoundStore, Check, Decision, Fingerprint, Holding, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
+//!     RuleStore, Check, Decision, Fingerprint, Receipt, Key, KeyBuf, Limiter, MemoryStore, MINUTE,
 //!     Quota, Rule, RuleError, RuleRegistry, RuleSet, Settlement, Step, Store, StoreError,
 //! };
 //!
@@ -134,12 +134,12 @@
 //!
 //! #[derive(Debug)]
 //! struct Bound {
-//!     inner: Arc<dyn BoundStore>,
+//!     inner: Arc<dyn RuleStore>,
 //!     asked: Arc<AtomicU64>,
 //! }
 //!
 //! impl Store for Counted {
-//!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+//!     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
 //!         Ok(Arc::new(Bound { inner: self.inner.bind(rules)?, asked: Arc::clone(&self.asked) }))
 //!     }
 //!     fn registry(&self) -> &RuleRegistry {
@@ -147,7 +147,7 @@
 //!     }
 //! }
 //!
-//! impl BoundStore for Bound {
+//! impl RuleStore for Bound {
 //!     fn rules(&self) -> &Arc<RuleSet> {
 //!         self.inner.rules()
 //!     }
@@ -164,8 +164,8 @@
 //!     fn peek(&self, checks: &[Check]) -> Step<Decision> {
 //!         self.inner.peek(checks)
 //!     }
-//!     fn settle(&self, holdings: &[Holding], how: Settlement) {
-//!         self.inner.settle(holdings, how);
+//!     fn settle(&self, receipts: &[Receipt], how: Settlement) {
+//!         self.inner.settle(receipts, how);
 //!     }
 //!     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
 //!         self.inner.reset(checks)
@@ -203,6 +203,7 @@
 
 pub mod algorithm;
 mod blocking;
+mod consistency;
 mod decision;
 mod error;
 mod fallback;
@@ -210,17 +211,18 @@ mod instances;
 mod key;
 mod key_part;
 mod last_seen;
-mod learned;
 mod limiter;
 mod lines;
 pub mod memory;
 mod network;
+mod on_store_error;
 #[cfg(feature = "tokio")]
 mod queue;
 mod quota;
 mod registry;
 mod rule;
 mod rule_set;
+mod seq_cells;
 mod store;
 mod sync;
 mod ticket;
@@ -228,24 +230,24 @@ mod time;
 
 pub use self::{
     algorithm::Retry,
+    consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Source, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
-    learned::LearnedCells,
     limiter::{Grant, Limiter},
     lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
+    on_store_error::OnStoreError,
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
     registry::RuleRegistry,
-    rule::{Consistency, Mode, OnStoreError, Rule},
+    rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::{
-        BoundStore, Check, Checks, Holding, Pending, Settlement, Step, Stepping, Store, Usage,
-    },
+    seq_cells::SeqCells,
+    store::{Check, Checks, Pending, Receipt, RuleStore, Settlement, Step, Stepping, Store, Usage},
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
 };

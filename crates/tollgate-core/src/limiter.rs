@@ -11,7 +11,7 @@ use crate::{
     registry::Registration,
     rule::Rule,
     rule_set::RuleSet,
-    store::{BoundStore, Check, Checks, Pending, Step, Store},
+    store::{Check, Checks, Pending, RuleStore, Step, Store},
     ticket::Ticket,
     time::Clock,
 };
@@ -44,10 +44,10 @@ pub struct Limiter {
 
 #[derive(Debug)]
 struct Shared {
-    bound: Arc<dyn BoundStore>,
+    store: Arc<dyn RuleStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     fallback: Option<Fallback>,
-    has_marks: bool,
+    has_thresholds: bool,
     /// What the checks of this rule set are known by.
     rules_version: u32,
     /// The number of rules.
@@ -77,7 +77,7 @@ impl Limiter {
     }
 
     /// The same with the least number of instances that run of this service: while the store fails, each counts
-    /// against its share of a quota. Where the store [knows](BoundStore::instances) of more, there are more.
+    /// against its share of a quota. Where the store [knows](RuleStore::instances) of more, there are more.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ impl Limiter {
         for old in old {
             store.registry().retire(old);
         }
-        let bound = Arc::clone(&limiter.shared.bound);
-        let registration = registration.on_retire(move || bound.retire());
+        let store = Arc::clone(&limiter.shared.store);
+        let registration = registration.on_retire(move || store.retire());
         limiter.registration = Some(Arc::new(registration));
         Ok(limiter)
     }
@@ -208,28 +208,28 @@ impl Limiter {
 
     /// The same rules on the same state.
     fn again(&self, instances: NonZeroU32, clock: Clock) -> Result<Self, RuleError> {
-        let mut limiter = Self::on(Arc::clone(&self.shared.bound), instances, clock)?;
+        let mut limiter = Self::on(Arc::clone(&self.shared.store), instances, clock)?;
         limiter.registration.clone_from(&self.registration);
         Ok(limiter)
     }
 
     fn on(
-        bound: Arc<dyn BoundStore>,
+        store: Arc<dyn RuleStore>,
         instances: NonZeroU32,
         clock: Clock,
     ) -> Result<Self, RuleError> {
-        let fallback = if bound.can_fail() {
-            Some(Fallback::new(bound.rules(), instances, clock)?)
+        let fallback = if store.can_fail() {
+            Some(Fallback::new(store.rules(), instances, clock)?)
         } else {
             None
         };
         Ok(Self {
             shared: Arc::new(Shared {
-                has_marks: bound.rules().has_marks(),
-                rules_version: bound.rules().version() as u32,
+                has_thresholds: store.rules().has_thresholds(),
+                rules_version: store.rules().version() as u32,
                 // A rule set has fewer than 65 536 rules.
-                rules: bound.rules().rules().len() as u16,
-                bound,
+                rules: store.rules().rules().len() as u16,
+                store,
                 fallback,
                 lines: Lines::default(),
             }),
@@ -240,13 +240,13 @@ impl Limiter {
     /// The rules.
     #[must_use]
     pub fn rules(&self) -> &RuleSet {
-        self.shared.bound.rules()
+        self.shared.store.rules()
     }
 
     /// The rules on their store.
     #[must_use]
-    pub fn bound(&self) -> &Arc<dyn BoundStore> {
-        &self.shared.bound
+    pub fn rule_store(&self) -> &Arc<dyn RuleStore> {
+        &self.shared.store
     }
 
     /// A check of the rule with this name for `key`, at the rule's fixed cost.
@@ -289,7 +289,7 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
-        Check::new(rule, self.shared.bound.fingerprint(rule, key), cost)
+        Check::new(rule, self.shared.store.fingerprint(rule, key), cost)
             .of_rules(self.shared.rules_version)
     }
 
@@ -297,7 +297,7 @@ impl Limiter {
     /// is in memory.
     ///
     /// The decision is `Allow` or `Deny`, never `Failed`: what the store could not decide was decided by the rules'
-    /// answers to a store failure. Marks of the rules are checked with them; their verdicts come last.
+    /// answers to a store failure. Thresholds of the rules are checked with them; their verdicts come last.
     ///
     /// # Cancel safety
     ///
@@ -313,8 +313,8 @@ impl Limiter {
         if !checks.iter().all(|check| self.shared.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        if self.shared.has_marks {
-            return self.acquire_resolved(&with_marks(self.rules(), checks));
+        if self.shared.has_thresholds {
+            return self.acquire_resolved(&with_thresholds(self.rules(), checks));
         }
         self.acquire_resolved(checks)
     }
@@ -323,11 +323,11 @@ impl Limiter {
     fn acquire_resolved(&self, checks: &[Check]) -> Step<Decision> {
         // A store that cannot fail has nothing to resolve, and its answer is handed on where it lies.
         let Some(fallback) = &self.shared.fallback else {
-            return self.shared.bound.acquire(checks);
+            return self.shared.store.acquire(checks);
         };
-        let mut answer = self.shared.bound.acquire(checks);
+        let mut answer = self.shared.store.acquire(checks);
         if let Step::Ready(decision) = &mut answer {
-            fallback.resolve(&*self.shared.bound, checks, decision);
+            fallback.resolve(&*self.shared.store, checks, decision);
             return answer;
         }
         self.resolve_later(answer, checks)
@@ -339,7 +339,7 @@ impl Limiter {
         Step::Wait(Pending::new(async move {
             let mut decision = answer.await;
             if let Some(fallback) = &shared.fallback {
-                fallback.resolve(&*shared.bound, &checks, &mut decision);
+                fallback.resolve(&*shared.store, &checks, &mut decision);
             }
             decision
         }))
@@ -352,10 +352,10 @@ impl Limiter {
             return Step::Ready(Check::deny_mistake(checks));
         }
         let rules = self.rules();
-        if rules.has_marks() {
-            return self.shared.bound.peek(&with_marks(rules, checks));
+        if rules.has_thresholds() {
+            return self.shared.store.peek(&with_thresholds(rules, checks));
         }
-        self.shared.bound.peek(checks)
+        self.shared.store.peek(checks)
     }
 
     /// One check of the rule with this name, where the store answers at once.
@@ -367,7 +367,7 @@ impl Limiter {
     pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
         let check = self.check(rule, key)?;
         // A store that cannot fail does no I/O, and answers at once.
-        if self.shared.bound.can_fail() {
+        if self.shared.store.can_fail() {
             return Err(TryAcquireError::WouldWait);
         }
         let decision = self.acquire(&[check]).ready();
@@ -435,7 +435,7 @@ impl Limiter {
 
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
-        Ticket::new(Arc::clone(&self.shared.bound), checks, decision)
+        Ticket::new(Arc::clone(&self.shared.store), checks, decision)
     }
 
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a
@@ -497,7 +497,7 @@ impl Limiter {
                 fallback.reset(check);
             }
         }
-        self.shared.bound.reset(checks)
+        self.shared.store.reset(checks)
     }
 
     /// The units of the rule with this name that this limiter and its clones have let through while the store failed: by
@@ -534,13 +534,13 @@ impl Shared {
     }
 }
 
-/// The checks, then those of their marks.
-fn with_marks(rules: &RuleSet, checks: &[Check]) -> Checks {
+/// The checks, then those of their thresholds.
+fn with_thresholds(rules: &RuleSet, checks: &[Check]) -> Checks {
     let mut all = Checks::from_slice(checks);
     for check in checks {
-        for mark in rules.marks_of(usize::from(check.rule())) {
+        for threshold in rules.thresholds_of(usize::from(check.rule())) {
             // A rule set has fewer than 65 536 rules.
-            all.push(check.with_rule(mark as u16).with_plan(0));
+            all.push(check.with_rule(threshold as u16).with_plan(0));
         }
     }
     all
@@ -555,7 +555,7 @@ mod tests {
         memory::MemoryStore,
         quota::{MAX_PERIOD, Quota},
         registry::RuleRegistry,
-        store::{Holding, Settlement},
+        store::{Receipt, Settlement},
     };
 
     /// A store that is not there.
@@ -563,7 +563,7 @@ mod tests {
     struct Down(Arc<RuleSet>, RuleRegistry);
 
     impl Store for Down {
-        fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+        fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
             Ok(Arc::new(Self(rules, self.1.clone())))
         }
 
@@ -572,7 +572,7 @@ mod tests {
         }
     }
 
-    impl BoundStore for Down {
+    impl RuleStore for Down {
         fn rules(&self) -> &Arc<RuleSet> {
             &self.0
         }
@@ -592,7 +592,7 @@ mod tests {
             self.acquire(checks)
         }
 
-        fn settle(&self, _: &[Holding], _: Settlement) {}
+        fn settle(&self, _: &[Receipt], _: Settlement) {}
 
         fn reset(&self, _: &[Check]) -> Step<Result<bool, StoreError>> {
             Step::Ready(Err(StoreError::new(StoreErrorKind::Unavailable, "down")))

@@ -154,7 +154,7 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// The rules that count on a state of their own: a mark reads that of another, and a rule that is off counts nothing.
+/// The rules that count on a state of their own: a threshold reads that of another, and a rule that is off counts nothing.
 fn counted(rules: &RuleSet) -> impl Iterator<Item = usize> {
     let counts = |rule: &Rule| *rule.mode() != Mode::Off;
     let given = rules.given().iter().enumerate();

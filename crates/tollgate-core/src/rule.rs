@@ -1,9 +1,11 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use crate::{
+    consistency::Consistency,
     error::{RuleError, RuleErrorKind},
+    on_store_error::OnStoreError,
     quota::{AlgorithmKind, MAX_UNITS, Quota},
 };
 
@@ -22,128 +24,10 @@ pub enum Mode {
         instead_of: Option<Arc<str>>,
     },
     /// A second limit that is read on the state of the rule with this name, and never written.
-    Mark {
+    Threshold {
         /// The rule whose state is read.
         of: Arc<str>,
     },
-}
-
-/// How exactly the processes that share a store count together.
-///
-/// In memory there is one process, and everything is exact. A store that is shared may let a process answer alone, which
-/// spares the question, and has a price:
-///
-/// | | above the limit by at most | the price |
-/// | --- | --- | --- |
-/// | [`Exact`](Self::Exact) | 0 | a question for each request that is let through |
-/// | [`Leased`](Self::Leased) | 0 | `reserve_permille / 1000 · limit` units may lie idle elsewhere while a request is refused |
-/// | [`Eventual`](Self::Eventual) | `N · max_unreported` for N processes | that |
-///
-/// A denial teaches a process of every rule until when further ones follow, for up to a second: those need no question.
-///
-/// A rule whose quota cannot have what it asks for is exact; the store says so when it is bound. The page
-/// `guide::consistency` of `tollgate-redis` helps to choose.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use tollgate_core::{Consistency, MINUTE, Quota, Rule, SECOND};
-///
-/// let rules = [
-///     // Five log-ins are five.
-///     Rule::new("log-in", Quota::sliding_log(5, MINUTE)),
-///     // Never above 6 000 a minute. Some 600 of them may lie idle with a process that has fewer clients than it had.
-///     Rule::new("per-key", Quota::gcra(6_000, MINUTE))
-///         .consistency(Consistency::Leased { reserve_permille: 100 }),
-///     // Keeps a backend from being overrun: with ten processes at most 1 000 above 50 000.
-///     Rule::new("everybody", Quota::fixed_window(50_000, SECOND)).consistency(Consistency::Eventual {
-///         interval: Duration::from_millis(50),
-///         max_unreported: 100,
-///     }),
-/// ];
-/// assert_eq!(rules[0].consistency_of(), Consistency::Exact);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Consistency {
-    /// Every take is decided by the store.
-    #[default]
-    Exact,
-    /// Processes take lots of units in advance and answer from them; never above the limit.
-    ///
-    /// Units out in lots are held back from the quota. So nothing is let through twice, and nobody is refused until the rest
-    /// is used up; then requests may be refused while units lie idle in the lots of other processes, at most the reserve.
-    /// The units in the lots of a process that crashes are lost until time gives them back.
-    ///
-    /// It pays for keys that one process is asked about several times a second. Buckets, fixed windows and sliding windows
-    /// of two counters have lots, with limits of 20 and above.
-    Leased {
-        /// How much of the quota may be out in lots at once, of one key and for all processes together, in thousandths of
-        /// the limit or burst: 1 to 500. 100 is usual. More spares more questions, and more may lie idle.
-        reserve_permille: u16,
-    },
-    /// Processes count alone and report; above the limit by at most `max_unreported` units for each process.
-    ///
-    /// The units that are not reported yet are what the others do not know of. So N processes together are above the limit
-    /// by at most `N · max_unreported`, and by at most what they are asked for within `interval` and the way to the store.
-    /// What is above counts: it has to be paid back before anything is let through again. A process that crashes takes what
-    /// it had not reported with it: up to `max_unreported` more for each crash.
-    ///
-    /// Every algorithm but the log can count so.
-    Eventual {
-        /// How often a process reports what it has let through, more than 0. 50 to 500 ms is usual: more often costs calls,
-        /// more seldom lets more through above the limit.
-        interval: Duration,
-        /// How many units of one key a process may let through before it has reported them. At 0 the rule is exact, and so
-        /// is a plan whose limit is smaller; more than the largest limit of the rule and its plans is refused.
-        max_unreported: u64,
-    },
-}
-
-/// What a rule answers when the store fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnStoreError {
-    /// Counts in this process against its share of the quota: 1/N, at least one unit.
-    ///
-    /// N is the number of instances that was [given](crate::Limiter::with_instances), or the one that the store
-    /// [knew](crate::BoundStore::instances) last if that is larger. When there are more, the shares shrink at once; they grow
-    /// after fewer have been known for 30 s. What a share has counted stays counted. One that cannot be counted for so many
-    /// (see [`Quota::validate`]) stays what it was.
-    ///
-    /// A share begins with 1/N of what was used of the key when the store last answered this process, rounded up, less what
-    /// time has given back since: of a bucket evenly, of a window at its end. When the store is back it counts on from its own
-    /// state. Nothing is credited to either side, and
-    /// [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) says how much passed.
-    ///
-    /// # Accuracy
-    ///
-    /// While the store fails for a time `t`, and all N instances know of each other, a key gets from all of them at most
-    ///
-    /// ```text
-    /// rate · t + max(burst, N)          of a bucket
-    /// max(limit, N) in each window      of a fixed window, sub-buckets, or a log
-    /// ```
-    ///
-    /// in one outage or in several that follow each other. Around an outage come at most two bursts more: what the store
-    /// let pass just before it, as far as an instance had not seen that (each remembers some 65 000 states), and what it
-    /// lets pass just after, because its state is stale. A sliding window of two counters keeps to the estimate that its
-    /// [page](crate::algorithm::sliding_window) states. Rates that can only be divided by rounding (a period of N times its
-    /// length would be above [`MAX_PERIOD`](crate::MAX_PERIOD)) are rounded down, and are at least one unit a period for each
-    /// instance.
-    ///
-    /// Units of a window that a share begins with weigh as if they had been taken when the store first failed for the key:
-    /// those of a log, sub-buckets or a sliding window are let go later than the store would have, by less than a window.
-    #[default]
-    LocalShare,
-    /// Counts in this process against this quota.
-    Cap(Quota),
-    /// Lets the request pass.
-    Allow,
-    /// Denies the request: 503, or UNAVAILABLE for gRPC.
-    Deny,
-    /// Lets the request pass and marks it as degraded, for the handler to see.
-    Degraded,
 }
 
 /// A named quota, with its mode and its answer to a store failure. Plain data.
@@ -161,7 +45,7 @@ pub struct Rule {
     pub(crate) name: Arc<str>,
     pub(crate) quota: Quota,
     plans: Vec<(Arc<str>, Quota)>,
-    pub(crate) marks: Vec<(Arc<str>, Quota)>,
+    pub(crate) thresholds: Vec<(Arc<str>, Quota)>,
     cost: u64,
     pub(crate) mode: Mode,
     consistency: Consistency,
@@ -180,7 +64,7 @@ impl Rule {
             name: name.into(),
             quota,
             plans: Vec::new(),
-            marks: Vec::new(),
+            thresholds: Vec::new(),
             cost: 1,
             mode: Mode::Enforce,
             consistency: Consistency::Exact,
@@ -202,10 +86,10 @@ impl Rule {
         self
     }
 
-    /// Adds a mark: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
+    /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
     #[must_use]
-    pub fn mark(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        self.marks.push((name.into(), quota));
+    pub fn threshold(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        self.thresholds.push((name.into(), quota));
         self
     }
 
@@ -379,9 +263,9 @@ impl Rule {
     fn validate_consistency(&self) -> Result<(), RuleError> {
         let wrong = |message| Err(self.error(RuleErrorKind::Mode, message));
         match self.consistency {
-            Consistency::Leased { reserve_permille } if !(1..=500).contains(&reserve_permille) => {
+            Consistency::Leased { share } if !(1..=500).contains(&share.as_permille()) => {
                 wrong(format!(
-                    "a reserve of {reserve_permille} ‰ is not between 1 and 500; 100 is a tenth"
+                    "a share of {share} on lease is not between 0.1 % and 50 %; LeaseShare::percent(10) is usual"
                 ))
             }
             Consistency::Eventual { interval, .. } if interval.is_zero() => wrong(
@@ -478,7 +362,7 @@ fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
     })
 }
 
-/// Checks the name of a rule or a mark: what is valid both as a quoted string and as a token of a structured field.
+/// Checks the name of a rule or a threshold: what is valid both as a quoted string and as a token of a structured field.
 pub(crate) fn validate_name(name: &str) -> Result<(), RuleError> {
     let error = |message: String| Err(RuleError::new(RuleErrorKind::Name, name, message));
     let first = name.bytes().next();

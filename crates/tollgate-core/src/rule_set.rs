@@ -1,4 +1,4 @@
-//! Rule sets: the rules in force, with their marks.
+//! Rule sets: the rules in force, with their thresholds.
 
 use std::{
     fmt,
@@ -10,19 +10,20 @@ use std::{
 
 use crate::{
     error::{RuleError, RuleErrorKind},
+    on_store_error::OnStoreError,
     quota::Quota,
-    rule::{Mode, OnStoreError, Rule, validate_name},
+    rule::{Mode, Rule, validate_name},
 };
 
 /// The rules in force: an immutable snapshot.
 ///
-/// Marks follow the rules as rules of their own, so that a verdict's [`rule`](crate::Verdict::rule) finds either.
+/// Thresholds follow the rules as rules of their own, so that a verdict's [`rule`](crate::Verdict::rule) finds either.
 pub struct RuleSet {
     version: u64,
     rules: Box<[Rule]>,
-    /// How many of `rules` were given; the rest are marks.
+    /// How many of `rules` were given; the rest are thresholds.
     given: usize,
-    /// For a mark, the place of its rule; for a shadow with `instead_of`, the place of the rule it replaces.
+    /// For a threshold, the place of its rule; for a shadow with `instead_of`, the place of the rule it replaces.
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
 }
@@ -45,18 +46,18 @@ impl RuleSet {
         }
         for place in 0..given {
             rules[place].validate()?;
-            if rules[place].is_mark() {
+            if rules[place].is_threshold() {
                 return Err(rules[place].error(
                     RuleErrorKind::Mode,
-                    "a mark is added to the rule it reads: Rule::mark",
+                    "a threshold is added to the rule it reads: Rule::threshold",
                 ));
             }
-            let marks = std::mem::take(&mut rules[place].marks);
-            for (name, quota) in &marks {
-                let mark = rules[place].mark_rule(name, *quota)?;
-                rules.push(mark);
+            let thresholds = std::mem::take(&mut rules[place].thresholds);
+            for (name, quota) in &thresholds {
+                let threshold = rules[place].threshold_rule(name, *quota)?;
+                rules.push(threshold);
             }
-            rules[place].marks = marks;
+            rules[place].thresholds = thresholds;
         }
         if rules.len() > usize::from(u16::MAX) {
             return Err(RuleError::general(
@@ -91,20 +92,20 @@ impl RuleSet {
         self.version
     }
 
-    /// The rules as they were given, then the marks.
+    /// The rules as they were given, then the thresholds.
     #[inline]
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The rules that were given, without the marks.
+    /// The rules that were given, without the thresholds.
     #[must_use]
     pub fn given(&self) -> &[Rule] {
         &self.rules[..self.given]
     }
 
-    /// The place of the rule or mark with this name.
+    /// The place of the rule or threshold with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.name() == name)
@@ -117,27 +118,27 @@ impl RuleSet {
         self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
     }
 
-    /// The places of the marks that read the rule at this place.
-    pub fn marks_of(&self, rule: usize) -> impl Iterator<Item = usize> {
+    /// The places of the thresholds that read the rule at this place.
+    pub fn thresholds_of(&self, rule: usize) -> impl Iterator<Item = usize> {
         (self.given..self.rules.len())
-            .filter(move |mark| self.refers_to[*mark].map(usize::from) == Some(rule))
+            .filter(move |threshold| self.refers_to[*threshold].map(usize::from) == Some(rule))
     }
 
-    /// Whether any rule has a mark.
+    /// Whether any rule has a threshold.
     #[inline]
     #[must_use]
-    pub fn has_marks(&self) -> bool {
+    pub fn has_thresholds(&self) -> bool {
         self.given < self.rules.len()
     }
 
-    /// For a mark, the place of the rule it reads; for a shadow, of the rule it would replace.
+    /// For a threshold, the place of the rule it reads; for a shadow, of the rule it would replace.
     #[inline]
     #[must_use]
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
         self.refers_to.get(rule).copied().flatten().map(usize::from)
     }
 
-    /// Whether every rule is enforced: there is no shadow and no mark.
+    /// Whether every rule is enforced: there is no shadow and no threshold.
     #[inline]
     #[must_use]
     pub fn all_enforced(&self) -> bool {
@@ -155,14 +156,18 @@ impl fmt::Debug for RuleSet {
 }
 
 impl Rule {
-    fn is_mark(&self) -> bool {
-        matches!(self.mode, Mode::Mark { .. })
+    fn is_threshold(&self) -> bool {
+        matches!(self.mode, Mode::Threshold { .. })
     }
 
-    fn mark_rule(&self, name: &Arc<str>, quota: Quota) -> Result<Self, RuleError> {
+    fn threshold_rule(&self, name: &Arc<str>, quota: Quota) -> Result<Self, RuleError> {
         validate_name(name)?;
-        let error =
-            |message: String| self.error(RuleErrorKind::Mode, format!("mark {name:?}: {message}"));
+        let error = |message: String| {
+            self.error(
+                RuleErrorKind::Mode,
+                format!("threshold {name:?}: {message}"),
+            )
+        };
         quota.validate().map_err(|wrong| error(wrong.to_string()))?;
         if !quota.reads_state_of(&self.quota) {
             return Err(error(format!(
@@ -171,17 +176,17 @@ impl Rule {
                 self.quota
             )));
         }
-        let mut mark = Self::new(Arc::clone(name), quota);
-        mark.mode = Mode::Mark {
+        let mut threshold = Self::new(Arc::clone(name), quota);
+        threshold.mode = Mode::Threshold {
             of: Arc::clone(&self.name),
         };
-        mark.on_store_error = OnStoreError::Allow;
-        Ok(mark)
+        threshold.on_store_error = OnStoreError::Allow;
+        Ok(threshold)
     }
 
     /// The place of the rule that the mode refers to.
     fn reference(&self, rules: &[Self]) -> Result<Option<u16>, RuleError> {
-        let (Mode::Mark { of: name }
+        let (Mode::Threshold { of: name }
         | Mode::Shadow {
             instead_of: Some(name),
         }) = &self.mode
@@ -189,7 +194,7 @@ impl Rule {
             return Ok(None);
         };
         match rules.iter().position(|rule| rule.name == *name) {
-            Some(place) if rules[place].is_enforced() || self.is_mark() => {
+            Some(place) if rules[place].is_enforced() || self.is_threshold() => {
                 Ok(u16::try_from(place).ok())
             }
             Some(_) => Err(self.error(
@@ -299,7 +304,7 @@ mod tests {
             assert!(RuleSet::new([fine]).is_ok());
         }
         refused(
-            [Rule::new("soft", quota).mark("warn", Quota::gcra(10, SECOND))],
+            [Rule::new("soft", quota).threshold("warn", Quota::gcra(10, SECOND))],
             K::Mode,
             &["warn", "same window or rate"],
         );
@@ -311,15 +316,15 @@ mod tests {
     }
 
     #[test]
-    fn marks_follow_their_rules() {
+    fn thresholds_follow_their_rules() {
         let quota = Quota::gcra(10, MINUTE);
         let rules = RuleSet::new([
-            Rule::new("a", quota).mark("a-warn", Quota::gcra(10, MINUTE).burst(8)),
+            Rule::new("a", quota).threshold("a-warn", Quota::gcra(10, MINUTE).burst(8)),
             Rule::new("b", quota),
         ])
         .expect("valid");
         assert_eq!(rules.position("a-warn"), Some(2));
-        assert_eq!(rules.marks_of(0).collect::<Vec<_>>(), [2]);
+        assert_eq!(rules.thresholds_of(0).collect::<Vec<_>>(), [2]);
         assert_eq!(rules.refers_to(2), Some(0));
         assert!(rules.enforces(0) && !rules.enforces(2));
     }

@@ -237,13 +237,11 @@ pub enum Settlement {
     Charge(u64),
     /// Gives back everything: the request was not let through after all.
     Cancel,
-    /// Ends a lease.
-    Release,
 }
 
 /// A check that was allowed and took its units, as its settlement needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holding {
+pub struct Receipt {
     /// The check.
     pub check: Check,
     /// When its units were taken, and until when they weigh.
@@ -252,7 +250,7 @@ pub struct Holding {
     pub source: Source,
 }
 
-impl Holding {
+impl Receipt {
     /// What an allowed check took at `at`.
     #[must_use]
     pub fn new(check: Check, verdict: &Verdict, at: Tick) -> Self {
@@ -299,7 +297,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// A rule that this store cannot serve.
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError>;
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError>;
 
     /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
     /// store in front of another one hands out that one's.
@@ -311,7 +309,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 /// A store never fails a call, it fails checks: a check that could not be decided has the outcome
 /// [`Failed`](crate::Outcome::Failed), and the [`Limiter`](crate::Limiter) resolves it by its rule's answer to a store
 /// failure.
-pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
+pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
     /// The rules.
     fn rules(&self) -> &Arc<RuleSet>;
 
@@ -338,7 +336,7 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 
     /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: what cannot be sent is given
     /// up and counted.
-    fn settle(&self, holdings: &[Holding], how: Settlement);
+    fn settle(&self, receipts: &[Receipt], how: Settlement);
 
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
     /// in advance stays counted.
@@ -375,7 +373,7 @@ pub trait BoundStore: fmt::Debug + Send + Sync + 'static {
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         (**self).bind(rules)
     }
 

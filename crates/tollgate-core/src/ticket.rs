@@ -9,7 +9,7 @@ use crate::{
     error::UnknownName,
     rule::Rule,
     rule_set::RuleSet,
-    store::{BoundStore, Check, Holding, Settlement},
+    store::{Check, Receipt, RuleStore, Settlement},
 };
 
 /// What an allowed request holds: settle to the real cost, give back, or let it be.
@@ -50,8 +50,8 @@ use crate::{
 #[must_use = "a ticket that is dropped settles nothing; call `cancel_on_drop` if it should"]
 #[derive(Debug)]
 pub struct Ticket {
-    bound: Arc<dyn BoundStore>,
-    holdings: SmallVec<[Holding; 4]>,
+    store: Arc<dyn RuleStore>,
+    receipts: SmallVec<[Receipt; 4]>,
     on_drop: Option<OnDrop>,
 }
 
@@ -64,19 +64,19 @@ enum OnDrop {
 }
 
 impl Ticket {
-    pub(crate) fn new(bound: Arc<dyn BoundStore>, checks: &[Check], decision: &Decision) -> Self {
+    pub(crate) fn new(store: Arc<dyn RuleStore>, checks: &[Check], decision: &Decision) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
-        let mut holdings = if decision.is_allowed() {
-            holdings(&*bound, checks, decision)
+        let mut receipts = if decision.is_allowed() {
+            receipts(&*store, checks, decision)
         } else {
             SmallVec::new()
         };
-        for holding in &mut holdings {
-            count_first(bound.rules(), holding);
+        for receipt in &mut receipts {
+            count_first(store.rules(), receipt);
         }
         Self {
-            bound,
-            holdings,
+            store,
+            receipts,
             on_drop: None,
         }
     }
@@ -88,12 +88,12 @@ impl Ticket {
     ///
     /// There is no rule of this name.
     pub fn of_rule(mut self, rule: &str) -> Result<Self, UnknownName> {
-        let rules = self.bound.rules();
+        let rules = self.store.rules();
         let place = rules
             .position(rule)
             .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
-        self.holdings
-            .retain(|holding| usize::from(holding.check.rule()) == place);
+        self.receipts
+            .retain(|receipt| usize::from(receipt.check.rule()) == place);
         Ok(self)
     }
 
@@ -137,7 +137,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         match self.on_drop {
-            Some(OnDrop::Settle(how)) => self.bound.settle(&self.holdings, how),
+            Some(OnDrop::Settle(how)) => self.store.settle(&self.receipts, how),
             Some(OnDrop::Cost(cost)) => self.settle_to(cost),
             None => {}
         }
@@ -147,18 +147,18 @@ impl Drop for Ticket {
 impl Ticket {
     /// In one settlement where all checks took as much, which is the rule.
     fn settle_to(&self, cost: u64) {
-        let how = |holding: &Holding| {
-            let reserved = holding.check.cost();
+        let how = |receipt: &Receipt| {
+            let reserved = receipt.check.cost();
             if cost < reserved {
                 Settlement::Refund(reserved - cost)
             } else {
                 Settlement::Charge(cost - reserved)
             }
         };
-        for alike in self.holdings.chunk_by(|one, other| how(one) == how(other)) {
+        for alike in self.receipts.chunk_by(|one, other| how(one) == how(other)) {
             match alike.first().map(how) {
                 None | Some(Settlement::Charge(0)) => {}
-                Some(how) => self.bound.settle(alike, how),
+                Some(how) => self.store.settle(alike, how),
             }
         }
     }
@@ -166,23 +166,23 @@ impl Ticket {
 
 /// What a bucket refills counts against these units first. A ticket may be held while others that were taken before it are
 /// given back, and the bucket fills up: what it was told when it took its units says nothing about that.
-fn count_first(rules: &RuleSet, holding: &mut Holding) {
-    let check = &holding.check;
+fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
+    let check = &receipt.check;
     let rule = rules.rules().get(usize::from(check.rule()));
     let quota = rule.map(|rule| rule.quota_of(usize::from(check.plan())));
     if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
-        let taken = &mut holding.taken;
+        let taken = &mut receipt.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
     }
 }
 
 /// What the store holds of an allowed request: the checks it decided and took.
-pub(crate) fn holdings(
-    bound: &dyn BoundStore,
+pub(crate) fn receipts(
+    store: &dyn RuleStore,
     checks: &[Check],
     decision: &Decision,
-) -> SmallVec<[Holding; 4]> {
-    let rules = bound.rules();
+) -> SmallVec<[Receipt; 4]> {
+    let rules = store.rules();
     checks
         .iter()
         .zip(decision.verdicts())
@@ -191,10 +191,10 @@ pub(crate) fn holdings(
                 && verdict.outcome() == Outcome::Allow
                 && matches!(
                     verdict.source(),
-                    Source::Store | Source::Lease | Source::Eventual
+                    Source::Store | Source::Lease | Source::Local
                 )
                 && rules.enforces(verdict.rule())
         })
-        .map(|(check, verdict)| Holding::new(*check, verdict, decision.at()))
+        .map(|(check, verdict)| Receipt::new(*check, verdict, decision.at()))
         .collect()
 }

@@ -4,9 +4,9 @@
 -- over d. State: the arrival time, and its rest (12 bytes). Every product is below 2^53, because the quota was
 -- validated, but for those of `muldiv`.
 --
--- Where units are parked in lots, or more is used than fits, 16 bytes more, as in `BucketLender` of the prefilter: the
--- number of a generation of lots, the units lent in it, those lent in the one before, and the units used beyond the
--- burst: a floating-point number of 32 bits, rounded up. What is parked is held back from the burst.
+-- Where units are on lease in leases, or more is used than fits, 16 bytes more, as in `BucketLender` of the prefilter: the
+-- number of a generation of leases, the units granted in it, those granted in the one before, and the units used beyond the
+-- burst: a floating-point number of 32 bits, rounded up. What is on lease is held back from the burst.
 
 if refunding then
   return function(raw, n, burst, d, now, cost, at, fresh_at)
@@ -88,7 +88,7 @@ if refunding then
     local ttl = rest > 0 and ahead + 1 or ahead
     local state = sub(raw, 1, 21) .. pack('<dI4', now + ahead, rest)
     if #raw == 33 then return -1, state, ttl end
-    -- Kept until what is parked has run out, and the burst is full again after that.
+    -- Kept until what is on lease has run out, and the burst is full again after that.
     local generation, current, previous = unpack('<I4I4I4', raw, 34)
     local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
     if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
@@ -111,7 +111,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   local ahead, rest = 0, 0
   -- Of another quota: its interval, and whether more is used than there is room for.
   local n0, d0, cut
-  -- What is out in lots, and by how many units more is used than fits.
+  -- What is out in leases, and by how many units more is used than fits.
   local generation, current, previous, debt
   if raw then
     if #raw ~= 33 then
@@ -125,8 +125,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       n0, d0 = number, third
       if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
       if doing == 6 then
-        -- A lot comes back to the quota that the state was converted to, which has kept what is parked. That may have been
-        -- full since it was lent, and have forgotten what was beyond a smaller burst.
+        -- A lease comes back to the quota that the state was converted to, which has kept what is on lease. That may have been
+        -- full since it was granted, and have forgotten what was beyond a smaller burst.
         local _, lent_in = unpack('<dd', check, 39)
         local beyond = 0
         if burst > burst0 and tat - lent_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
@@ -168,7 +168,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
 
   if generation and current + previous > 0 then
     local this = (now - now % LIFE) / LIFE
-    -- The clock went back by far. No lot lives longer than a life from now.
+    -- The clock went back by far. No lease lives longer than a life from now.
     if generation > this + 3 then generation, current, previous = this, current + previous, 0 end
     for _ = 1, 2 do
       -- Until its generation is over, all of it may be unspent.
@@ -199,7 +199,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     cost = 0
     local back = 0
     if doing == 4 then
-      -- What was used is forgotten; what is parked may still be spent.
+      -- What was used is forgotten; what is on lease may still be spent.
       back = current + previous
       if back == 0 then return -1, 0, 0, '', 0 end
       if back > burst then back = burst end
@@ -250,7 +250,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       local wait = whole - most
       if over > most_rest then wait = wait + 1 end
       if generation and current + previous > 0 then
-        -- What is parked is held back until its generation is over, and only then comes back by itself.
+        -- What is on lease is held back until its generation is over, and only then comes back by itself.
         local till, out = (generation + 1) * LIFE - now, current + previous
         for _ = 1, 2 do
           if out > burst then out = burst end
@@ -303,7 +303,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     if granted then units = lot(wanted, remaining, reserve - current - previous) end
     if units > 0 then
       local this = (now - now % LIFE) / LIFE
-      -- What is parked already is of the same, or of a later one, if the clock went back.
+      -- What is on lease already is of the same, or of a later one, if the clock went back.
       if generation < this or current + previous == 0 then generation = this end
       kind, current = 1, current + units
     end
@@ -351,13 +351,13 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     end
     local parked = current + previous
     if parked > 0 and not doing and retry == -1 then
-      -- What is parked comes back by itself. Told with it, a refund would give back what time has.
+      -- What is on lease comes back by itself. Told with it, a refund would give back what time has.
       local part = parked * unit_rest
       local whole, over = ahead - parked * unit - (part - part % d) / d, rest - part % d
       if over < 0 then whole, over = whole - 1, over + d end
       reset = whole < 0 and 0 or over > 0 and whole + 1 or whole
     end
-    -- Kept until what is parked has run out, and the burst is full again after that.
+    -- Kept until what is on lease has run out, and the burst is full again after that.
     local till, out = (generation + 1) * LIFE - now, parked
     while out > 0 do
       local part = out * unit_rest

@@ -1,7 +1,7 @@
--- What stands beside requests, for windows that count: reports, lots that come back or are lent, and what a reset leaves of
+-- What stands beside requests, for windows that count: reports, leases that come back or are granted, and what a reset leaves of
 -- them. As in `WindowLender` of the prefilter.
 --
--- A lot of a window ends with it, and is counted in it when it is lent. Behind the state stand the number of the window
+-- A lease of a window ends with it, and is counted in it when it is granted. Behind the state stand the number of the window
 -- and the units that are out (16 bytes), for as long as any are.
 --
 -- Takes what `decide` knows of a check. Returns the three numbers of a reply, then the state to write and the µs until it
@@ -28,7 +28,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
     return -1, left, reset, state, ttl
   end
 
-  -- No lease, or nothing to lend from.
+  -- No lease, or nothing to grant from.
   if alg > 19 or not raw or unpack('<B', raw) ~= alg then return what == 6 and -1 or 0, 0, 0 end
   -- By the quota that wrote the state, which another may have taken the place of since.
   local _, first0, limit0, third0, last = unpack('<BddI4d', raw)
@@ -41,7 +41,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
   if number ~= window then out = 0 end
 
   if what == 6 then
-    -- More may be left than was lent: units of lots before it that came back later. Those of the window before weigh in one
+    -- More may be left than was granted: units of leases before it that came back later. Those of the window before weigh in one
     -- that slides until this one is over.
     local left, generation = unpack('<dd', check, 39)
     local current, at = (now - now % first) / first, now
@@ -68,7 +68,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
     return -1, 0, 0, state, ttl
   end
 
-  -- Nothing is lent of the state of another quota.
+  -- Nothing is granted of the state of another quota.
   if sub(raw, 1, 21) ~= sub(check, 18, 38) then return 0, 0, 0 end
   local reserve = unpack('<d', check, 39)
   local _, level = step(raw, first, limit, third, now, 0)

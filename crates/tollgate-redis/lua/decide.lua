@@ -12,7 +12,7 @@ local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
 local wrote = false
 -- The checks of a request of several, thirteen places each, and which enforced rule denied: its number, or -1 for several.
 local group, size, denied = nil, 0, nil
--- Whether the request before was granted, or its only check denied for a time; what does for reports and lots of windows.
+-- Whether the request before was granted, or its only check denied for a time; what does for reports and leases of windows.
 local granted, waits, beside = false, false, nil
 local i, n = 2, 1
 while i <= checks do
@@ -85,7 +85,7 @@ while i <= checks do
     local lent
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
     if what == 4 then
-      -- What is out in lots stays out, and whatever else lies there goes.
+      -- What is out in leases stays out, and whatever else lies there goes.
       local _
       if alg == 17 and raw and #raw == 49 then
         _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what, check)

@@ -10,15 +10,15 @@
 -- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
 --          to add to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
---          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget what is not out in lots;
---              5 take whether there is enough or not, 6 a lot comes back, 7 lend a lot if the request before was granted,
+--          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget what is not out in leases;
+--              5 take whether there is enough or not, 6 a lease comes back, 7 grant a lease if the request before was granted,
 --              or one of what is to come if it has one check and was denied; for all but 4, with what stands at the end
 --              of the check: 8 there are further keys, 16 what is found under the other name is
 --              moved when it is written; for 0 to 3: 32 tell of new keys; 64 there are keys of the format before
 --          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
 --          B   1 if the next check is of the same request, 0 if it is the last
 --          H   the key: KEYS[H]
---          d   units; for 6 the size of the lot, for 7 the units wanted to be parked
+--          d   units; for 6 the size of the lease, for 7 the units wanted to be on lease
 --          H   the rule's number, the same for all its checks in a request
 --          H   for a shadow, the number of the rule that it replaces; 65535: none
 --          B d d I4  the quota: algorithm, its first number, its limit, its third number
@@ -30,9 +30,9 @@
 --          then for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh;
 --          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
 --          there.
---          for 6, '<dd': the units that are left, of a window with those of earlier lots that came back later, and the
---          generation that was told when the lot was lent;
---          for 7, '<dddd': the most that may be parked; the units wanted of what is to come, within how many µs all that
+--          for 6, '<dd': the units that are left, of a window with those of earlier leases that came back later, and the
+--          generation that was told when the lease was granted;
+--          for 7, '<dddd': the most that may be on lease; the units wanted of what is to come, within how many µs all that
 --          is taken has to come back, and how few units have to be left.
 --          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
 --          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
@@ -50,14 +50,14 @@
 --          units left: after the take if the request takes, as they are if not; for 4, 1 if there was a value; after -3 why: 0 the value of the key is not
 --          ours; or the server refuses a command of this check, and may run those of others: 1 it has no memory, 2 it
 --          cannot save, 3 it has too few replicas, 4 the user has no right to it, 5 for another reason
---          µs until the state equals a fresh one; after a take without what is parked in lots
---          For 7: 0 nothing is lent, 1 a lot to park, 2 one of what is to come, or -3; its units; its
+--          µs until the state equals a fresh one; after a take without what is on lease in leases
+--          For 7: 0 nothing is granted, 1 a tracked lease, 2 one of what is to come, or -3; its units; its
 --          generation or window, or the µs after which its units begin to come.
 --          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
 --          the overflow bucket, and -1 - µs where a key was made.
 --
 -- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
--- what its algorithm counts, and where units are out in lots, what is known of them. It lives until it equals a fresh one. A quota that finds the state of another converts it,
+-- what its algorithm counts, and where units are out in leases, what is known of them. It lives until it equals a fresh one. A quota that finds the state of another converts it,
 -- but on most denials, which leave it as it is: until units are taken, they come back as the quota that wrote it says.
 --
 -- Ten units a second, ten at once, one unit, by the server's clock (redis-cli reads \x.. in a line of its input):
@@ -71,7 +71,7 @@ local codec = struct or string
 local pack, unpack, sub, format = codec.pack, codec.unpack, string.sub, string.format
 local call, try = redis.call, redis.pcall
 
--- A lot that is parked is known for two generations of 10 s, by the number of the one in which it was lent.
+-- A lease that is on lease is known for two generations of 10 s, by the number of the one in which it was granted.
 local LIFE = 10000000
 
 -- Why the server refuses a command, as a reply says it. Nil for what concerns every check, such as a replica that takes no
@@ -86,7 +86,7 @@ local function refusal(err, wrote)
   if wrote then return 5 end
 end
 
--- The size of a lot: at most a quarter of what is left, and of what may still be parked. One of one unit spares nothing.
+-- The size of a lease: at most a quarter of what is left, and of what may still be on lease. One of one unit spares nothing.
 local function lot(wanted, level, room)
   local units = (level - level % 4) / 4
   if room < 1 then return 0 end

@@ -2,20 +2,20 @@
 //!
 //! A call is filled with one request, or with all that wait. Each is decided on its own.
 
-mod asked;
 mod check;
 mod lease;
 mod names;
+mod request_layout;
 
 use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Fingerprint, Holding, Settlement, Tick};
+use tollgate_core::{Check, Fingerprint, Receipt, Settlement, Tick};
 
-pub(crate) use self::asked::Asked;
+pub(crate) use self::request_layout::RequestLayout;
 use self::{
-    asked::{Capped, NOBODY},
     check::What,
+    request_layout::{Capped, NOBODY},
 };
 use crate::{encode::Encoder, packed::Packed, rule_line::double};
 
@@ -97,7 +97,7 @@ impl Call {
     /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
     /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
+    pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
         self.request(rules, checks, What::Take, |_| true)
     }
 
@@ -115,7 +115,7 @@ impl Call {
         rules: &Encoder,
         checks: &[Check],
         may_make: impl FnMut(u16) -> bool,
-    ) -> Option<Asked> {
+    ) -> Option<RequestLayout> {
         self.request(rules, checks, What::Take, may_make)
     }
 
@@ -123,12 +123,12 @@ impl Call {
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<Asked> {
-        self.request(rules, checks, What::Ask, |_| true)
+    pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
+        self.request(rules, checks, What::LeaseQuery, |_| true)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
-    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Holding, how: Settlement) -> bool {
+    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Receipt, how: Settlement) -> bool {
         self.settle_all(rules, std::slice::from_ref(holding), how)
     }
 
@@ -139,14 +139,14 @@ impl Call {
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
-        holdings: &[Holding],
+        holdings: &[Receipt],
         how: Settlement,
     ) -> bool {
         if !self.has_room(holdings.len()) {
             return false;
         }
         let with = rules.with(holdings.iter().map(|holding| holding.check));
-        for Holding { check, taken, .. } in holdings {
+        for Receipt { check, taken, .. } in holdings {
             let (what, units) = match how {
                 Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
                 Settlement::Cancel => (What::GiveBack, check.cost()),
@@ -223,7 +223,7 @@ impl Call {
         checks: &[Check],
         what: What,
         mut may_make: impl FnMut(u16) -> bool,
-    ) -> Option<Asked> {
+    ) -> Option<RequestLayout> {
         if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
             return None;
         }
@@ -238,7 +238,7 @@ impl Call {
                 places.push(NOBODY);
                 continue;
             };
-            // Checks on one state are one check. A mark has a limit of its own, and a rule of its own.
+            // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
             let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
             let leader = (0..index).find(|other| places[*other] != NOBODY && same(&checks[*other]));
             if let Some(leader) = leader {
@@ -274,7 +274,7 @@ impl Call {
             self.check(what, line, &check.with_cost(cost), found.key, plan);
             self.end(rules, found, cap.is_some());
         }
-        Some(Asked { places, capped })
+        Some(RequestLayout { places, capped })
     }
 }
 

@@ -7,7 +7,7 @@ use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKi
 
 use crate::{
     keyspace::{Keyspace, Metered, Partition},
-    rule_line::{IDENTITY, MARK, RuleLine},
+    rule_line::{IDENTITY, RuleLine, THRESHOLD},
 };
 
 /// A rule set as the script is told of it.
@@ -45,12 +45,12 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name, or it is a mark, which has no state of its own.
+    /// There is no rule of this name, or it is a threshold, which has no state of its own.
     pub(crate) fn with_overflow(mut self, rule: &str) -> Result<Self, RuleError> {
         let place = self
             .rules
             .iter()
-            .position(|line| line.role != MARK && *line.name == *rule)
+            .position(|line| line.role != THRESHOLD && *line.name == *rule)
             .ok_or_else(|| {
                 RuleError::new(
                     RuleErrorKind::Store,

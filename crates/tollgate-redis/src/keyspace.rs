@@ -60,20 +60,20 @@ pub enum Partition {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Metered {
     /// Its own account of a rule.
-    Account,
+    Reference,
     /// Units that the account has lately been unsure of.
-    UnsureLately,
+    ToleranceLately,
     /// Those of which it stays unsure.
-    UnsureForLong,
+    ToleranceForLong,
 }
 
 impl Metered {
     /// The name in the place of a rule's. No rule has it: they begin with a letter or `*`, and have no `~`.
     pub(crate) fn name(self, rule: &str) -> Box<str> {
         match self {
-            Self::Account => format!("~{rule}"),
-            Self::UnsureLately => format!("~{rule}~lately"),
-            Self::UnsureForLong => format!("~{rule}~long"),
+            Self::Reference => format!("~{rule}"),
+            Self::ToleranceLately => format!("~{rule}~lately"),
+            Self::ToleranceForLong => format!("~{rule}~long"),
         }
         .into()
     }
@@ -220,9 +220,9 @@ mod tests {
             let rules = ["a", "a:a", "api", "api:a"];
             let rules = rules.iter().flat_map(|rule| {
                 let metered = [
-                    Metered::Account,
-                    Metered::UnsureLately,
-                    Metered::UnsureForLong,
+                    Metered::Reference,
+                    Metered::ToleranceLately,
+                    Metered::ToleranceForLong,
                 ];
                 let metered = metered.map(|what| what.name(rule));
                 metered.into_iter().chain([Box::from(*rule)])

@@ -124,7 +124,7 @@ pub use self::{
     secret::{Secret, SecretError},
     store::{Accuracy, RedisStore, RedisStoreBuilder},
 };
-pub use tollgate_prefilter::{InForce, WhyExact};
+pub use tollgate_prefilter::{DowngradeReason, Effective};
 
 #[cfg(test)]
 #[path = "../tests/internal/mod.rs"]

@@ -5,9 +5,9 @@ use tollgate_core::{
     Check, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
 };
 
-use tollgate_prefilter::Lot;
+use tollgate_prefilter::Grant;
 
-use crate::{call::Asked, refusal::Refusal};
+use crate::{call::RequestLayout, refusal::Refusal};
 
 const FITS: i64 = -1;
 const NEVER: i64 = -2;
@@ -40,7 +40,7 @@ pub(crate) enum NewKey {
 
 /// What became of a check of a rule with a cap on new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct NewKeyReply {
     /// The rule's place.
     pub rule: u16,
     /// Whether it might have made a key.
@@ -66,13 +66,18 @@ impl Reply {
 
     /// The decision about one of the requests of the call.
     #[must_use]
-    pub(crate) fn decision(&self, asked: &Asked, checks: &[Check], rules: &RuleSet) -> Decision {
-        let verdicts = checks.iter().zip(asked.places()).map(|(check, place)| {
+    pub(crate) fn decision(
+        &self,
+        layout: &RequestLayout,
+        checks: &[Check],
+        rules: &RuleSet,
+    ) -> Decision {
+        let verdicts = checks.iter().zip(layout.places()).map(|(check, place)| {
             let (rule, plan) = (check.rule(), check.plan());
             let Some(place) = place else {
                 return Verdict::unanswered(rule, plan, Outcome::NotAsked);
             };
-            let mut capped = asked.capped.iter();
+            let mut capped = layout.capped.iter();
             let tells = capped.any(|capped| usize::from(capped.place) == place);
             match self.answer(place, tells) {
                 Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
@@ -84,8 +89,8 @@ impl Reply {
 
     /// What became of the checks of one request that might have made keys. None of a check that failed: whatever it had
     /// leave for may be used.
-    pub(crate) fn new_keys(&self, asked: &Asked) -> impl Iterator<Item = Told> {
-        asked.capped.iter().filter_map(|capped| {
+    pub(crate) fn new_keys(&self, layout: &RequestLayout) -> impl Iterator<Item = NewKeyReply> {
+        layout.capped.iter().filter_map(|capped| {
             let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
                 () if retry == FAILED => return None,
@@ -93,7 +98,7 @@ impl Reply {
                 () if reset_after < 0 => NewKey::Made,
                 () => NewKey::No,
             };
-            Some(Told {
+            Some(NewKeyReply {
                 rule: capped.rule,
                 may_make: capped.may_make,
                 new_key,
@@ -101,19 +106,19 @@ impl Reply {
         })
     }
 
-    /// The lot that was lent in answer to the question at a place; `Some(None)`: none was, and `None`: it failed.
+    /// The lease that was granted in answer to the query at a place; `Some(None)`: none was, and `None`: it failed.
     #[must_use]
-    pub(crate) fn lot(&self, place: u16) -> Option<Option<Lot>> {
+    pub(crate) fn grant(&self, place: u16) -> Option<Option<Grant>> {
         let [kind, units, more] = self.of(usize::from(place))?;
         let units = u64::try_from(units).ok()?;
         let more = u64::try_from(more).ok()?;
         match kind {
             0 => Some(None),
-            1 => Some(Some(Lot::Parking {
+            1 => Some(Some(Grant::Tracked {
                 units,
                 generation: more,
             })),
-            2 => Some(Some(Lot::Segment { units, after: more })),
+            2 => Some(Some(Grant::Scheduled { units, after: more })),
             _ => None,
         }
     }

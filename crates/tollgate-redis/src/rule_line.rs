@@ -10,14 +10,14 @@ use tollgate_core::{
 use crate::format::VERSION;
 
 /// The role of a rule that is read on the state of another.
-pub(crate) const MARK: u8 = 2;
+pub(crate) const THRESHOLD: u8 = 2;
 
 /// The bytes of a quota in an argument and in a state.
 pub(crate) const IDENTITY: usize = 21;
 
 /// A rule as the script is told of it.
 pub(crate) struct RuleLine {
-    /// Whose state it is: its own, or that of the rule it marks.
+    /// Whose state it is: its own, or that of the rule it reads.
     pub(crate) name: Box<str>,
     /// One bit of 64, by the name: what a user may not touch goes by the names of keys, and these by that of the rule.
     pub(crate) bit: u64,
@@ -49,12 +49,12 @@ impl RuleLine {
         let (role, off) = match rule.mode() {
             Mode::Enforce => (0, false),
             Mode::Shadow { .. } => (1, false),
-            Mode::Mark { .. } => (MARK, false),
+            Mode::Threshold { .. } => (THRESHOLD, false),
             _ => (0, true),
         };
         let quotas: Vec<&Quota> = (0..rule.quotas()).map(|plan| rule.quota_of(plan)).collect();
         let name = match refers_to {
-            Some(of) if role == MARK => rules.rules()[of].name(),
+            Some(of) if role == THRESHOLD => rules.rules()[of].name(),
             _ => rule.name(),
         };
         Self {

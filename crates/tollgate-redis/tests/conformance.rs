@@ -5,7 +5,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{BoundStore, Clock, Consistency, RuleError, RuleRegistry, RuleSet, Store};
+use tollgate_core::{Clock, Consistency, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::blocking_server::RedisServer;
@@ -19,7 +19,7 @@ struct WithServer {
 }
 
 impl Store for WithServer {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         if self.consistency == Consistency::Exact {
             return self.store.bind(rules);
         }
@@ -113,7 +113,7 @@ mod plain {
 
 mod leased {
     use tollgate_conformance::conformance_suite;
-    use tollgate_core::{Clock, Consistency};
+    use tollgate_core::{Clock, Consistency, LeaseShare};
     use tollgate_redis::Keys;
 
     use crate::{WithServer, secret};
@@ -121,7 +121,7 @@ mod leased {
     async fn store(clock: Clock) -> WithServer {
         WithServer {
             consistency: Consistency::Leased {
-                reserve_permille: 250,
+                share: LeaseShare::percent(25),
             },
             ..crate::store(clock, Keys::hashed(secret(7))).await
         }

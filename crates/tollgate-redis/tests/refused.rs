@@ -5,8 +5,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    BoundStore, Check, Consistency, Decision, Fingerprint, HOUR, Key, Limiter, MAX_PERIOD,
-    OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store,
+    Check, Consistency, Decision, Fingerprint, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD,
+    OnStoreError, Outcome, Quota, Rule, RuleSet, RuleStore, Source, Step, Store,
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    fn bind(&self, rules: impl IntoIterator<Item = Rule>) -> Arc<dyn BoundStore> {
+    fn bind(&self, rules: impl IntoIterator<Item = Rule>) -> Arc<dyn RuleStore> {
         let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
         self.store.bind(rules).expect("rules it can serve")
     }
@@ -264,7 +264,7 @@ async fn units_in_advance_that_a_full_server_does_not_take_back_stay_and_go_back
     let mut subject = Subject::start().await;
     let rule = Rule::new("rule", Quota::fixed_window(1_000, MAX_PERIOD));
     let rule = rule.consistency(Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     });
     let limiter = Limiter::new(subject.store.clone(), [rule]).expect("a valid rule");
     let check = limiter.check("rule", &Key::of("client"));

@@ -106,8 +106,8 @@ async fn a_value_that_is_not_ours_fails_only_the_request_that_met_it() {
     subject.connection.say(&format!("LPUSH {key} foreign"));
     subject.calls();
 
-    let asked = (0..CLIENTS).map(|client| bound.acquire(&checks(client)));
-    let decisions = all(asked.collect()).await;
+    let layout = (0..CLIENTS).map(|client| bound.acquire(&checks(client)));
+    let decisions = all(layout.collect()).await;
 
     for (client, decision) in decisions.iter().enumerate() {
         let outcomes: Vec<_> = decision.verdicts().iter().map(|it| it.outcome()).collect();

@@ -67,9 +67,9 @@ impl Rule {
         Self(self.0.plan(name, quota))
     }
 
-    /// Adds a mark: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
-    pub fn mark(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        Self(self.0.mark(name, quota))
+    /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
+    pub fn threshold(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        Self(self.0.threshold(name, quota))
     }
 
     /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. 0 checks without taking.

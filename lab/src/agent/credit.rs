@@ -1,16 +1,16 @@
-//! Admits the first units of a key without a question: credit lines. Measured here, and built nowhere.
+//! Admits the first units of a key without a query: credit lines. Measured here, and built nowhere.
 
 use tollgate_core::Tick;
 
 use crate::{
     agent::{
         learned::Learned,
-        question::{Answer, Question, Step},
+        query::{Answer, InFlightQuery, Step},
     },
     consistency::Terms,
 };
 
-/// The store holds back from every key what all processes together may admit so, for good. So a line needs no lot and no
+/// The store holds back from every key what all processes together may admit so, for good. So a line needs no lease and no
 /// deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
@@ -48,37 +48,37 @@ impl Credit {
         }
         let report = if self.reporting { 0 } else { self.unreported };
         self.reporting |= report > 0;
-        Step::Ask(Question {
+        Step::LeaseQuery(InFlightQuery {
             cost,
             report,
-            ..Question::default()
+            ..InFlightQuery::default()
         })
     }
 
-    pub(crate) fn answered(
+    pub(crate) fn on_reply(
         &mut self,
         (sent, now): (Tick, Tick),
-        question: &Question,
+        query: &InFlightQuery,
         answer: &Answer,
     ) {
-        if question.report > 0 {
+        if query.report > 0 {
             self.reporting = false;
-            self.unreported -= question.report;
+            self.unreported -= query.report;
             self.heard = now;
         }
         let Answer { assessment, .. } = answer;
         self.learned.learn(sent, assessment.reset_after);
         // While the bucket owes what was reported, the line stays used; and an answer that has overtaken a report does not
         // know.
-        let knows = question.report > 0 || sent >= self.heard;
+        let knows = query.report > 0 || sent >= self.heard;
         if knows && (assessment.fits || assessment.remaining > 0) {
             self.used = self.unreported;
         }
     }
 
     /// Whether the store has the report is not known: it is sent again, and may count twice.
-    pub(crate) fn lost(&mut self, question: &Question) {
-        if question.report > 0 {
+    pub(crate) fn lost(&mut self, query: &InFlightQuery) {
+        if query.report > 0 {
             self.reporting = false;
         }
     }

@@ -1,26 +1,26 @@
 //! Counts alone and reports, with a bound on what is unreported.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Spent, Tally};
+use tollgate_prefilter::{LocalUsage, Spend};
 
 use crate::{
     agent::{
         learned::Learned,
-        question::{Answer, Question, Step},
+        query::{Answer, InFlightQuery, Step},
     },
     consistency::Terms,
 };
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Eventual {
-    tally: Tally,
+    usage: LocalUsage,
     learned: Learned,
 }
 
 impl Eventual {
     pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
         if let Some(report) = &terms.report
-            && self.tally.spend(now, cost, report) == Spent::Here
+            && self.usage.spend(now, cost, report) == Spend::Here
         {
             return Step::Admit;
         }
@@ -28,46 +28,46 @@ impl Eventual {
             return Step::Refuse;
         }
         // Who asks anyway reports as well.
-        Step::Ask(Question {
+        Step::LeaseQuery(InFlightQuery {
             cost,
-            report: self.tally.report(),
-            ..Question::default()
+            report: self.usage.report(),
+            ..InFlightQuery::default()
         })
     }
 
-    pub(crate) fn answered(
+    pub(crate) fn on_reply(
         &mut self,
         (sent, now): (Tick, Tick),
-        question: &Question,
+        query: &InFlightQuery,
         answer: &Answer,
     ) {
         self.learned.learn(sent, answer.assessment.reset_after);
         let left = answer.assessment.remaining;
-        if question.report > 0 {
-            self.tally.reported(question.report, (sent, now), left);
+        if query.report > 0 {
+            self.usage.reported(query.report, (sent, now), left);
         } else {
-            self.tally.learned(sent, left);
+            self.usage.learned(sent, left);
         }
     }
 
     /// Whether the store has the report is not known: it is not sent again.
-    pub(crate) fn lost(&mut self, question: &Question) {
-        if question.report > 0 {
-            self.tally.given_up(question.report);
+    pub(crate) fn lost(&mut self, query: &InFlightQuery) {
+        if query.report > 0 {
+            self.usage.given_up(query.report);
         }
     }
 
-    pub(crate) fn unasked(&mut self, now: Tick, terms: &Terms) -> Option<Question> {
-        if !self.tally.is_due(now, terms.report.as_ref()?) {
+    pub(crate) fn on_not_sent(&mut self, now: Tick, terms: &Terms) -> Option<InFlightQuery> {
+        if !self.usage.is_due(now, terms.report.as_ref()?) {
             return None;
         }
-        Some(Question {
-            report: self.tally.report(),
-            ..Question::default()
+        Some(InFlightQuery {
+            report: self.usage.report(),
+            ..InFlightQuery::default()
         })
     }
 
     pub(crate) fn due_at(&self, terms: &Terms) -> Option<Tick> {
-        self.tally.due_at(terms.report.as_ref()?)
+        self.usage.due_at(terms.report.as_ref()?)
     }
 }

@@ -5,7 +5,7 @@ use tollgate_core::Tick;
 use crate::{
     agent::{
         learned::Learned,
-        question::{Answer, Question, Step},
+        query::{Answer, InFlightQuery, Step},
     },
     consistency::Terms,
 };
@@ -28,13 +28,13 @@ impl Exact {
         {
             return Step::Refuse;
         }
-        Step::Ask(Question {
+        Step::LeaseQuery(InFlightQuery {
             cost,
-            ..Question::default()
+            ..InFlightQuery::default()
         })
     }
 
-    pub(crate) fn answered(&mut self, sent: Tick, answer: &Answer) {
+    pub(crate) fn on_reply(&mut self, sent: Tick, answer: &Answer) {
         if let Some(learned) = &mut self.learned {
             learned.learn(sent, answer.assessment.reset_after);
         }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Tick,
-    algorithm::{Algorithm, LearnedBound},
+    algorithm::{Algorithm, DenyBound},
 };
 
 use crate::consistency::Terms;
@@ -15,7 +15,7 @@ pub(crate) struct Learned {
 }
 
 impl Learned {
-    /// An answer to a question that was sent at `sent`: the arrival time was at least so far ahead.
+    /// An answer to a query that was sent at `sent`: the arrival time was at least so far ahead.
     ///
     /// A thousandth less, for clocks that do not run alike, and a microsecond, for it was rounded up.
     pub(crate) fn learn(&mut self, sent: Tick, ahead: Tick) {
@@ -36,10 +36,10 @@ impl Learned {
     pub(crate) fn refuses(&self, now: Tick, cost: u64, terms: &Terms) -> bool {
         // Beyond its burst a bucket owes units: nothing fits until they have come back, and then it is empty.
         let bound = self.bound.min(now.saturating_add(terms.fill()));
-        let bound = LearnedBound(bound, 0);
+        let bound = DenyBound(bound, 0);
         // Of windows nothing is learned.
         let arrival = terms.arrival.as_ref();
-        arrival.is_some_and(|arrival| arrival.assess_learned(bound, now, cost).is_some())
+        arrival.is_some_and(|arrival| arrival.deny_by(bound, now, cost).is_some())
     }
 
     /// For how long nothing was heard.

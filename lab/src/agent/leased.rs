@@ -1,12 +1,12 @@
-//! Spends lots.
+//! Spends leases.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::Holder;
+use tollgate_prefilter::LeaseHolder;
 
 use crate::{
     agent::{
         learned::Learned,
-        question::{Answer, Question, Step},
+        query::{Answer, InFlightQuery, Step},
     },
     consistency::Terms,
 };
@@ -14,18 +14,18 @@ use crate::{
 /// For how long what was learned is believed: units that come back make it wrong.
 const TRUST: Tick = 1_000_000;
 
-/// How often lots are swept.
+/// How often leases are swept.
 const SWEEP: Tick = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leased {
-    holder: Holder,
+    holder: LeaseHolder,
     learned: Learned,
     swept: Tick,
 }
 
 impl Leased {
-    /// The lot first: its units are taken already, whatever the bucket holds.
+    /// The lease first: its units are taken already, whatever the bucket holds.
     pub(crate) fn arrive(&mut self, now: Tick, cost: u64, terms: &Terms) -> Step {
         if self.holder.spend(now, cost) {
             return Step::Admit;
@@ -33,14 +33,14 @@ impl Leased {
         if self.learned.age(now) < TRUST && self.learned.refuses(now, cost, terms) {
             return Step::Refuse;
         }
-        let ask = match &terms.lease {
-            Some(lease) => self.holder.ask(now, cost, lease),
+        let query = match &terms.lease {
+            Some(lease) => self.holder.query(now, cost, lease),
             None => Default::default(),
         };
-        Step::Ask(Question {
+        Step::LeaseQuery(InFlightQuery {
             cost,
-            ask,
-            ..Question::default()
+            query,
+            ..InFlightQuery::default()
         })
     }
 
@@ -55,53 +55,55 @@ impl Leased {
         (now, spent): (Tick, Tick),
         window: Option<u64>,
         units: u64,
-    ) -> Option<Question> {
+    ) -> Option<InFlightQuery> {
         let Some(window) = window else {
             self.holder.give_back(now, spent, units);
             return None;
         };
         let rest = self.holder.give_back_to(window, (now, spent), units);
-        (rest > 0).then(|| Question {
+        (rest > 0).then(|| InFlightQuery {
             refund: Some((window, rest)),
-            ..Question::default()
+            ..InFlightQuery::default()
         })
     }
 
-    pub(crate) fn answered(
+    pub(crate) fn on_reply(
         &mut self,
         (sent, now): (Tick, Tick),
-        question: &Question,
+        query: &InFlightQuery,
         answer: &Answer,
         terms: &Terms,
-    ) -> Option<Question> {
+    ) -> Option<InFlightQuery> {
         self.learned.learn_anew(sent, answer.assessment.reset_after);
         let lease = terms.lease.as_ref()?;
-        if question.ask.is_nothing() {
+        if query.query.is_nothing() {
             return None;
         }
         let times = (sent, now);
         // Of the window before.
-        let left = self.holder.answered(times, answer.at, answer.lot, lease)?;
-        Some(Question {
+        let left = self
+            .holder
+            .on_reply(times, answer.at, answer.grant, lease)?;
+        Some(InFlightQuery {
             refund: Some((left.generation, left.left)),
-            ..Question::default()
+            ..InFlightQuery::default()
         })
     }
 
-    pub(crate) fn lost(&mut self, question: &Question) {
-        if !question.ask.is_nothing() {
+    pub(crate) fn lost(&mut self, query: &InFlightQuery) {
+        if !query.query.is_nothing() {
             self.holder.lost();
         }
     }
 
-    pub(crate) fn unasked(&mut self, now: Tick) -> Option<Question> {
+    pub(crate) fn on_not_sent(&mut self, now: Tick) -> Option<InFlightQuery> {
         if self.due_at().is_none_or(|due| now < due) {
             return None;
         }
         self.swept = now;
-        Some(Question {
-            ask: self.holder.sweep(now)?,
-            ..Question::default()
+        Some(InFlightQuery {
+            query: self.holder.sweep(now)?,
+            ..InFlightQuery::default()
         })
     }
 

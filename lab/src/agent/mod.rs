@@ -6,10 +6,10 @@ mod exact;
 mod learned;
 mod leased;
 mod plain;
-mod question;
+mod query;
 mod which;
 
 pub(crate) use self::{
-    question::{Answer, Question, Step},
+    query::{Answer, InFlightQuery, Step},
     which::Agent,
 };

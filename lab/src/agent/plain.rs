@@ -6,7 +6,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    agent::question::{Answer, Question, Step},
+    agent::query::{Answer, InFlightQuery, Step},
     consistency::{INTERVAL, Terms},
 };
 
@@ -32,18 +32,18 @@ impl Plain {
         Step::Admit
     }
 
-    pub(crate) fn unasked(&mut self, now: Tick) -> Option<Question> {
+    pub(crate) fn on_not_sent(&mut self, now: Tick) -> Option<InFlightQuery> {
         if self.due_at().is_none_or(|due| now < due) {
             return None;
         }
         self.reporting = true;
-        Some(Question {
+        Some(InFlightQuery {
             report: std::mem::take(&mut self.unreported),
-            ..Question::default()
+            ..InFlightQuery::default()
         })
     }
 
-    pub(crate) fn answered(&mut self, sent: Tick, answer: &Answer, terms: &Terms) {
+    pub(crate) fn on_reply(&mut self, sent: Tick, answer: &Answer, terms: &Terms) {
         self.reporting = false;
         self.bucket = GcraState::default();
         let used = terms.quota.limit() - answer.assessment.remaining;

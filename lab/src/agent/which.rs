@@ -9,7 +9,7 @@ use crate::{
         exact::Exact,
         leased::Leased,
         plain::Plain,
-        question::{Answer, Question, Step},
+        query::{Answer, InFlightQuery, Step},
     },
     consistency::{Consistency, Terms},
 };
@@ -54,41 +54,41 @@ impl Agent {
     }
 
     /// An answer. Gives what has to be said then.
-    pub(crate) fn answered(
+    pub(crate) fn on_reply(
         &mut self,
         (sent, now): (Tick, Tick),
-        question: &Question,
+        query: &InFlightQuery,
         answer: &Answer,
         terms: &Terms,
-    ) -> Option<Question> {
+    ) -> Option<InFlightQuery> {
         match self {
-            Self::Exact(one) => one.answered(sent, answer),
-            Self::Leased(one) => return one.answered((sent, now), question, answer, terms),
-            Self::Credit(one) => one.answered((sent, now), question, answer),
-            Self::Eventual(one) => one.answered((sent, now), question, answer),
-            Self::Plain(one) => one.answered(sent, answer, terms),
+            Self::Exact(one) => one.on_reply(sent, answer),
+            Self::Leased(one) => return one.on_reply((sent, now), query, answer, terms),
+            Self::Credit(one) => one.on_reply((sent, now), query, answer),
+            Self::Eventual(one) => one.on_reply((sent, now), query, answer),
+            Self::Plain(one) => one.on_reply(sent, answer, terms),
         }
         None
     }
 
     /// No answer came, and none will be listened to.
-    pub(crate) fn lost(&mut self, question: &Question) {
+    pub(crate) fn lost(&mut self, query: &InFlightQuery) {
         match self {
             Self::Exact(_) => {}
-            Self::Leased(one) => one.lost(question),
-            Self::Credit(one) => one.lost(question),
-            Self::Eventual(one) => one.lost(question),
+            Self::Leased(one) => one.lost(query),
+            Self::Credit(one) => one.lost(query),
+            Self::Eventual(one) => one.lost(query),
             Self::Plain(one) => one.lost(),
         }
     }
 
     /// What it has to say with no request to say it with.
-    pub(crate) fn unasked(&mut self, now: Tick, terms: &Terms) -> Option<Question> {
+    pub(crate) fn on_not_sent(&mut self, now: Tick, terms: &Terms) -> Option<InFlightQuery> {
         match self {
             Self::Exact(_) | Self::Credit(_) => None,
-            Self::Leased(one) => one.unasked(now),
-            Self::Eventual(one) => one.unasked(now, terms),
-            Self::Plain(one) => one.unasked(now),
+            Self::Leased(one) => one.on_not_sent(now),
+            Self::Eventual(one) => one.on_not_sent(now, terms),
+            Self::Plain(one) => one.on_not_sent(now),
         }
     }
 
@@ -116,7 +116,7 @@ impl Agent {
         times: (Tick, Tick),
         window: Option<u64>,
         units: u64,
-    ) -> Option<Question> {
+    ) -> Option<InFlightQuery> {
         match self {
             Self::Leased(one) => one.give_back(times, window, units),
             // Nobody else is asked to give back.

@@ -21,8 +21,8 @@ pub(crate) fn sweep(rng: &mut fastrand::Rng, seconds: f64) -> Scene {
     scene.sorted()
 }
 
-/// 5 keys of 6 000 a minute. Each is used by 16 processes at 90 % for eight seconds, so that all of them take lots. Then one
-/// request a second reaches each process, so that no lot lies idle, while the bucket fills up, for up to 25 seconds. Then
+/// 5 keys of 6 000 a minute. Each is used by 16 processes at 90 % for eight seconds, so that all of them take leases. Then one
+/// request a second reaches each process, so that no lease lies idle, while the bucket fills up, for up to 25 seconds. Then
 /// 8 000 requests come within 100 ms.
 pub(crate) fn hoarding(rng: &mut fastrand::Rng, seconds: f64) -> Scene {
     let mut scene = Scene::new(Quota::gcra(6_000, MINUTE), 16);

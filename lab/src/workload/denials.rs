@@ -1,4 +1,4 @@
-//! Requests that another rule denies, in bursts, after what they cost was taken from a lot.
+//! Requests that another rule denies, in bursts, after what they cost was taken from a lease.
 
 use std::time::Duration;
 

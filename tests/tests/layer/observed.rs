@@ -257,12 +257,12 @@ async fn a_layer_that_is_applied_twice_to_a_request_is_told_once() {
 }
 
 #[tokio::test]
-async fn shadows_and_marks_are_counted_and_compared_with_what_was_enforced() {
+async fn shadows_and_thresholds_are_counted_and_compared_with_what_was_enforced() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
     let rules = [
-        all(per_minute("old", 3).mark("soft", Quota::fixed_window(2, MINUTE))),
+        all(per_minute("old", 3).threshold("soft", Quota::fixed_window(2, MINUTE))),
         all(per_minute("narrow", 1).shadow()),
         all(per_minute("wide", 9).shadow_instead_of("old")),
     ];
@@ -486,7 +486,7 @@ async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
     let events = Events::listen();
     let rules = [
         all(per_minute("wide", 9)),
-        all(per_minute("tight", 1).mark("soft", Quota::fixed_window(1, MINUTE))),
+        all(per_minute("tight", 1).threshold("soft", Quota::fixed_window(1, MINUTE))),
         all(per_minute("narrow", 1).shadow()),
     ];
     let app = app(still().0, rules);

@@ -192,9 +192,9 @@ async fn a_rule_beside_one_without_a_limit_is_alone_in_the_fields() {
 }
 
 #[tokio::test]
-async fn shadows_and_marks_show_in_the_admission_and_nowhere_else() {
+async fn shadows_and_thresholds_show_in_the_admission_and_nowhere_else() {
     let rules = [
-        all(per_minute("three", 3).mark("three-soft", Quota::fixed_window(1, MINUTE))),
+        all(per_minute("three", 3).threshold("three-soft", Quota::fixed_window(1, MINUTE))),
         all(per_minute("new", 1).shadow()),
     ];
     let layer = RateLimitLayer::new(still().0, rules)

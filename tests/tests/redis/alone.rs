@@ -5,8 +5,8 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
 use tokio::time::{Instant, sleep};
-use tollgate::{Check, Consistency, HOUR, Key, Limiter, Quota, Rule, Source};
-use tollgate_redis::{InForce, RedisStore};
+use tollgate::{Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source};
+use tollgate_redis::{Effective, RedisStore};
 use tollgate_tests::{counted::Counted, events::Events};
 use tracing::Level;
 
@@ -37,7 +37,7 @@ impl Sums {
 
 fn leased(name: &'static str, quota: Quota) -> Rule {
     Rule::new(name, quota).consistency(Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     })
 }
 
@@ -64,12 +64,12 @@ async fn decisions_are_counted_by_who_made_them_and_calls_by_what_they_were_for(
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
     let (limiter, check) = limiter(&store, leased("hot", Quota::gcra(100_000, HOUR)));
-    let mut from_lots = 0;
+    let mut from_grants = 0;
     let end = Instant::now() + PATIENCE;
-    while from_lots < 10 {
+    while from_grants < 10 {
         let decision = limiter.acquire(&[check]).await;
-        from_lots += u64::from(decision.verdicts()[0].source() == Source::Lease);
-        assert!(Instant::now() < end, "nothing was lent");
+        from_grants += u64::from(decision.verdicts()[0].source() == Source::Lease);
+        assert!(Instant::now() < end, "nothing was granted");
     }
 
     let counted = Counted::of(&snapshotter);
@@ -77,13 +77,13 @@ async fn decisions_are_counted_by_who_made_them_and_calls_by_what_they_were_for(
         let labels = format!("{{rule=hot,consistency=leased,source={source}}}");
         counted.count(&format!("tollgate_redis_decisions_total{labels}"))
     };
-    let lots = |what: &str| counted.count(&format!("tollgate_redis_lots_total{{what={what}}}"));
+    let grants = |what: &str| counted.count(&format!("tollgate_redis_leases_total{{what={what}}}"));
     assert_eq!(decided("lease"), 10);
     assert_eq!((decided("learned_bound"), decided("eventual")), (0, 0));
     let calls = counted.count("tollgate_redis_calls_total{for=requests}");
     assert_eq!(calls, decided("store"));
-    assert!(lots("asked") >= lots("lent") && lots("lent") >= 1);
-    assert_eq!(lots("lost"), 0);
+    assert!(grants("requested") >= grants("granted") && grants("granted") >= 1);
+    assert_eq!(grants("lost"), 0);
 }
 
 #[tokio::test]
@@ -214,8 +214,11 @@ async fn a_rule_that_cannot_have_its_consistency_says_so_once_and_why() {
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
     let small = leased("small", Quota::gcra(5, HOUR)).plan("gold", Quota::gcra(5_000, HOUR));
-    assert!(matches!(store.in_force(&small, 0), InForce::Exact(Some(_))));
-    assert!(matches!(store.in_force(&small, 1), InForce::Leased(_)));
+    assert!(matches!(
+        store.effective(&small, 0),
+        Effective::Exact(Some(_))
+    ));
+    assert!(matches!(store.effective(&small, 1), Effective::Leased(_)));
     let limiter = Limiter::new(store, [small]).expect("a valid rule");
     let check = limiter.check("small", &Key::shared()).expect("it is there");
     for _ in 0..3 {

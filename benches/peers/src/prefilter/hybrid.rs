@@ -27,7 +27,7 @@ pub(super) struct Hybrid {
     asked: Arc<AtomicU64>,
 }
 
-/// Questions that are under way at the same time before a bench begins.
+/// Queries that are under way at the same time before a bench begins.
 const TOGETHER: usize = 256;
 
 impl Hybrid {
@@ -64,7 +64,7 @@ impl Hybrid {
                     .collect();
                 runtime.block_on(async {
                     for answer in asking {
-                        answer.await.expect("a question does not panic");
+                        answer.await.expect("a query does not panic");
                     }
                 });
             }

@@ -4,7 +4,7 @@
 use std::{error::Error, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Consistency, Quota, Rule, SECOND};
+use tollgate::{Consistency, LeaseShare, Quota, Rule, SECOND};
 use tollgate_benches::redis::{
     load::{Clients, Measured, run},
     server::Server,
@@ -26,7 +26,7 @@ const QUOTA: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000);
 const CONSISTENCIES: [Consistency; 4] = [
     Consistency::Exact,
     Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     },
     Consistency::Eventual {
         interval: Duration::from_millis(100),

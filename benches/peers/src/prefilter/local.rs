@@ -38,7 +38,7 @@ struct Duel {
     ours: Local,
     theirs: Hybrid,
     clients: u32,
-    /// A denial is believed for a second only, and a lot lives for ten.
+    /// A denial is believed for a second only, and a lease lives for ten.
     learns_anew: bool,
     runtime: Runtime,
     _servers: [Server; 2],

@@ -86,10 +86,11 @@ pub async fn a_cost_of_zero_creates_no_state(subject: &Subject) {
     for quota in every_algorithm(3) {
         let rule = quota.algorithm().name();
         let limiter = subject.limiter([Rule::new(rule, quota)]);
-        let before = limiter.0.bound().usage(0);
+        let before = limiter.0.rule_store().usage(0);
         assert!(limiter.took(rule, "a", 0).await);
         assert!(
-            limiter.0.bound().usage(0).map(|usage| usage.keys) == before.map(|usage| usage.keys)
+            limiter.0.rule_store().usage(0).map(|usage| usage.keys)
+                == before.map(|usage| usage.keys)
         );
         assert_eq!(
             limiter.peek(&[limiter.check(rule, "a", 3)]).await.outcome(),

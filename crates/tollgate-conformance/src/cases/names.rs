@@ -20,7 +20,7 @@ pub async fn a_name_is_one_budget_for_all_who_bind_it(subject: &Subject) {
         assert!(!other.took(name, "a", 1).await, "{quota:?}");
         other
             .0
-            .bound()
+            .rule_store()
             .reset(&[other.check("another", "a", 1)])
             .await
             .expect("the store is there");
@@ -174,10 +174,10 @@ pub async fn only_what_counts_in_this_store_can_be_replaced(subject: &Subject) {
     subject.limiter([Rule::new("rule", other)]);
 }
 
-pub async fn a_rule_that_is_off_and_a_mark_hold_no_name(subject: &Subject) {
+pub async fn a_rule_that_is_off_and_a_threshold_hold_no_name(subject: &Subject) {
     let [one, other, ..] = every_algorithm(5);
     let [warn, ..] = every_algorithm(4);
-    let _live = subject.limiter([Rule::new("rule", one).mark("warn", warn)]);
+    let _live = subject.limiter([Rule::new("rule", one).threshold("warn", warn)]);
     let _off = subject.limiter([Rule::new("rule", other).off()]);
     let _warn = subject.limiter([Rule::new("warn", other)]);
 }

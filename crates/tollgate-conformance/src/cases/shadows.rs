@@ -1,4 +1,4 @@
-//! Shadows and marks: reported, and never in the way.
+//! Shadows and thresholds: reported, and never in the way.
 
 use tollgate_core::{MAX_PERIOD, Outcome, Quota, Retry, Rule};
 
@@ -92,10 +92,10 @@ pub async fn a_shadow_counts_a_partial_grant_once(subject: &Subject) {
     }
 }
 
-pub async fn a_mark_reads_the_state_of_its_rule(subject: &Subject) {
-    for (quota, mark) in every_algorithm(5).into_iter().zip(marks(3)) {
+pub async fn a_threshold_reads_the_state_of_its_rule(subject: &Subject) {
+    for (quota, threshold) in every_algorithm(5).into_iter().zip(thresholds(3)) {
         let name = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(name, quota).mark("warn", mark)]);
+        let limiter = subject.limiter([Rule::new(name, quota).threshold("warn", threshold)]);
         for n in 0..7 {
             let decision = limiter.take(name, "a", 1).await;
             assert_eq!(decision.is_allowed(), n < 5, "{quota:?}");
@@ -108,10 +108,10 @@ pub async fn a_mark_reads_the_state_of_its_rule(subject: &Subject) {
     }
 }
 
-pub async fn a_mark_is_never_written(subject: &Subject) {
-    for (quota, mark) in every_algorithm(5).into_iter().zip(marks(3)) {
+pub async fn a_threshold_is_never_written(subject: &Subject) {
+    for (quota, threshold) in every_algorithm(5).into_iter().zip(thresholds(3)) {
         let name = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(name, quota).mark("warn", mark)]);
+        let limiter = subject.limiter([Rule::new(name, quota).threshold("warn", threshold)]);
         assert!(limiter.took(name, "a", 1).await);
         assert_eq!(limiter.left(name, "a").await, 4, "{quota:?}");
         assert!(limiter.took(name, "a", 4).await, "{quota:?}");
@@ -120,7 +120,7 @@ pub async fn a_mark_is_never_written(subject: &Subject) {
 }
 
 /// Limits that can be read on the states of [`every_algorithm`] with a limit of 5: a bucket keeps its rate.
-fn marks(limit: u64) -> [Quota; 7] {
+fn thresholds(limit: u64) -> [Quota; 7] {
     let [fixed, sliding, buckets, log, ..] = every_algorithm(limit);
     [
         fixed,

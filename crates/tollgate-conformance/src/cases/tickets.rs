@@ -67,7 +67,7 @@ pub async fn a_cancelled_request_gives_everything_back(subject: &Subject) {
         let limiter = subject.limiter([Rule::new(&*one, quota), Rule::new(&*other, quota)]);
         let checks = [limiter.check(&one, "a", 4), limiter.check(&other, "a", 10)];
         let decision = limiter.ask(&checks).await;
-        // A denial in between, from which a store may have learned.
+        // A denial in between, which a deny cache may hold.
         assert!(!limiter.took(&other, "a", 1).await);
         limiter.0.ticket(&checks, &decision).cancel();
         limiter.settled(&one, "a", 10, &quota).await;

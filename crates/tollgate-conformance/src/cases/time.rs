@@ -298,7 +298,7 @@ pub async fn after_a_denial_time_that_goes_back_is_repaired(subject: &Subject) {
             let name = format!("rule-{n}-{}", back.as_secs());
             let limiter = subject.limiter([Rule::new(&*name, quota)]);
             assert!(limiter.took(&name, "a", quota.limit()).await);
-            // A store may learn from it.
+            // A deny cache may hold it.
             assert!(!limiter.took(&name, "a", 1).await);
             let start = subject.clock().now();
             subject.clock().set(start - back.as_micros() as u64);

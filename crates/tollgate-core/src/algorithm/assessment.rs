@@ -101,12 +101,12 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     fn leaves_to(&self, writer: &Self, state: &Self::State, now: Tick) -> bool;
 
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
-    /// state. `None`: there is nothing to learn.
-    fn learn(&self, state: &Self::State, now: Tick) -> Option<LearnedBound>;
+    /// state. `None`: there is no such bound.
+    fn deny_bound(&self, state: &Self::State, now: Tick) -> Option<DenyBound>;
 
-    /// Denies from a learned bound, in the words of [`assess`](Self::assess) on the unchanged state, at any later or earlier
+    /// Denies by the bound of an earlier denial, in the words of [`assess`](Self::assess) on the unchanged state, at any later or earlier
     /// time. `None`: it does not say, the state has to be asked.
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment>;
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment>;
 
     /// Whether the state is of a window after that of `now`. A store that has read its clock before it had the state to
     /// itself reads it again then: units taken at `now` would be counted in a window that `now` is not in.
@@ -127,7 +127,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
 /// Two words that an algorithm understands: a lower bound of a state that only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LearnedBound(pub u64, pub u64);
+pub struct DenyBound(pub u64, pub u64);
 
 /// When and until when units were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

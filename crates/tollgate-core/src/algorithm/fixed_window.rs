@@ -63,7 +63,7 @@
 //! ```
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     quota::{AlgorithmKind, Quota},
     time::{Tick, micros},
 };
@@ -229,11 +229,11 @@ impl Algorithm for FixedWindow {
         writer.limit >= self.limit
     }
 
-    fn learn(&self, state: &FixedWindowState, _now: Tick) -> Option<LearnedBound> {
-        Some(LearnedBound(state.window, state.used))
+    fn deny_bound(&self, state: &FixedWindowState, _now: Tick) -> Option<DenyBound> {
+        Some(DenyBound(state.window, state.used))
     }
 
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         let (window, used) = (bound.0, bound.1);
         // A window that is over, or of the future, is for the state to say.
         if window != now / self.period || cost <= self.limit.saturating_sub(used) {

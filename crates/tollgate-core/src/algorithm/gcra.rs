@@ -104,7 +104,7 @@
 //! ```
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     quota::{AlgorithmKind, Interval, Quota},
     time::{Tick, micros},
 };
@@ -449,12 +449,12 @@ impl Algorithm for Gcra {
     }
 
     #[inline]
-    fn learn(&self, state: &GcraState, _now: Tick) -> Option<LearnedBound> {
-        Some(LearnedBound(state.tat, u64::from(state.rest)))
+    fn deny_bound(&self, state: &GcraState, _now: Tick) -> Option<DenyBound> {
+        Some(DenyBound(state.tat, u64::from(state.rest)))
     }
 
     #[inline]
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         let state = GcraState {
             tat: bound.0,
             rest: bound.1 as u32,
@@ -474,7 +474,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::time::SECOND;
+    use crate::time::{DAY, SECOND};
 
     fn ready(quota: Quota) -> Gcra {
         Gcra::new(&quota).expect("a valid quota")
@@ -497,6 +497,26 @@ mod tests {
         );
         assert!(quota.assess(&state, 1_000 + 142_858, 1).fits);
         assert!(!quota.assess(&state, 1_000 + 142_857, 1).fits);
+    }
+
+    #[test]
+    fn a_span_beyond_64_bits_is_exact() {
+        // The burst is 8.64 · 10^19 parts.
+        let quota = ready(Quota::gcra(999_983, DAY).burst(1_000_000_000));
+        let mut state = GcraState::default();
+        let now = 1_700_000_000_000_000;
+        let answer = quota.acquire(&mut state, now, 999_999_999);
+        assert_eq!((answer.fits, answer.remaining), (true, 1));
+        assert_eq!(answer.reset_after, 86_401_468_738_569);
+        assert_eq!(
+            (state.tat(), state.rest()),
+            (now + 86_401_468_738_568, 555_656)
+        );
+        let answer = quota.assess(&state, now, 5);
+        assert_eq!(
+            (answer.remaining, answer.retry),
+            (1, Retry::after_micros(345_606))
+        );
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub mod sliding_window;
 pub mod token_bucket;
 
 pub use self::{
-    assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     fixed_window::{FixedWindow, FixedWindowState},
     gcra::{Gcra, GcraState},
     sliding_buckets::{SlidingBuckets, SlidingBucketsState},

@@ -64,7 +64,7 @@
 //! ```
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     quota::{AlgorithmKind, Quota},
     time::{Tick, micros},
 };
@@ -341,19 +341,19 @@ impl Algorithm for SlidingBuckets {
         writer.limit >= self.limit
     }
 
-    fn learn(&self, state: &SlidingBucketsState, now: Tick) -> Option<LearnedBound> {
+    fn deny_bound(&self, state: &SlidingBucketsState, now: Tick) -> Option<DenyBound> {
         // Only where even one unit fails: until the oldest units go, nothing changes.
         let one = self.denial(state, now, 1);
         match one.retry {
             // Times are those of sub-buckets that a repair leaves in place, and none is empty after them.
             Retry::After(wait) if one.remaining == 0 && self.is_settled(state, now) => {
-                Some(LearnedBound(now + micros(wait), now + one.reset_after))
+                Some(DenyBound(now + micros(wait), now + one.reset_after))
             }
             _ => None,
         }
     }
 
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
         // so far that a denial has to repair.
         let newest = (bound.1 / self.width).saturating_sub(self.len());

@@ -48,7 +48,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     quota::{AlgorithmKind, Quota},
     time::{Tick, micros},
 };
@@ -274,7 +274,7 @@ impl Algorithm for SlidingLog {
         writer.limit >= self.limit
     }
 
-    fn learn(&self, state: &SlidingLogState, now: Tick) -> Option<LearnedBound> {
+    fn deny_bound(&self, state: &SlidingLogState, now: Tick) -> Option<DenyBound> {
         // An entry of the future is still to be repaired, and its times with it.
         if state.entries().next_back()?.at > now {
             return None;
@@ -282,13 +282,13 @@ impl Algorithm for SlidingLog {
         let one = self.denial(state, now, 1);
         match one.retry {
             Retry::After(wait) if one.remaining == 0 => {
-                Some(LearnedBound(now + micros(wait), now + one.reset_after))
+                Some(DenyBound(now + micros(wait), now + one.reset_after))
             }
             _ => None,
         }
     }
 
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
         // before the newest entry: a denial has to repair it.
         let in_place = bound.1.saturating_sub(now) <= self.period;

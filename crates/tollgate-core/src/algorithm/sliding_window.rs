@@ -58,7 +58,7 @@
 //! ```
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, LearnedBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     quota::{AlgorithmKind, Quota},
     time::{Tick, micros},
 };
@@ -372,12 +372,12 @@ impl Algorithm for SlidingWindow {
         writer.limit >= self.limit
     }
 
-    fn learn(&self, state: &SlidingWindowState, _now: Tick) -> Option<LearnedBound> {
+    fn deny_bound(&self, state: &SlidingWindowState, _now: Tick) -> Option<DenyBound> {
         let counters = u64::from(state.previous) << 32 | u64::from(state.current);
-        Some(LearnedBound(state.window, counters))
+        Some(DenyBound(state.window, counters))
     }
 
-    fn assess_learned(&self, bound: LearnedBound, now: Tick, cost: u64) -> Option<Assessment> {
+    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         let state = SlidingWindowState {
             window: bound.0,
             previous: (bound.1 >> 32) as u32,

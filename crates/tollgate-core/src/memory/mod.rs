@@ -7,7 +7,7 @@
 //! # Memory is bounded
 //!
 //! Each rule has a byte limit that clients cannot exceed. Expired entries, whose state equals a fresh one, are removed a few
-//! at a time while new keys come, and whenever [`BoundStore::usage`](crate::BoundStore::usage) is called; nothing runs in
+//! at a time while new keys come, and whenever [`RuleStore::usage`](crate::RuleStore::usage) is called; nothing runs in
 //! the background. At the limit, an entry has to go before another is added. Of a sample of eight, an expired entry is
 //! evicted first, then the least-used one; entries that deny at present go last, whatever the algorithm. So a flood of
 //! invented keys unblocks no client, unless most of the table is locked out. Each eviction of a live entry increments
@@ -29,7 +29,7 @@
 //! for n in 0..10_000_u32 {
 //!     limiter.try_acquire("log-in", &Key::of([n.to_le_bytes()]))?;
 //! }
-//! assert!(limiter.bound().usage(0).is_some_and(|usage| usage.evicted_live > 5_000));
+//! assert!(limiter.rule_store().usage(0).is_some_and(|usage| usage.evicted_live > 5_000));
 //! assert!(!limiter.try_acquire("log-in", &Key::of(["mallory"]))?.is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -39,9 +39,9 @@
 //! bound of one rule; over it, the name goes whose states are the nearest to fresh.
 //! [`MemoryStore::unbound_usage`] says what is kept.
 
-mod bound;
 mod family;
 mod hasher;
+mod rule_store;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
 mod shard;

@@ -24,7 +24,7 @@ fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(scenario, SCHEDULES);
 }
 
-/// One algorithm of each way to learn a bound.
+/// One algorithm for each kind of deny bound.
 fn each(limit: u64) -> [Quota; 5] {
     [
         Quota::gcra(limit, DAY),
@@ -137,7 +137,7 @@ fn a_unit_that_was_given_back_is_never_denied() {
 }
 
 #[test]
-fn after_a_reset_the_key_is_fresh_whatever_was_learned() {
+fn after_a_reset_the_key_is_fresh_whatever_the_deny_cache_held() {
     for quota in each(2) {
         explore(move || {
             let limiter = limiter([Rule::new("rule", quota)]);

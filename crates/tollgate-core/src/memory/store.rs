@@ -6,16 +6,16 @@ use crate::{
     algorithm::Algorithm,
     error::{RuleError, RuleErrorKind},
     memory::{
-        bound::{BoundMemory, BoundRule, Tied},
         family::{Family, TableName},
         hasher::Hasher,
+        rule_store::{AnyRuleTable, MemoryRuleStore, RuleTable},
         table::{AnyTable, PackedTable, Plan, Table},
         unbound::UnboundTables,
     },
     registry::RuleRegistry,
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::{BoundStore, Store, Usage},
+    store::{RuleStore, Store, Usage},
     sync::{Mutex, lock},
     time::Clock,
 };
@@ -161,12 +161,12 @@ impl Shared {
         table
     }
 
-    fn tie<A: Algorithm>(
+    fn rule_table<A: Algorithm>(
         &self,
         rule: &Rule,
         of: &Rule,
         family: Family,
-    ) -> Result<Tied<A>, RuleError> {
+    ) -> Result<RuleTable<A>, RuleError> {
         let table = self.table::<A>(of, family);
         let plans: Option<Box<[Option<Plan<A>>]>> = (0..rule.quotas())
             .map(|plan| {
@@ -179,7 +179,7 @@ impl Shared {
             })
             .collect();
         match plans {
-            Some(plans) => Ok(Tied { table, plans }),
+            Some(plans) => Ok(RuleTable { table, plans }),
             None => Err(RuleError::new(
                 RuleErrorKind::Store,
                 rule.name(),
@@ -210,21 +210,23 @@ impl Shared {
         tables.unbound.forget_fresh(now);
     }
 
-    /// Ties a rule to its table. `of` is the rule whose table it reads: a mark has none of its own.
-    fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<BoundRule, RuleError> {
+    /// Ties a rule to its table. `of` is the rule whose table it reads: a threshold has none of its own.
+    fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<AnyRuleTable, RuleError> {
         Ok(match Family::of(rule) {
-            None => BoundRule::Unlimited,
-            Some(family @ Family::Gcra) => BoundRule::Gcra(self.tie(rule, of, family)?),
+            None => AnyRuleTable::Unlimited,
+            Some(family @ Family::Gcra) => AnyRuleTable::Gcra(self.rule_table(rule, of, family)?),
             Some(family @ Family::FixedWindow) => {
-                BoundRule::FixedWindow(self.tie(rule, of, family)?)
+                AnyRuleTable::FixedWindow(self.rule_table(rule, of, family)?)
             }
             Some(family @ Family::SlidingWindow) => {
-                BoundRule::SlidingWindow(self.tie(rule, of, family)?)
+                AnyRuleTable::SlidingWindow(self.rule_table(rule, of, family)?)
             }
             Some(family @ Family::SlidingBuckets) => {
-                BoundRule::SlidingBuckets(self.tie(rule, of, family)?)
+                AnyRuleTable::SlidingBuckets(self.rule_table(rule, of, family)?)
             }
-            Some(family @ Family::SlidingLog) => BoundRule::SlidingLog(self.tie(rule, of, family)?),
+            Some(family @ Family::SlidingLog) => {
+                AnyRuleTable::SlidingLog(self.rule_table(rule, of, family)?)
+            }
         })
     }
 }
@@ -251,25 +253,29 @@ impl fmt::Debug for Shared {
 }
 
 impl Store for MemoryStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let shared = &self.shared;
         lock(&shared.tables)
             .unbound
             .forget_fresh(shared.clock.now());
-        let bound = rules
+        let tables = rules
             .rules()
             .iter()
             .enumerate()
             .map(|(place, rule)| {
                 let of = match rule.mode() {
-                    Mode::Mark { .. } => rules.refers_to(place),
+                    Mode::Threshold { .. } => rules.refers_to(place),
                     _ => None,
                 };
                 shared.bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))
             })
             .collect::<Result<Box<[_]>, RuleError>>();
-        match bound {
-            Ok(bound) => Ok(Arc::new(BoundMemory::new(rules, bound, Arc::clone(shared)))),
+        match tables {
+            Ok(tables) => Ok(Arc::new(MemoryRuleStore::new(
+                rules,
+                tables,
+                Arc::clone(shared),
+            ))),
             Err(error) => {
                 shared.release(&rules);
                 Err(error)

@@ -3,15 +3,15 @@
 use std::{any::Any, sync::Arc};
 
 use crate::{
-    algorithm::{Algorithm, Assessment, LearnedBound, Taken},
+    algorithm::{Algorithm, Assessment, DenyBound, Taken},
     key::Fingerprint,
-    learned::LearnedCells,
     memory::{
         shard::{Assess, EvictionOrder, Shard},
         slots::Entry,
         unbound::Packed,
     },
     quota::Quota,
+    seq_cells::SeqCells,
     store::{Settlement, Usage},
     sync::{Mutex, MutexGuard, lock},
     time::{Clock, Tick},
@@ -24,7 +24,7 @@ pub(super) struct Table<A: Algorithm> {
     pub(super) id: u64,
     shards: Box<[Locker<A>]>,
     /// Bounds, by the key and the number of the quota. A cell is written under its shard's lock.
-    learned: LearnedCells<2>,
+    deny_cache: SeqCells<2>,
     /// All quotas that states may have been written under; a state carries its quota's place.
     quotas: Mutex<Vec<Plan<A>>>,
 }
@@ -75,7 +75,7 @@ impl<A: Algorithm> Table<A> {
             shards: (0..shards)
                 .map(|_| Locker(Mutex::new(Shard::new(bytes / shards))))
                 .collect(),
-            learned: LearnedCells::new(shards, 8),
+            deny_cache: SeqCells::new(shards, 8),
             quotas: Mutex::new(Vec::new()),
         }
     }
@@ -135,9 +135,9 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// A denial from what was learned, without the lock.
+    /// A denial by the deny cache, without the lock.
     #[inline(always)]
-    pub(super) fn deny_learned(
+    pub(super) fn deny_from_cache(
         &self,
         shard: usize,
         key: Fingerprint,
@@ -145,9 +145,9 @@ impl<A: Algorithm> Table<A> {
         now: Tick,
         cost: u64,
     ) -> Option<Assessment> {
-        let [first, second] = self.learned.find(shard, key, u64::from(plan.number))?;
+        let [first, second] = self.deny_cache.get(shard, key, u64::from(plan.number))?;
         plan.quota
-            .assess_learned(LearnedBound(first, second), now, cost)
+            .deny_by(DenyBound(first, second), now, cost)
             // A clock went back since: the state lies in the future, and a denial has to repair it.
             .filter(|answer| answer.reset_after <= plan.longest_reset)
     }
@@ -368,7 +368,7 @@ impl<A: Algorithm> Locked<'_, A> {
         }
         let before = entry.state.clone();
         let answer = plan.quota.acquire(&mut entry.state, now, cost);
-        self.table.learned.forget(self.index, key);
+        self.table.deny_cache.remove(self.index, key);
         answer.fits.then_some((answer, (slot, before)))
     }
 
@@ -383,7 +383,7 @@ impl<A: Algorithm> Locked<'_, A> {
         if cost == 0 {
             return;
         }
-        self.table.learned.forget(self.index, key);
+        self.table.deny_cache.remove(self.index, key);
         if !A::HAS_HEAP
             && let Some(entry) = self.shard.find_mut(key)
             && entry.quota() == plan.number
@@ -394,7 +394,7 @@ impl<A: Algorithm> Locked<'_, A> {
         self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
     }
 
-    /// After a denial: repairs a state that lies in the future, and learns.
+    /// After a denial: repairs a state that lies in the future, and fills the deny cache.
     #[cold]
     #[inline(never)]
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
@@ -402,8 +402,8 @@ impl<A: Algorithm> Locked<'_, A> {
             return;
         };
         if entry.quota() != plan.number {
-            // What was learned under the other quota is not a bound of the state as it will be.
-            self.table.learned.forget(self.index, key);
+            // A bound under the other quota is no bound of the state as it will be.
+            self.table.deny_cache.remove(self.index, key);
             if let Some(writer) = self.table.writer(entry.quota())
                 && plan.quota.leaves_to(&writer.quota, &entry.state, now)
             {
@@ -414,9 +414,9 @@ impl<A: Algorithm> Locked<'_, A> {
             return;
         }
         plan.quota.repair(&mut entry.state, now);
-        if let Some(LearnedBound(first, second)) = plan.quota.learn(&entry.state, now) {
-            let (learned, salt) = (&self.table.learned, u64::from(plan.number));
-            learned.learn(self.index, key, salt, [first, second]);
+        if let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now) {
+            let (deny_cache, salt) = (&self.table.deny_cache, u64::from(plan.number));
+            deny_cache.insert(self.index, key, salt, [first, second]);
         }
     }
 
@@ -429,7 +429,7 @@ impl<A: Algorithm> Locked<'_, A> {
         taken: (Taken, u64),
         how: Settlement,
     ) {
-        self.table.learned.forget(self.index, key);
+        self.table.deny_cache.remove(self.index, key);
         let (taken, cost) = taken;
         match how {
             Settlement::Charge(units) => {
@@ -443,7 +443,6 @@ impl<A: Algorithm> Locked<'_, A> {
                 };
                 self.refund(key, plan, now, taken, units);
             }
-            Settlement::Release => {}
         }
     }
 
@@ -468,7 +467,7 @@ impl<A: Algorithm> Locked<'_, A> {
 
     /// Whether there was a live state.
     pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
-        self.table.learned.forget(self.index, key);
+        self.table.deny_cache.remove(self.index, key);
         let fresh_at = |entry: &Entry<A::State>| {
             let writer = self.table.writer(entry.quota());
             writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))

@@ -75,7 +75,7 @@ impl<O: Oracle> Run<O> {
             let cost = self.moved(ask);
             let answer = self.compared(cost);
             self.nothing_for_nothing();
-            self.learned(cost);
+            self.deny_bound_agrees(cost);
             if answer.fits {
                 self.taken(cost, answer);
             } else {
@@ -217,9 +217,9 @@ impl<O: Oracle> Run<O> {
         }
     }
 
-    /// What was learned says what the state says, or nothing: for all costs, later and earlier.
-    fn learned(&self, cost: u64) {
-        let Some(bound) = self.algorithm.learn(&self.state, self.now) else {
+    /// A deny bound says what the state says, or nothing: for all costs, later and earlier.
+    fn deny_bound_agrees(&self, cost: u64) {
+        let Some(bound) = self.algorithm.deny_bound(&self.state, self.now) else {
             return;
         };
         let reset = self.algorithm.fresh_at(&self.state);
@@ -239,7 +239,7 @@ impl<O: Oracle> Run<O> {
             self.now / 2,
         ] {
             for cost in [0, 1, 2, cost, self.quota.limit(), self.quota.limit() + 1] {
-                if let Some(answer) = self.algorithm.assess_learned(bound, now, cost) {
+                if let Some(answer) = self.algorithm.deny_by(bound, now, cost) {
                     assert!(!answer.fits);
                     assert_eq!(answer, self.algorithm.assess(&self.state, now, cost));
                 }

@@ -134,9 +134,9 @@ fn the_ends_of_time_panic_nowhere() {
                 }
                 let _ = algorithm.fresh_at(&state);
                 let _ = algorithm.convert(&algorithm, &state, now);
-                if let Some(bound) = algorithm.learn(&state, now) {
-                    let _ = algorithm.assess_learned(bound, before, 1);
-                    let _ = algorithm.assess_learned(bound, now, 1);
+                if let Some(bound) = algorithm.deny_bound(&state, now) {
+                    let _ = algorithm.deny_by(bound, before, 1);
+                    let _ = algorithm.deny_by(bound, now, 1);
                 }
                 algorithm.repair(&mut state, now);
                 if algorithm.assess(&state, now, 1).fits {

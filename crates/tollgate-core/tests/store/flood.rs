@@ -27,7 +27,7 @@ fn stranger(n: u64) -> Fingerprint {
 }
 
 fn usage(limiter: &Limiter) -> Usage {
-    limiter.bound().usage(0).expect("memory knows")
+    limiter.rule_store().usage(0).expect("memory knows")
 }
 
 fn within_bound(limiter: &Limiter) {
@@ -154,7 +154,7 @@ fn a_flood_on_one_rule_evicts_none_of_another() {
     for n in 0..200_000 {
         pass(&limiter, n);
     }
-    let quiet = limiter.bound().usage(1).expect("memory knows");
+    let quiet = limiter.rule_store().usage(1).expect("memory knows");
     assert_eq!((quiet.keys, quiet.evicted_live), (1_000, 0));
 }
 

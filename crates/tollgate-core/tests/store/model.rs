@@ -60,7 +60,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     }
                 }
                 14 => {
-                    let reset = limiter.bound().reset(&[Check::new(0, key, 1)]).ready();
+                    let reset = limiter.rule_store().reset(&[Check::new(0, key, 1)]).ready();
                     let was_kept = reset.expect("at once").expect("done");
                     assert_eq!(was_kept, model.fresh_at(state) > now);
                     *state = A::State::default();
@@ -90,7 +90,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                 }
             }
         }
-        let usage = limiter.bound().usage(0).expect("memory knows");
+        let usage = limiter.rule_store().usage(0).expect("memory knows");
         assert_eq!(usage.evicted_live, 0, "{quota:?}, seed {seed}");
     }
 }

@@ -3,7 +3,7 @@
 use tollgate_core::{Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND};
 
 #[test]
-fn what_was_learned_under_a_plan_is_forgotten_when_another_repairs_the_state() {
+fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {
     let clock = ManualClock::new(110_000_000);
     let store = MemoryStore::builder().clock(&clock).build();
     let rule = Rule::new("rule", Quota::fixed_window(2, SECOND))

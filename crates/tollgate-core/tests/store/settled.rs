@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    BoundStore, Check, Holding, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Settlement,
+    Check, ManualClock, MemoryStore, Quota, Receipt, Rule, RuleSet, RuleStore, SECOND, Settlement,
     Source, Store as _, algorithm::Taken,
 };
 
@@ -21,23 +21,23 @@ impl Service {
         Self { clock, store }
     }
 
-    fn bind(&self, quota: Quota) -> Arc<dyn BoundStore> {
+    fn bind(&self, quota: Quota) -> Arc<dyn RuleStore> {
         let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
         self.store.bind(Arc::new(rules)).expect("a valid rule")
     }
 
-    fn check(bound: &Arc<dyn BoundStore>, cost: u64) -> Check {
+    fn check(bound: &Arc<dyn RuleStore>, cost: u64) -> Check {
         let key = bound.fingerprint(0, tollgate_core::Key::of(["client"]).as_ref());
         Check::new(0, key, cost)
     }
 
-    fn take(&self, bound: &Arc<dyn BoundStore>, cost: u64) -> Holding {
+    fn take(&self, bound: &Arc<dyn RuleStore>, cost: u64) -> Receipt {
         let check = Self::check(bound, cost);
         let decision = bound.acquire(&[check]).ready().expect("at once");
         assert!(decision.is_allowed());
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
         let at = decision.at();
-        Holding {
+        Receipt {
             check,
             taken: Taken {
                 at,
@@ -47,7 +47,7 @@ impl Service {
         }
     }
 
-    fn left(bound: &Arc<dyn BoundStore>) -> u64 {
+    fn left(bound: &Arc<dyn RuleStore>) -> u64 {
         let look = bound.peek(&[Self::check(bound, 0)]).ready();
         look.expect("at once").verdicts()[0].remaining()
     }

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use tollgate_core::{
-    BoundStore, Check, Decision, Fingerprint, Holding, KeyBuf, MemoryStore, Outcome, RuleError,
-    RuleRegistry, RuleSet, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Receipt, RuleError, RuleRegistry,
+    RuleSet, RuleStore, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
 };
 
 /// A memory store that answers at once, or fails at once. Clones share the switch.
@@ -20,7 +20,7 @@ pub(crate) struct Switched {
 
 #[derive(Debug)]
 struct Bound {
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     store: Switched,
 }
 
@@ -48,7 +48,7 @@ impl Switched {
 }
 
 impl Store for Switched {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         Ok(Arc::new(Bound {
             memory: self.memory.bind(rules)?,
             store: self.clone(),
@@ -69,7 +69,7 @@ impl Bound {
     }
 }
 
-impl BoundStore for Bound {
+impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         self.memory.rules()
     }
@@ -92,9 +92,9 @@ impl BoundStore for Bound {
         self.memory.peek(checks)
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
         if !self.store.is_off() {
-            self.memory.settle(holdings, how);
+            self.memory.settle(receipts, how);
         }
     }
 

@@ -186,7 +186,7 @@ fn units_that_are_given_back_are_there_and_never_twice() {
         let limiter = limiter(&frozen(), [Rule::new("rule", quota)]);
         let one = [check(&limiter, "rule", "a", 1)];
         let all = [check(&limiter, "rule", "a", HOLDERS + 1)];
-        // One unit stays taken, so that a request for all is denied each time, and the store learns from it.
+        // One unit stays taken, so that a request for all is denied each time, and the deny cache holds it.
         assert!(acquire(&limiter, &one).is_allowed());
         let held = AtomicU64::new(1);
         on_threads(HOLDERS + 1, |task| {

@@ -1,14 +1,14 @@
 //! Units in advance.
 
-pub(crate) mod bucket_lender;
-mod debt;
+pub(crate) mod bucket_grantor;
 pub(crate) mod demand;
-mod held;
-pub(crate) mod holder;
-pub(crate) mod lot;
+pub(crate) mod grant;
+mod held_lease;
+pub(crate) mod lease_holder;
+mod overdraft;
 mod reset;
 mod retry;
-pub(crate) mod segments;
+pub(crate) mod schedule_terms;
+mod scheduled_lease_sizer;
 pub(crate) mod terms;
-mod thirst;
-pub(crate) mod window_lender;
+pub(crate) mod window_grantor;

@@ -6,71 +6,71 @@ use tollgate_core::{
 };
 
 use crate::lease::{
-    bucket_lender::{BucketLender, BucketState},
-    window_lender::{WindowLender, WindowState},
+    bucket_grantor::{BucketGrantor, BucketState},
+    window_grantor::{WindowGrantor, WindowState},
 };
 
-impl BucketLender {
-    /// Forgets what was used, and not what is parked: that may still be spent, so it is held back from the burst until it has
-    /// come back or run out. What was lent ahead is not known, and is spent beside it.
+impl BucketGrantor {
+    /// Forgets what was used, and not what is on lease: that may still be spent, so it is held back from the burst until it has
+    /// come back or run out. What was granted ahead is not known, and is spent beside it.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};
-    /// use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms};
+    /// use tollgate_prefilter::{LeaseQuery, BucketGrantor, BucketState, LeaseTerms};
     ///
     /// let quota = Quota::gcra(6_000, MINUTE);
-    /// let lender = BucketLender::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
+    /// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
     /// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
-    /// let ask = Ask { parking: 1_000, ..Ask::default() };
-    /// lender.acquire(&mut state, now, 5_000, &ask);
+    /// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+    /// grantor.acquire(&mut state, now, 5_000, &query);
     ///
     /// // A quarter of the reserve of six hundred is somewhere.
-    /// lender.reset(&mut state, now);
-    /// assert_eq!(lender.acquire(&mut state, now, 0, &Ask::default()).0.remaining, 6_000 - 150);
+    /// grantor.reset(&mut state, now);
+    /// assert_eq!(grantor.acquire(&mut state, now, 0, &LeaseQuery::default()).0.remaining, 6_000 - 150);
     /// # Ok::<(), tollgate_prefilter::NoLease>(())
     /// ```
     pub fn reset(&self, state: &mut BucketState, now: Tick) {
         self.settle(state, now);
         (state.arrival, state.owed) = (GcraState::default(), 0);
         self.quota
-            .hold_back(&mut state.arrival, now, state.loans.total());
+            .hold_back(&mut state.arrival, now, state.leases.total());
     }
 }
 
-impl<A: Algorithm> WindowLender<A> {
-    /// Forgets what was used, and not what is lent: that is counted as before, in its window.
+impl<A: Algorithm> WindowGrantor<A> {
+    /// Forgets what was used, and not what is granted: that is counted as before, in its window.
     ///
     /// ```
     /// use tollgate_core::{
     ///     MINUTE, Quota,
     ///     algorithm::{Algorithm, FixedWindow},
     /// };
-    /// use tollgate_prefilter::{Ask, LeaseTerms, WindowLender, WindowState};
+    /// use tollgate_prefilter::{LeaseQuery, LeaseTerms, WindowGrantor, WindowState};
     ///
     /// let quota = Quota::fixed_window(1_000, MINUTE);
     /// let window = FixedWindow::new(&quota).expect("a window");
     /// let terms = LeaseTerms::new(&quota, 100)?;
-    /// let lender = WindowLender::new(window, &terms).expect("terms of a window");
+    /// let grantor = WindowGrantor::new(window, &terms).expect("terms of a window");
     /// let (mut state, now) = (WindowState::default(), 1_700_000_000_000_000);
-    /// let ask = Ask { parking: 1_000, ..Ask::default() };
-    /// lender.acquire(&mut state, now, 900, &ask);
+    /// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+    /// grantor.acquire(&mut state, now, 900, &query);
     ///
     /// // A quarter of the reserve of a hundred is somewhere.
-    /// lender.reset(&mut state, now);
-    /// assert_eq!(lender.acquire(&mut state, now, 0, &Ask::default()).0.remaining, 1_000 - 25);
+    /// grantor.reset(&mut state, now);
+    /// assert_eq!(grantor.acquire(&mut state, now, 0, &LeaseQuery::default()).0.remaining, 1_000 - 25);
     /// # Ok::<(), tollgate_prefilter::NoLease>(())
     /// ```
     pub fn reset(&self, state: &mut WindowState<A::State>, now: Tick) {
         let starts = state.window.saturating_mul(self.window);
         let is_over = state.window < now / self.window;
-        if is_over || state.lent == 0 {
+        if is_over || state.granted == 0 {
             *state = WindowState::default();
             return;
         }
         state.counts = A::State::default();
         // While the clock is set back, the window is one to come.
         self.quota
-            .take(&mut state.counts, now.max(starts), state.lent);
+            .take(&mut state.counts, now.max(starts), state.granted);
     }
 }
 
@@ -85,94 +85,94 @@ mod tests {
 
     use super::*;
     use crate::lease::{
-        lot::{Ask, Closed, Lot},
+        grant::{Grant, LeaseQuery, ReturnedLease},
         terms::LeaseTerms,
     };
 
-    const WANTS: Ask = Ask {
-        closed: None,
-        parking: 20,
-        segment: 0,
+    const WANTS: LeaseQuery = LeaseQuery {
+        returned: None,
+        tracked: 20,
+        scheduled: 0,
     };
 
-    fn back(lot: Option<Lot>, left: u64) -> Ask {
-        let Some(Lot::Parking { units, generation }) = lot else {
-            panic!("{lot:?} is not parked");
+    fn back(grant: Option<Grant>, left: u64) -> LeaseQuery {
+        let Some(Grant::Tracked { units, generation }) = grant else {
+            panic!("{grant:?} is not on lease");
         };
         let size = units;
-        let closed = Some(Closed {
+        let returned = Some(ReturnedLease {
             size,
             left,
             generation,
         });
-        Ask {
-            closed,
-            ..Ask::default()
+        LeaseQuery {
+            returned,
+            ..LeaseQuery::default()
         }
     }
 
-    /// A burst of 100 units, one a µs; lots of 20 that live for a ms.
-    fn bucket() -> BucketLender {
+    /// A burst of 100 units, one a µs; leases of 20 that live for a ms.
+    fn bucket() -> BucketGrantor {
         let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
-        let terms = LeaseTerms::of_bucket(40, 1_000).in_lots_of(2, 1);
-        BucketLender::new(&quota, terms).expect("a bucket")
+        let terms = LeaseTerms::of_bucket(40, 1_000).in_grants_of(2, 1);
+        BucketGrantor::new(&quota, terms).expect("a bucket")
     }
 
-    fn window<A: Algorithm>(quota: &Quota) -> WindowLender<A> {
-        let terms = LeaseTerms::new(quota, 400).expect("it is lent");
-        WindowLender::new(A::new(quota).expect("a window"), &terms).expect("terms of a window")
+    fn window<A: Algorithm>(quota: &Quota) -> WindowGrantor<A> {
+        let terms = LeaseTerms::new(quota, 400).expect("it is granted");
+        WindowGrantor::new(A::new(quota).expect("a window"), &terms).expect("terms of a window")
     }
 
     #[test]
-    fn a_bucket_is_full_but_for_what_is_parked() {
-        let (lender, mut state) = (bucket(), BucketState::default());
+    fn a_bucket_is_full_but_for_what_is_on_lease() {
+        let (grantor, mut state) = (bucket(), BucketState::default());
         let left = |state: &mut BucketState, now| {
-            let (answer, _) = lender.acquire(state, now, 0, &Ask::default());
+            let (answer, _) = grantor.acquire(state, now, 0, &LeaseQuery::default());
             answer.remaining
         };
-        let (_, lot) = lender.acquire(&mut state, 5_000, 70, &WANTS);
-        let parked = lot.expect("it is lent").units();
-        lender.reset(&mut state, 5_010);
-        assert_eq!(left(&mut state, 5_010), 100 - parked);
+        let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &WANTS);
+        let tracked = grant.expect("it is granted").units();
+        grantor.reset(&mut state, 5_010);
+        assert_eq!(left(&mut state, 5_010), 100 - tracked);
         // Until it comes back, or has run out.
         let mut idle = state;
-        assert_eq!(left(&mut idle, 6_999), 100 - parked);
-        assert_eq!(left(&mut idle, 7_000 + parked), 100);
-        lender.acquire(&mut state, 5_020, 0, &back(lot, parked));
+        assert_eq!(left(&mut idle, 6_999), 100 - tracked);
+        assert_eq!(left(&mut idle, 7_000 + tracked), 100);
+        grantor.acquire(&mut state, 5_020, 0, &back(grant, tracked));
         assert_eq!(left(&mut state, 5_020), 100);
     }
 
     #[test]
-    fn a_bucket_of_which_nothing_is_parked_is_fresh() {
-        let (lender, mut state) = (bucket(), BucketState::default());
-        let (_, lot) = lender.acquire(&mut state, 5_000, 70, &WANTS);
-        lender.acquire(&mut state, 5_005, 0, &back(lot, 0));
-        lender.reset(&mut state, 5_010);
+    fn a_bucket_of_which_nothing_is_on_lease_is_fresh() {
+        let (grantor, mut state) = (bucket(), BucketState::default());
+        let (_, grant) = grantor.acquire(&mut state, 5_000, 70, &WANTS);
+        grantor.acquire(&mut state, 5_005, 0, &back(grant, 0));
+        grantor.reset(&mut state, 5_010);
         assert_eq!(state, BucketState::default());
     }
 
     #[test]
-    fn a_lot_from_before_is_not_taken_for_a_later_one() {
-        let (lender, mut state) = (bucket(), BucketState::default());
-        let (_, old) = lender.acquire(&mut state, 5_000, 1, &WANTS);
-        lender.reset(&mut state, 5_010);
-        lender.acquire(&mut state, 5_020, 1, &WANTS);
-        let both = state.loans.total();
-        lender.acquire(&mut state, 5_030, 0, &back(old, 0));
-        assert_eq!(state.loans.total() + 20, both);
+    fn a_lease_from_before_is_not_taken_for_a_later_one() {
+        let (grantor, mut state) = (bucket(), BucketState::default());
+        let (_, old) = grantor.acquire(&mut state, 5_000, 1, &WANTS);
+        grantor.reset(&mut state, 5_010);
+        grantor.acquire(&mut state, 5_020, 1, &WANTS);
+        let both = state.leases.total();
+        grantor.acquire(&mut state, 5_030, 0, &back(old, 0));
+        assert_eq!(state.leases.total() + 20, both);
     }
 
     #[test]
-    fn what_is_lent_stays_counted_in_its_window() {
+    fn what_is_granted_stays_counted_in_its_window() {
         fn holds<A: Algorithm>(quota: &Quota) {
-            let (lender, mut state) = (window::<A>(quota), WindowState::default());
-            lender.acquire(&mut state, 4_900_000, 60, &Ask::default());
-            let (_, lot) = lender.acquire(&mut state, 5_000_000, 30, &WANTS);
-            let lent = lot.expect("it is lent").units();
-            lender.reset(&mut state, 5_100_000);
-            let (answer, _) = lender.acquire(&mut state, 5_100_000, 0, &Ask::default());
-            assert_eq!(answer.remaining, 100 - lent);
-            let (answer, _) = lender.acquire(&mut state, 5_200_000, 0, &back(lot, lent));
+            let (grantor, mut state) = (window::<A>(quota), WindowState::default());
+            grantor.acquire(&mut state, 4_900_000, 60, &LeaseQuery::default());
+            let (_, grant) = grantor.acquire(&mut state, 5_000_000, 30, &WANTS);
+            let granted = grant.expect("it is granted").units();
+            grantor.reset(&mut state, 5_100_000);
+            let (answer, _) = grantor.acquire(&mut state, 5_100_000, 0, &LeaseQuery::default());
+            assert_eq!(answer.remaining, 100 - granted);
+            let (answer, _) = grantor.acquire(&mut state, 5_200_000, 0, &back(grant, granted));
             assert_eq!(answer.remaining, 100);
         }
         holds::<FixedWindow>(&Quota::fixed_window(100, SECOND));
@@ -180,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_whose_lots_have_run_out_is_fresh() {
-        let lender = window::<FixedWindow>(&Quota::fixed_window(100, SECOND));
+    fn a_window_whose_leases_have_run_out_is_fresh() {
+        let grantor = window::<FixedWindow>(&Quota::fixed_window(100, SECOND));
         let mut state = WindowState::default();
-        lender.acquire(&mut state, 5_000_000, 30, &WANTS);
-        lender.reset(&mut state, 6_000_000);
+        grantor.acquire(&mut state, 5_000_000, 30, &WANTS);
+        grantor.reset(&mut state, 6_000_000);
         assert_eq!(state, WindowState::default());
     }
 }

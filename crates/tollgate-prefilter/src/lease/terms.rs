@@ -1,50 +1,50 @@
-//! The terms of a quota's lots.
+//! The terms of a quota's leases.
 
 use std::{error::Error, fmt};
 
 use tollgate_core::{AlgorithmKind, Quota, Tick};
 
-use crate::lease::segments::SegmentTerms;
+use crate::lease::schedule_terms::ScheduleTerms;
 
 /// How much of a quota may be out on lease, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
     reserve: u64,
-    parking_life: Tick,
+    tracked_life: Tick,
     window: Option<Tick>,
     share: u64,
     least: u64,
-    segments: Option<SegmentTerms>,
+    schedule: Option<ScheduleTerms>,
 }
 
-/// Why a quota cannot be lent. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
+/// Why a quota cannot be granted. Its rule is [`Exact`](tollgate_core::Consistency::Exact) then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoLease {
-    /// Its algorithm has no lease: a log, whose every unit has its own time, or sub-buckets, which are over before a lot
+    /// Its algorithm has no lease: a log, whose every unit has its own time, or sub-buckets, which are over before a lease
     /// would pay.
     Algorithm,
-    /// The limit is below 20, or the reserve below 2 units: no lot could be made that spares a call.
+    /// The limit is below 20, or the reserve below 2 units: no lease could be made that spares a call.
     Small,
 }
 
-/// For how long a parking lot lives, in µs: 10 s. Generations of lots are this long, for whoever reads a state.
-pub const PARKING_LIFE: Tick = 10_000_000;
+/// For how long a tracked lease lives, in µs: 10 s. Generations of leases are this long, for whoever reads a state.
+pub const TRACKED_LIFE: Tick = 10_000_000;
 
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
 
-/// A lot is at most this part of what is left, and of what may still be parked: lots become small as either runs out, and
+/// A lease is at most this part of what is left, and of what may still be on lease: leases become small as either runs out, and
 /// near the limit every unit is asked for.
 const SHARE: u64 = 4;
 
-/// A lot of one unit spares no call.
-const LEAST_LOT: u64 = 2;
+/// A lease of one unit spares no call.
+const LEAST_GRANT: u64 = 2;
 
-/// Of less no lot of a useful size can be made.
+/// Of less no lease of a useful size can be made.
 const LEAST_RESERVE: u64 = 2;
 
-/// A store keeps what is parked in 32 bits.
+/// A store keeps what is on lease in 32 bits.
 const MOST_RESERVE: u64 = u32::MAX as u64;
 
 impl LeaseTerms {
@@ -53,7 +53,7 @@ impl LeaseTerms {
     /// # Errors
     ///
     /// The quota has no lease.
-    pub fn new(quota: &Quota, reserve_permille: u16) -> Result<Self, NoLease> {
+    pub fn new(quota: &Quota, share_permille: u16) -> Result<Self, NoLease> {
         let window = match quota.algorithm() {
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => None,
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
@@ -63,90 +63,90 @@ impl LeaseTerms {
         };
         let limit = quota.limit();
         // A limit is below 2^50.
-        let reserve = limit * u64::from(reserve_permille.min(1_000)) / 1_000;
+        let reserve = limit * u64::from(share_permille.min(1_000)) / 1_000;
         let reserve = reserve.min(MOST_RESERVE);
         if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
             return Err(NoLease::Small);
         }
         Ok(Self {
             reserve,
-            parking_life: PARKING_LIFE,
+            tracked_life: TRACKED_LIFE,
             window,
             share: SHARE,
-            least: LEAST_LOT,
-            segments: match window {
-                None => SegmentTerms::new(quota, reserve),
+            least: LEAST_GRANT,
+            schedule: match window {
+                None => ScheduleTerms::new(quota, reserve),
                 Some(_) => None,
             },
         })
     }
 
-    /// Terms of a bucket by hand, for models and tests: the reserve, and for how long lots live.
+    /// Terms of a bucket by hand, for models and tests: the reserve, and for how long leases live.
     #[must_use]
-    pub const fn of_bucket(reserve: u64, parking_life: Tick) -> Self {
+    pub const fn of_bucket(reserve: u64, tracked_life: Tick) -> Self {
         Self {
             reserve,
             // Time is divided by it.
-            parking_life: if parking_life == 0 { 1 } else { parking_life },
+            tracked_life: if tracked_life == 0 { 1 } else { tracked_life },
             window: None,
             share: SHARE,
-            least: LEAST_LOT,
-            segments: None,
+            least: LEAST_GRANT,
+            schedule: None,
         }
     }
 
     /// Terms of a quota that counts in windows, by hand: the reserve, and the length of the windows in µs. With windows of 0
-    /// nothing is lent.
+    /// nothing is granted.
     #[must_use]
     pub const fn of_window(reserve: u64, window: Tick) -> Self {
         Self {
             window: Some(window),
-            ..Self::of_bucket(reserve, PARKING_LIFE)
+            ..Self::of_bucket(reserve, TRACKED_LIFE)
         }
     }
 
-    /// The same with lots of at most the `share`-th part of what is left and of what may still be parked, and of at least
+    /// The same with leases of at most the `share`-th part of what is left and of what may still be on lease, and of at least
     /// `least` units. 4 and 2 unless told otherwise.
     #[must_use]
-    pub const fn in_lots_of(mut self, share: u64, least: u64) -> Self {
+    pub const fn in_grants_of(mut self, share: u64, least: u64) -> Self {
         (self.share, self.least) = (share, least);
         self
     }
 
-    /// The same with segments on these terms, or with none.
+    /// The same with scheduled leases on these terms, or with none.
     #[must_use]
-    pub const fn with_segments(mut self, segments: Option<SegmentTerms>) -> Self {
-        self.segments = segments;
+    pub const fn with_schedule(mut self, schedule: Option<ScheduleTerms>) -> Self {
+        self.schedule = schedule;
         self
     }
 
-    /// The size of a lot where `wanted` units are asked for, `level` are left and `room` may still be parked; 0: none.
+    /// The size of a lease where `wanted` units are asked for, `level` are left and `room` may still be on lease; 0: none.
     #[must_use]
-    pub fn lot(&self, wanted: u64, level: u64, room: u64) -> u64 {
+    pub fn grant(&self, wanted: u64, level: u64, room: u64) -> u64 {
         let share = self.share.max(1);
         let units = wanted.min(level / share).min(room.div_ceil(share));
         if units < self.least.max(1) { 0 } else { units }
     }
 
-    /// The most units that are parked at once, by all processes together.
+    /// The most units that are on lease at once, by all processes together.
     #[must_use]
     pub const fn reserve(&self) -> u64 {
         self.reserve
     }
 
-    /// For how long a parking lot lives, in µs by the store's clock. One of a window ends with the window.
+    /// For how long a tracked lease lives, in µs by the store's clock. One of a window ends with the window.
     #[must_use]
-    pub const fn parking_life(&self) -> Tick {
-        self.parking_life
+    pub const fn tracked_life(&self) -> Tick {
+        self.tracked_life
     }
 
-    /// On what terms units are lent that the bucket does not have yet, if they are.
+    /// On what terms units are granted that the bucket does not have yet, if they are.
     #[must_use]
-    pub const fn segments(&self) -> Option<&SegmentTerms> {
-        self.segments.as_ref()
+    pub const fn schedule(&self) -> Option<&ScheduleTerms> {
+        self.schedule.as_ref()
     }
 
-    /// The length in µs of the windows with which lots end, where the quota counts in windows.
+    /// The length in µs of the windows with which leases end, where the quota counts in windows.
     #[must_use]
     pub const fn window(&self) -> Option<Tick> {
         self.window
@@ -164,7 +164,7 @@ impl fmt::Display for NoLease {
                 "its algorithm has no lease; buckets, fixed windows and sliding windows have"
             }
             Self::Small => {
-                "a limit below 20, or a reserve below 2 units, is too small to be lent in lots"
+                "a limit below 20, or a reserve below 2 units, is too small to be granted in leases"
             }
         })
     }
@@ -185,33 +185,33 @@ mod tests {
     use tollgate_core::{MINUTE, SECOND};
 
     #[test]
-    fn a_bucket_lends_a_quarter_of_its_reserve() {
+    fn a_bucket_grants_a_quarter_of_its_reserve() {
         let terms = LeaseTerms::new(&Quota::token_bucket(100).refill(100, SECOND), 100);
-        let terms = terms.expect("it is lent");
+        let terms = terms.expect("it is granted");
         assert_eq!(terms.reserve(), 10);
-        assert_eq!(terms.lot(20, 100, terms.reserve()), 3);
+        assert_eq!(terms.grant(20, 100, terms.reserve()), 3);
     }
 
     #[test]
-    fn lots_become_small_as_either_runs_out() {
+    fn leases_become_small_as_either_runs_out() {
         let terms = LeaseTerms::of_bucket(100, 10);
-        assert_eq!(terms.lot(1_000, 1_000, 100), 25);
-        assert_eq!(terms.lot(1_000, 40, 100), 10);
-        assert_eq!(terms.lot(7, 1_000, 100), 7);
-        assert_eq!(terms.lot(1, 1_000, 100), 0);
-        assert_eq!(terms.lot(1_000, 7, 100), 0);
-        assert_eq!(terms.lot(1_000, 1_000, 4), 0);
+        assert_eq!(terms.grant(1_000, 1_000, 100), 25);
+        assert_eq!(terms.grant(1_000, 40, 100), 10);
+        assert_eq!(terms.grant(7, 1_000, 100), 7);
+        assert_eq!(terms.grant(1, 1_000, 100), 0);
+        assert_eq!(terms.grant(1_000, 7, 100), 0);
+        assert_eq!(terms.grant(1_000, 1_000, 4), 0);
     }
 
     #[test]
-    fn no_more_is_parked_than_a_store_can_count() {
+    fn no_more_is_on_lease_than_a_store_can_count() {
         let bytes = Quota::token_bucket(100_000_000_000).refill(1_000_000_000, SECOND);
-        let terms = LeaseTerms::new(&bytes, 500).expect("it is lent");
+        let terms = LeaseTerms::new(&bytes, 500).expect("it is granted");
         assert_eq!(terms.reserve(), u64::from(u32::MAX));
     }
 
     #[test]
-    fn what_cannot_be_lent_says_why() {
+    fn what_cannot_be_granted_says_why() {
         let of = |quota: Quota, permille| LeaseTerms::new(&quota, permille);
         assert_eq!(of(Quota::gcra(19, SECOND), 500), Err(NoLease::Small));
         assert_eq!(of(Quota::gcra(1_000, SECOND), 1), Err(NoLease::Small));
@@ -222,8 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn a_lot_of_a_window_ends_with_it() {
-        let terms = LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is lent");
+    fn a_lease_of_a_window_ends_with_it() {
+        let terms =
+            LeaseTerms::new(&Quota::fixed_window(1_000, MINUTE), 50).expect("it is granted");
         assert_eq!((terms.reserve(), terms.window()), (50, Some(60_000_000)));
     }
 }

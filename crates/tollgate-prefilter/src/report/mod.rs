@@ -1,4 +1,4 @@
 //! Counting alone, and telling afterwards.
 
-pub(crate) mod tally;
+pub(crate) mod local_usage;
 pub(crate) mod terms;

@@ -1,10 +1,10 @@
-//! Buckets that are lent never admit more than their burst and what comes back.
+//! Buckets that are granted never admit more than their burst and what comes back.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{Quota, Tick};
-use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms, Lot};
+use tollgate_prefilter::{BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms};
 
 use crate::{
     cluster::{Cluster, Shared, Weather},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) struct Bucket {
-    pub(crate) lender: BucketLender,
+    pub(crate) grantor: BucketGrantor,
     pub(crate) state: BucketState,
     pub(crate) exact: ExactBucket,
     /// Units above the limit that may pass: none, unless the clock went forward.
@@ -23,7 +23,7 @@ pub(crate) struct Bucket {
 impl Bucket {
     pub(crate) fn new(quota: &Quota, terms: LeaseTerms) -> Self {
         Self {
-            lender: BucketLender::new(quota, terms).expect("a bucket"),
+            grantor: BucketGrantor::new(quota, terms).expect("a bucket"),
             state: BucketState::default(),
             exact: ExactBucket::new(quota),
             above: 0,
@@ -33,14 +33,14 @@ impl Bucket {
 }
 
 impl Shared for Bucket {
-    fn acquire(&mut self, now: Tick, cost: u64, ask: &Ask) -> (bool, Option<Lot>) {
-        let (answer, lot) = self.lender.acquire(&mut self.state, now, cost, ask);
-        assert!(self.state.loans.total() <= self.reserve);
-        (answer.fits, lot)
+    fn acquire(&mut self, now: Tick, cost: u64, query: &LeaseQuery) -> (bool, Option<Grant>) {
+        let (answer, grant) = self.grantor.acquire(&mut self.state, now, cost, query);
+        assert!(self.state.leases.total() <= self.reserve);
+        (answer.fits, grant)
     }
 
     fn reset(&mut self, now: Tick) {
-        self.lender.reset(&mut self.state, now);
+        self.grantor.reset(&mut self.state, now);
         self.exact.fill();
     }
 
@@ -50,12 +50,12 @@ impl Shared for Bucket {
     }
 }
 
-/// The terms of a quota, if it is lent. A reset does not know what is lent ahead: where there are any, nothing is.
+/// The terms of a quota, if it is granted. A reset does not know what is granted ahead: where there are any, nothing is.
 pub(crate) fn terms(quota: &Quota, permille: u16, weather: &Weather) -> Option<LeaseTerms> {
     let terms = LeaseTerms::new(quota, permille).ok()?;
     Some(match weather.reset {
         0 => terms,
-        _ => terms.with_segments(None),
+        _ => terms.with_schedule(None),
     })
 }
 
@@ -112,7 +112,7 @@ proptest! {
 #[test]
 fn most_requests_of_a_busy_key_are_answered_alone() {
     let quota = Quota::gcra(1_000, Duration::from_secs(1));
-    let terms = LeaseTerms::new(&quota, 300).expect("it is lent");
+    let terms = LeaseTerms::new(&quota, 300).expect("it is granted");
     let weather = Weather {
         gap: 2_000,
         heaviest: 1,
@@ -144,9 +144,9 @@ const CROWD: Weather = Weather {
 };
 
 #[test]
-fn at_the_limit_most_requests_are_answered_alone_from_what_is_lent_ahead() {
+fn at_the_limit_most_requests_are_answered_alone_from_what_is_granted_ahead() {
     let quota = Quota::gcra(1_000, Duration::from_secs(1));
-    let terms = LeaseTerms::new(&quota, 100).expect("it is lent");
+    let terms = LeaseTerms::new(&quota, 100).expect("it is granted");
     let mut cluster = Cluster::new(Bucket::new(&quota, terms), terms, CROWD, 7);
     cluster.run(50_000);
     let sums = cluster.sums;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 proptest! {
-    /// The bucket checks at each step that no more is parked than the reserve.
+    /// The bucket checks at each step that no more is on lease than the reserve.
     #[test]
     fn a_clock_that_goes_back_lets_no_more_pass(
         (quota, weather) in quotas(),

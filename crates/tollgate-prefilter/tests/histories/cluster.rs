@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use tollgate_core::Tick;
-use tollgate_prefilter::{Ask, Closed, Holder, LeaseTerms, Lot};
+use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, LeaseTerms, ReturnedLease};
 
 /// The store, and an oracle beside it.
 pub(crate) trait Shared {
-    /// The store carries out a question at `now` by its clock. Whether the request was granted, and what is lent.
-    fn acquire(&mut self, now: Tick, cost: u64, ask: &Ask) -> (bool, Option<Lot>);
+    /// The store carries out a query at `now` by its clock. Whether the request was granted, and what is granted.
+    fn acquire(&mut self, now: Tick, cost: u64, query: &LeaseQuery) -> (bool, Option<Grant>);
 
     /// The key is reset at `now` by the store's clock, and what was admitted is forgotten.
     fn reset(&mut self, now: Tick);
@@ -59,7 +59,7 @@ pub(crate) struct Cluster<S> {
     pub(crate) sums: Sums,
 }
 
-/// Units of lots, all told.
+/// Units of leases, all told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) granted: u64,
@@ -72,14 +72,14 @@ pub(crate) struct Sums {
     pub(crate) admitted: u64,
     /// Of what was granted and came, units that the bucket did not have yet.
     pub(crate) ahead: u64,
-    /// Requests, and those that were answered without a question.
+    /// Requests, and those that were answered without a query.
     pub(crate) requests: u64,
     pub(crate) alone: u64,
 }
 
 #[derive(Debug, Default)]
 struct Process {
-    holder: Holder,
+    holder: LeaseHolder,
     /// What it holds by our own count, and of what window.
     hand: u64,
     window: Option<u64>,
@@ -90,22 +90,22 @@ struct Process {
 }
 
 #[derive(Debug)]
-struct Question {
+struct Query {
     of: usize,
     life: u64,
     sent: Tick,
     cost: u64,
-    ask: Ask,
+    query: LeaseQuery,
 }
 
 #[derive(Debug)]
 enum Event {
     Request,
-    Execute(Question, bool),
-    Deliver(Question, Tick, Option<Lot>),
-    Lost(Question),
+    Execute(Query, bool),
+    Deliver(Query, Tick, Option<Grant>),
+    Lost(Query),
     /// It was refused before it was sent.
-    Refused(Question),
+    Refused(Query),
     GiveBack(Back),
 }
 
@@ -160,11 +160,11 @@ impl<S: Shared> Cluster<S> {
         self.accounts();
     }
 
-    /// Every unit that was granted in a lot is somewhere, once.
+    /// Every unit that was granted in a lease is somewhere, once.
     fn accounts(&self) {
         let held: u64 = self.processes.iter().map(|process| process.hand).sum();
         let coming = self.events.values().map(|event| match event {
-            Event::Deliver(_, _, Some(lot)) => lot.units(),
+            Event::Deliver(_, _, Some(grant)) => grant.units(),
             Event::GiveBack(back) => back.units,
             _ => 0,
         });
@@ -174,11 +174,11 @@ impl<S: Shared> Cluster<S> {
         assert_eq!(sums.granted, gone + out, "{sums:?}");
     }
 
-    /// Units in lots that are held, or are on their way.
+    /// Units in leases that are held, or are on their way.
     pub(crate) fn out(&self) -> u64 {
         let held = |process: &Process| process.holder.held(self.clock(process));
         let coming = self.events.values().map(|event| match event {
-            Event::Deliver(_, _, Some(lot)) => lot.units(),
+            Event::Deliver(_, _, Some(grant)) => grant.units(),
             _ => 0,
         });
         let held: u64 = self.processes.iter().map(held).sum();
@@ -207,37 +207,37 @@ impl<S: Shared> Cluster<S> {
     fn happens(&mut self, event: Event) {
         match event {
             Event::Request => self.request(),
-            Event::Execute(question, is_answered) => {
+            Event::Execute(query, is_answered) => {
                 let clock = self.now.saturating_add_signed(self.ahead);
-                let (fits, lot) = self.shared.acquire(clock, question.cost, &question.ask);
-                self.sums.granted += lot.map_or(0, |lot| lot.units());
+                let (fits, grant) = self.shared.acquire(clock, query.cost, &query.query);
+                self.sums.granted += grant.map_or(0, |grant| grant.units());
                 if fits {
-                    self.admit(question.cost);
+                    self.admit(query.cost);
                 }
                 if is_answered {
                     let delay = self.delay();
-                    self.after(delay, Event::Deliver(question, clock, lot));
+                    self.after(delay, Event::Deliver(query, clock, grant));
                 } else {
-                    self.sums.burnt += lot.map_or(0, |lot| lot.units());
+                    self.sums.burnt += grant.map_or(0, |grant| grant.units());
                     let wait = 2 * self.weather.delay;
-                    self.after(wait, Event::Lost(question));
+                    self.after(wait, Event::Lost(query));
                 }
             }
-            Event::Deliver(question, at, lot) => {
-                let units = lot.map_or(0, |lot| lot.units());
-                let heard = self.clock(&self.processes[question.of]);
-                let process = &mut self.processes[question.of];
-                if process.life != question.life {
+            Event::Deliver(query, at, grant) => {
+                let units = grant.map_or(0, |grant| grant.units());
+                let heard = self.clock(&self.processes[query.of]);
+                let process = &mut self.processes[query.of];
+                if process.life != query.life {
                     self.sums.burnt += units;
-                } else if !question.ask.is_nothing() {
-                    let times = (question.sent, heard);
-                    let left = process.holder.answered(times, at, lot, &self.terms);
-                    if let Some(Lot::Segment { units, .. }) = lot {
+                } else if !query.query.is_nothing() {
+                    let times = (query.sent, heard);
+                    let left = process.holder.on_reply(times, at, grant, &self.terms);
+                    if let Some(Grant::Scheduled { units, .. }) = grant {
                         self.sums.ahead += units;
                     }
-                    if let Some(lot) = lot {
-                        let window = match lot {
-                            Lot::Parking { generation, .. } => {
+                    if let Some(grant) = grant {
+                        let window = match grant {
+                            Grant::Tracked { generation, .. } => {
                                 self.terms.window().map(|_| generation)
                             }
                             _ => None,
@@ -256,24 +256,24 @@ impl<S: Shared> Cluster<S> {
                     }
                 }
             }
-            Event::Lost(question) => {
-                let process = &mut self.processes[question.of];
-                if process.life == question.life && !question.ask.is_nothing() {
+            Event::Lost(query) => {
+                let process = &mut self.processes[query.of];
+                if process.life == query.life && !query.query.is_nothing() {
                     process.holder.lost();
                 }
             }
-            Event::Refused(question) => {
-                let clock = self.clock(&self.processes[question.of]);
-                let process = &mut self.processes[question.of];
-                let closed = question.ask.closed;
-                let left = closed.map_or(0, |closed| closed.left);
-                if process.life == question.life && !question.ask.is_nothing() {
-                    let held = |holder: Holder| {
+            Event::Refused(query) => {
+                let clock = self.clock(&self.processes[query.of]);
+                let process = &mut self.processes[query.of];
+                let returned = query.query.returned;
+                let left = returned.map_or(0, |returned| returned.left);
+                if process.life == query.life && !query.query.is_nothing() {
+                    let held = |holder: LeaseHolder| {
                         let mut holder = holder;
-                        holder.hand_back(clock).map_or(0, |closed| closed.left)
+                        holder.take_out(clock).map_or(0, |returned| returned.left)
                     };
                     let before = held(process.holder);
-                    process.holder.unasked(closed);
+                    process.holder.on_not_sent(returned);
                     let back = held(process.holder) - before;
                     process.hand += back;
                     self.sums.handed_back -= back;
@@ -324,19 +324,19 @@ impl<S: Shared> Cluster<S> {
 
     /// What a reset does not know of: spent on requests that may yet be denied, or held beyond what is tracked.
     fn unknown(&self) -> u64 {
-        let beyond = |closed: Option<Closed>| {
-            closed.map_or(0, |closed| closed.left.saturating_sub(closed.size))
+        let beyond = |returned: Option<ReturnedLease>| {
+            returned.map_or(0, |returned| returned.left.saturating_sub(returned.size))
         };
         let on_its_way = self.events.values().map(|event| match event {
             Event::GiveBack(back) => back.units,
-            Event::Execute(question, _) | Event::Lost(question) | Event::Refused(question) => {
-                beyond(question.ask.closed)
+            Event::Execute(query, _) | Event::Lost(query) | Event::Refused(query) => {
+                beyond(query.query.returned)
             }
             _ => 0,
         });
         let held = self.processes.iter().map(|process| {
             let mut holder = process.holder;
-            beyond(holder.hand_back(self.clock(process)))
+            beyond(holder.take_out(self.clock(process)))
         });
         on_its_way.sum::<u64>() + held.sum::<u64>()
     }
@@ -352,16 +352,16 @@ impl<S: Shared> Cluster<S> {
         for of in 0..PROCESSES {
             let clock = self.clock(&self.processes[of]);
             let process = &mut self.processes[of];
-            let closed = process.holder.hand_back(clock);
-            let left = closed.map_or(0, |closed| closed.left);
+            let returned = process.holder.take_out(clock);
+            let left = returned.map_or(0, |returned| returned.left);
             assert_eq!(std::mem::take(&mut process.hand), left);
             self.sums.handed_back += left;
-            let ask = Ask {
-                closed,
-                ..Ask::default()
+            let query = LeaseQuery {
+                returned,
+                ..LeaseQuery::default()
             };
             let clock = self.now.saturating_add_signed(self.ahead);
-            self.shared.acquire(clock, 0, &ask);
+            self.shared.acquire(clock, 0, &query);
         }
         self.accounts();
     }
@@ -376,7 +376,7 @@ impl<S: Shared> Cluster<S> {
         self.sums.requests += 1;
         let process = &mut self.processes[of];
         if process.holder.spend(clock, cost) {
-            process.hand = process.hand.checked_sub(cost).expect("it was lent");
+            process.hand = process.hand.checked_sub(cost).expect("it was granted");
             self.sums.alone += 1;
             if self.in_thousand(self.weather.denied) {
                 // By another rule, which was asked; or it is refunded later.
@@ -398,10 +398,10 @@ impl<S: Shared> Cluster<S> {
                 self.admit(cost);
             }
         } else {
-            let ask = process.holder.ask(clock, cost, &self.terms);
-            if let Some(closed) = ask.closed {
-                assert_eq!(closed.left, process.hand);
-                self.sums.handed_back += closed.left;
+            let query = process.holder.query(clock, cost, &self.terms);
+            if let Some(returned) = query.returned {
+                assert_eq!(returned.left, process.hand);
+                self.sums.handed_back += returned.left;
             } else if process.holder.until().is_none() {
                 self.sums.burnt += process.hand;
             }
@@ -409,18 +409,18 @@ impl<S: Shared> Cluster<S> {
                 process.hand = 0;
             }
             let life = process.life;
-            self.send(Question {
+            self.send(Query {
                 of,
                 life,
                 sent: clock,
                 cost,
-                ask,
+                query,
             });
         }
         if self.in_thousand(self.weather.crash) {
             let process = &mut self.processes[of];
             self.sums.burnt += process.hand;
-            (process.holder, process.hand) = (Holder::default(), 0);
+            (process.holder, process.hand) = (LeaseHolder::default(), 0);
             process.life += 1;
         }
         if self.rng.u64(0..10_000) < self.weather.reset {
@@ -436,18 +436,18 @@ impl<S: Shared> Cluster<S> {
         self.after(gap, Event::Request);
     }
 
-    fn send(&mut self, question: Question) {
+    fn send(&mut self, query: Query) {
         if self.in_thousand(self.weather.lost) {
             let wait = 2 * self.weather.delay;
             if self.rng.bool() {
-                return self.after(wait, Event::Refused(question));
+                return self.after(wait, Event::Refused(query));
             }
-            self.sums.missed += question.ask.closed.map_or(0, |closed| closed.left);
-            self.after(wait, Event::Lost(question));
+            self.sums.missed += query.query.returned.map_or(0, |returned| returned.left);
+            self.after(wait, Event::Lost(query));
         } else {
             let is_answered = !self.in_thousand(self.weather.lost);
             let delay = self.delay();
-            self.after(delay, Event::Execute(question, is_answered));
+            self.after(delay, Event::Execute(query, is_answered));
         }
     }
 }

@@ -8,7 +8,7 @@ use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, Gcra, GcraState},
 };
-use tollgate_prefilter::{ReportTerms, Spent, Tally};
+use tollgate_prefilter::{LocalUsage, ReportTerms, Spend};
 
 use crate::oracle::ExactBucket;
 
@@ -17,7 +17,7 @@ struct Reporters {
     state: GcraState,
     exact: ExactBucket,
     terms: ReportTerms,
-    tallies: Vec<Tally>,
+    tallies: Vec<LocalUsage>,
     /// Per process, until when its connection is busy in either direction: what is sent first is carried out first.
     busy: Vec<(Tick, Tick)>,
     events: BTreeMap<(Tick, u64), Event>,
@@ -56,7 +56,7 @@ impl Reporters {
     }
 
     fn request(&mut self, now: Tick, of: usize, cost: u64) {
-        if self.tallies[of].spend(now, cost, &self.terms) == Spent::Here {
+        if self.tallies[of].spend(now, cost, &self.terms) == Spend::Here {
             self.exact.admit(now, cost);
         } else {
             self.report(now, of);
@@ -121,7 +121,7 @@ proptest! {
             state: GcraState::default(),
             exact: ExactBucket::new(&quota),
             terms: terms.expect("it can report"),
-            tallies: vec![Tally::default(); processes],
+            tallies: vec![LocalUsage::default(); processes],
             busy: vec![(0, 0); processes],
             events: BTreeMap::new(),
             sequence: 0,
@@ -141,7 +141,7 @@ proptest! {
             let of = all.rng.usize(0..processes);
             let cost = all.rng.u64(1..=3);
             all.request(now, of, cost);
-            prop_assert!(all.tallies.iter().all(|tally| tally.unreported() <= max_unreported));
+            prop_assert!(all.tallies.iter().all(|usage| usage.unreported() <= max_unreported));
             let above = processes as u64 * max_unreported + all.given_up;
             prop_assert!(all.exact.is_within(above), "{:?}", all.exact);
         }

@@ -1,4 +1,4 @@
-//! Windows that are lent never count more than their limit.
+//! Windows that are granted never count more than their limit.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate_core::{
     AlgorithmKind, Quota, Tick,
     algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
-use tollgate_prefilter::{Ask, LeaseTerms, Lot, WindowLender, WindowState};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, WindowGrantor, WindowState};
 
 use crate::{
     buckets::weather,
@@ -18,19 +18,19 @@ use crate::{
 struct Window<A: Algorithm> {
     quota: A,
     length: Tick,
-    lender: WindowLender<A>,
+    grantor: WindowGrantor<A>,
     state: WindowState<A::State>,
     exact: ExactWindow,
 }
 
 impl<A: Algorithm> Shared for Window<A> {
-    fn acquire(&mut self, now: Tick, cost: u64, ask: &Ask) -> (bool, Option<Lot>) {
-        let (answer, lot) = self.lender.acquire(&mut self.state, now, cost, ask);
-        (answer.fits, lot)
+    fn acquire(&mut self, now: Tick, cost: u64, query: &LeaseQuery) -> (bool, Option<Grant>) {
+        let (answer, grant) = self.grantor.acquire(&mut self.state, now, cost, query);
+        (answer.fits, grant)
     }
 
     fn reset(&mut self, now: Tick) {
-        self.lender.reset(&mut self.state, now);
+        self.grantor.reset(&mut self.state, now);
         self.exact.forget();
     }
 
@@ -70,13 +70,13 @@ fn windows() -> impl Strategy<Value = (u64, Duration, Weather)> {
 }
 
 fn cluster<A: Algorithm>(quota: &Quota, weather: Weather, seed: u64) -> Cluster<Window<A>> {
-    let terms = LeaseTerms::new(quota, 300).expect("it is lent");
+    let terms = LeaseTerms::new(quota, 300).expect("it is granted");
     let slides = quota.algorithm() == AlgorithmKind::SlidingWindow;
     let window = || A::new(quota).expect("a window");
     let window = Window::<A> {
         quota: window(),
         length: quota.period().as_micros() as Tick,
-        lender: WindowLender::new(window(), &terms).expect("a window"),
+        grantor: WindowGrantor::new(window(), &terms).expect("a window"),
         state: WindowState::default(),
         exact: ExactWindow::new(quota, slides),
     };

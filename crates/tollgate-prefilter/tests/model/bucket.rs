@@ -6,14 +6,14 @@ use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, Gcra},
 };
-use tollgate_prefilter::{Ask, BucketLender, BucketState, LeaseTerms, Lot};
+use tollgate_prefilter::{BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms};
 
-use crate::{fault::Fault, ledger::Ledger};
+use crate::{fault::Fault, model_store::ModelStore};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     pub(crate) quota: Gcra,
-    pub(crate) lender: BucketLender,
+    pub(crate) grantor: BucketGrantor,
     pub(crate) state: BucketState,
     pub(crate) terms: LeaseTerms,
     burst: i64,
@@ -26,7 +26,7 @@ impl Bucket {
         let quota = Quota::token_bucket(burst).refill(1, Duration::from_micros(1));
         Self {
             quota: Gcra::new(&quota).expect("a bucket"),
-            lender: BucketLender::new(&quota, terms).expect("a bucket"),
+            grantor: BucketGrantor::new(&quota, terms).expect("a bucket"),
             state: BucketState::default(),
             terms,
             burst: burst as i64,
@@ -41,7 +41,7 @@ impl PartialEq for Bucket {
     }
 }
 
-impl Ledger for Bucket {
+impl ModelStore for Bucket {
     // Long after what any model steps back, and the start of a generation of lives of up to 6.
     const START: Tick = 60_000;
 
@@ -50,21 +50,21 @@ impl Ledger for Bucket {
         fault: Option<Fault>,
         clock: Tick,
         cost: u64,
-        ask: &Ask,
-    ) -> (bool, Option<Lot>) {
-        let ask = Fault::before(fault, self, clock, ask);
-        let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, &ask);
+        query: &LeaseQuery,
+    ) -> (bool, Option<Grant>) {
+        let query = Fault::before(fault, self, clock, query);
+        let (answer, grant) = self.grantor.acquire(&mut self.state, clock, cost, &query);
         Fault::after(fault, self);
         if answer.fits {
             self.admit(cost);
         }
-        (answer.fits, lot)
+        (answer.fits, grant)
     }
 
     fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
         match fault {
             Some(Fault::ResetForgets) => self.state = BucketState::default(),
-            _ => self.lender.reset(&mut self.state, clock),
+            _ => self.grantor.reset(&mut self.state, clock),
         }
         self.level = self.burst;
     }
@@ -94,8 +94,8 @@ impl Ledger for Bucket {
 
     fn covers(&self, clock: Tick, held: u64) -> bool {
         let mut state = self.state;
-        self.lender.settle(&mut state, clock);
-        // A unit a microsecond: below nothing where segments are out.
+        self.grantor.settle(&mut state, clock);
+        // A unit a microsecond: below nothing where scheduled leases are out.
         let used = state.arrival.tat().saturating_sub(clock);
         self.burst - used as i64 + held as i64 <= self.level
     }
@@ -105,7 +105,7 @@ impl Ledger for Bucket {
     }
 
     fn generation(&self, clock: Tick) -> u64 {
-        clock / self.terms.parking_life()
+        clock / self.terms.tracked_life()
     }
 
     fn phase(&self, _at: Tick) -> u8 {
@@ -116,20 +116,20 @@ impl Ledger for Bucket {
         let mut state = self.state;
         if !goes_back {
             // Whatever comes next begins with it.
-            self.lender.settle(&mut state, clock);
+            self.grantor.settle(&mut state, clock);
         }
-        let loans = state.loans;
+        let leases = state.leases;
         let mut behind = 0;
-        if loans.total() > 0 {
-            behind = self.generation(clock) as i64 - loans.generation as i64;
+        if leases.total() > 0 {
+            behind = self.generation(clock) as i64 - leases.generation as i64;
         }
         bytes.extend([
             self.level as u8,
             state.arrival.tat().saturating_sub(clock) as u8,
-            (clock % self.terms.parking_life()) as u8,
+            (clock % self.terms.tracked_life()) as u8,
             behind.clamp(-20, 20) as u8,
-            loans.current as u8,
-            loans.previous as u8,
+            leases.current as u8,
+            leases.previous as u8,
             state.owed as u8,
         ]);
     }

@@ -9,18 +9,18 @@ use crate::{
     world::World,
 };
 
-/// In ticks. A lot that is lent in the last one of a generation lives on in the next for long enough that a unit comes back.
+/// In ticks. A lease that is granted in the last one of a generation lives on in the next for long enough that a unit comes back.
 const LIFE: u64 = 3;
 
-/// Two processes and parking lots.
-fn parking(burst: u64, reserve: u64) -> World<Bucket> {
-    let terms = LeaseTerms::of_bucket(reserve, LIFE).in_lots_of(1, 1);
+/// Two processes and tracked leases.
+fn tracked(burst: u64, reserve: u64) -> World<Bucket> {
+    let terms = LeaseTerms::of_bucket(reserve, LIFE).in_grants_of(1, 1);
     World {
-        ledger: Bucket::new(burst, terms),
+        store: Bucket::new(burst, terms),
         terms,
         processes: 2,
         costs: &[1, 2],
-        asks: &[0],
+        queries: &[0],
         wants: &[0, 1, 9],
         ahead: &[0],
         strays: 0,
@@ -34,25 +34,25 @@ fn parking(burst: u64, reserve: u64) -> World<Bucket> {
     }
 }
 
-/// The same, where questions that nobody waits for any more may still arrive.
+/// The same, where queries that nobody waits for any more may still arrive.
 fn straying() -> World<Bucket> {
     World {
         costs: &[1],
         wants: &[0, 9],
         strays: 1,
-        ..parking(3, 1)
+        ..tracked(3, 1)
     }
 }
 
-/// Lots of two units and more.
+/// Leases of two units and more.
 fn larger() -> World<Bucket> {
-    let terms = LeaseTerms::of_bucket(4, LIFE).in_lots_of(2, 2);
+    let terms = LeaseTerms::of_bucket(4, LIFE).in_grants_of(2, 2);
     World {
-        ledger: Bucket::new(6, terms),
+        store: Bucket::new(6, terms),
         terms,
-        asks: &[0, 1],
+        queries: &[0, 1],
         wants: &[0, 9],
-        ..parking(6, 4)
+        ..tracked(6, 4)
     }
 }
 
@@ -62,7 +62,7 @@ fn crowded() -> World<Bucket> {
         processes: 3,
         costs: &[1],
         wants: &[0, 9],
-        ..parking(3, 2)
+        ..tracked(3, 2)
     }
 }
 
@@ -74,28 +74,28 @@ fn with(fault: Fault, world: World<Bucket>) -> World<Bucket> {
 }
 
 #[test]
-fn parked_units_are_never_spent_twice() {
+fn on_lease_units_are_never_spent_twice() {
     holds(World {
-        asks: &[0, 1],
-        ..parking(4, 2)
+        queries: &[0, 1],
+        ..tracked(4, 2)
     });
 }
 
 #[test]
-fn units_of_a_bucket_that_is_parked_whole_are_never_spent_twice() {
+fn units_of_a_bucket_that_is_on_lease_whole_are_never_spent_twice() {
     holds(World {
         wants: &[0, 9],
-        ..parking(4, 4)
+        ..tracked(4, 4)
     });
 }
 
 #[test]
-fn questions_that_arrive_late_spend_nothing_twice() {
+fn queries_that_arrive_late_spend_nothing_twice() {
     holds(straying());
 }
 
 #[test]
-fn larger_lots_are_never_spent_twice() {
+fn larger_leases_are_never_spent_twice() {
     holds(larger());
 }
 
@@ -105,38 +105,38 @@ fn three_processes_spend_nothing_twice() {
 }
 
 #[test]
-fn without_holding_back_what_is_parked_too_much_passes() {
-    is_caught(with(Fault::NoCap, parking(3, 2)));
+fn without_holding_back_what_is_on_lease_too_much_passes() {
+    is_caught(with(Fault::NoCap, tracked(3, 2)));
 }
 
 #[test]
 fn releasing_before_the_burst_is_cut_lets_too_much_pass() {
-    is_caught(with(Fault::CapAfterRelease, parking(3, 2)));
+    is_caught(with(Fault::CapAfterRelease, tracked(3, 2)));
 }
 
 #[test]
 fn a_deadline_from_the_answer_lets_too_much_pass() {
-    is_caught(with(Fault::DeadlineFromAnswer, parking(3, 2)));
+    is_caught(with(Fault::DeadlineFromAnswer, tracked(3, 2)));
 }
 
 #[test]
-fn lots_that_are_tracked_for_one_life_let_too_much_pass() {
-    is_caught(with(Fault::OneLife, parking(3, 2)));
+fn leases_that_are_tracked_for_one_life_let_too_much_pass() {
+    is_caught(with(Fault::OneLife, tracked(3, 2)));
 }
 
 #[test]
-fn lots_that_are_spent_after_their_deadline_let_too_much_pass() {
-    is_caught(with(Fault::SpentTooLate, parking(3, 2)));
+fn leases_that_are_spent_after_their_deadline_let_too_much_pass() {
+    is_caught(with(Fault::SpentTooLate, tracked(3, 2)));
 }
 
 #[test]
-fn a_lot_that_is_handed_back_again_lets_too_much_pass() {
+fn a_lease_that_is_handed_back_again_lets_too_much_pass() {
     is_caught(with(Fault::HandedBackAgain, straying()));
 }
 
 #[test]
-fn a_lot_that_comes_back_after_it_was_forgotten_lets_too_much_pass() {
-    is_caught(with(Fault::OldGeneration, parking(3, 2)));
+fn a_lease_that_comes_back_after_it_was_forgotten_lets_too_much_pass() {
+    is_caught(with(Fault::OldGeneration, tracked(3, 2)));
 }
 
 /// The store's clock goes back once, by one or by several generations.
@@ -147,7 +147,7 @@ fn stepping_back() -> World<Bucket> {
         steps_back: (1, &[1, 3, 30]),
         strays: 0,
         patience: Some(LIFE),
-        ..parking(3, 2)
+        ..tracked(3, 2)
     }
 }
 
@@ -157,12 +157,12 @@ fn a_clock_that_goes_back_lets_no_more_pass() {
 }
 
 #[test]
-fn lots_that_are_forgotten_when_the_clock_goes_back_let_too_much_pass() {
+fn leases_that_are_forgotten_when_the_clock_goes_back_let_too_much_pass() {
     is_caught(with(Fault::StepBackForgets, stepping_back()));
 }
 
 #[test]
-fn lots_that_are_numbered_anew_at_once_let_too_much_pass() {
+fn leases_that_are_numbered_anew_at_once_let_too_much_pass() {
     is_caught(with(Fault::StepBackRenumbers, stepping_back()));
 }
 
@@ -173,7 +173,7 @@ fn giving_back() -> World<Bucket> {
         wants: &[0, 9],
         giving_back: true,
         strays: 0,
-        ..parking(3, 2)
+        ..tracked(3, 2)
     }
 }
 
@@ -183,22 +183,22 @@ fn units_that_are_given_back_are_not_there_twice() {
 }
 
 #[test]
-fn units_that_go_into_another_lot_let_too_much_pass() {
+fn units_that_go_into_another_lease_let_too_much_pass() {
     is_caught(with(Fault::GivenToAnother, giving_back()));
 }
 
-/// The key is reset while lots are out.
+/// The key is reset while leases are out.
 fn resetting() -> World<Bucket> {
     World {
-        asks: &[0, 1],
+        queries: &[0, 1],
         wants: &[0, 9],
         resets: true,
-        ..parking(3, 2)
+        ..tracked(3, 2)
     }
 }
 
 #[test]
-fn a_reset_while_lots_are_out_lets_no_more_pass() {
+fn a_reset_while_leases_are_out_lets_no_more_pass() {
     holds(World {
         resets: true,
         ..straying()
@@ -207,6 +207,6 @@ fn a_reset_while_lots_are_out_lets_no_more_pass() {
 }
 
 #[test]
-fn lots_that_a_reset_forgets_let_too_much_pass() {
+fn leases_that_a_reset_forgets_let_too_much_pass() {
     is_caught(with(Fault::ResetForgets, resetting()));
 }

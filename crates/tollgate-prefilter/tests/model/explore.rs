@@ -3,21 +3,21 @@
 use stateright::{Checker, Model};
 
 use crate::{
-    ledger::Ledger,
+    model_store::ModelStore,
     world::{NO_MORE_PASSES, NOTHING_IS_LOST, World},
 };
 
 /// Explores everything; nothing may be wrong anywhere.
-pub(crate) fn holds<L: Ledger>(world: World<L>) {
+pub(crate) fn holds<L: ModelStore>(world: World<L>) {
     nothing_is_wrong(&world.checker().spawn_bfs().join());
 }
 
 /// The same, of a world that is too large to be explored to its end: all that can happen in so many steps.
-pub(crate) fn holds_for<L: Ledger>(steps: usize, world: World<L>) {
+pub(crate) fn holds_for<L: ModelStore>(steps: usize, world: World<L>) {
     nothing_is_wrong(&world.checker().target_max_depth(steps).spawn_bfs().join());
 }
 
-fn nothing_is_wrong<L: Ledger>(checker: &impl Checker<World<L>>) {
+fn nothing_is_wrong<L: ModelStore>(checker: &impl Checker<World<L>>) {
     eprintln!(
         "{} states, the furthest {} steps away",
         checker.unique_state_count(),
@@ -29,7 +29,7 @@ fn nothing_is_wrong<L: Ledger>(checker: &impl Checker<World<L>>) {
                 "now {} lost {:?} {:?} | {:?} | ok {} -> {:?}",
                 state.now,
                 state.lost,
-                state.ledger,
+                state.store,
                 state.processes,
                 state.loses_nothing(),
                 action
@@ -41,16 +41,16 @@ fn nothing_is_wrong<L: Ledger>(checker: &impl Checker<World<L>>) {
 }
 
 /// Explores until more than the limit was admitted, which has to happen.
-pub(crate) fn is_caught<L: Ledger>(world: World<L>) {
+pub(crate) fn is_caught<L: ModelStore>(world: World<L>) {
     breaks(NO_MORE_PASSES, world);
 }
 
 /// Explores until a unit of a window was lost, which has to happen.
-pub(crate) fn loses<L: Ledger>(world: World<L>) {
+pub(crate) fn loses<L: ModelStore>(world: World<L>) {
     breaks(NOTHING_IS_LOST, world);
 }
 
-fn breaks<L: Ledger>(broken: &'static str, world: World<L>) {
+fn breaks<L: ModelStore>(broken: &'static str, world: World<L>) {
     let fault = world.fault;
     let checker = world
         .checker()

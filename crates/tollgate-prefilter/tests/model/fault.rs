@@ -1,141 +1,151 @@
 //! What would be wrong: each fault is put between the model and the real states, and the model has to find it.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Ask, Closed, Holder, Loans, Lot};
+use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease, TrackedLeases};
 
 use crate::{bucket::Bucket, system::Pending};
 
 /// A rule that somebody forgot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// What is parked is not held back from the burst.
+    /// What is on lease is not held back from the burst.
     NoCap,
-    /// What comes back is put back before the burst is cut by what was parked.
+    /// What comes back is put back before the burst is cut by what was on lease.
     CapAfterRelease,
-    /// A lot lives from the answer on, not from the question.
+    /// A lease lives from the answer on, not from the query.
     DeadlineFromAnswer,
-    /// A lot is forgotten with the generation in which it was lent.
+    /// A lease is forgotten with the generation in which it was granted.
     OneLife,
     /// A process does not look at the deadline.
     SpentTooLate,
-    /// What was handed back with a question whose answer was lost is handed back again.
+    /// What was handed back with a query whose answer was lost is handed back again.
     HandedBackAgain,
-    /// A lot comes back that is not tracked any more.
+    /// A lease comes back that is not tracked any more.
     OldGeneration,
-    /// When time goes back, lots are forgotten.
+    /// When time goes back, leases are forgotten.
     StepBackForgets,
-    /// When time goes back, lots are numbered anew at once, and are taken for later ones.
+    /// When time goes back, leases are numbered anew at once, and are taken for later ones.
     StepBackRenumbers,
-    /// Units go back into whatever lot there is.
+    /// Units go back into whatever lease there is.
     GivenToAnother,
     /// A reset forgets what is out.
     ResetForgets,
-    /// A lot of a window lives for the length of a window.
+    /// A lease of a window lives for the length of a window.
     WindowOutlived,
-    /// The units of a segment are due from the question on.
-    PacedFromQuestion,
+    /// The units of a scheduled lease are due from the query on.
+    PacedFromQuery,
     /// They are due at once.
     NotPaced,
-    /// They come due before what was lent earlier has come back.
-    NotInLine,
+    /// They come due before what was granted earlier has come back.
+    NotQueued,
     /// A refusal forgives what is owed.
     Forgiven,
-    /// Units come back only into the lot that they were spent of.
-    LostWithLot,
-    /// A lot that comes takes the place of units that came back meanwhile.
-    LotReplacesUnits,
+    /// Units come back only into the lease that they were spent of.
+    LostWithLease,
+    /// A lease that comes takes the place of units that came back meanwhile.
+    LeaseReplacesUnits,
     /// Units that have no place in a process are not refunded.
     NotRefunded,
     /// They are refunded though they had one.
     RefundedTwice,
     /// They are refunded in the window of now.
     RefundedNow,
-    /// What went with a question that was refused is taken for lost.
+    /// What went with a query that was refused is taken for lost.
     RefusedIsLost,
-    /// Nobody hears the answer to a question whose caller has gone.
+    /// Nobody hears the answer to a query whose caller has gone.
     DroppedUnheard,
     /// What is left of the window before does not go back.
     BeforeStays,
-    /// It does not where a lot of another window takes its place.
+    /// It does not where a lease of another window takes its place.
     BeforeIsReplaced,
 }
 
 impl Fault {
-    /// What is done to the store before a question is carried out.
-    pub(crate) fn before(fault: Option<Self>, bucket: &mut Bucket, clock: Tick, ask: &Ask) -> Ask {
-        let mut ask = *ask;
-        let generation = clock / bucket.terms.parking_life();
+    /// What is done to the store before a query is carried out.
+    pub(crate) fn before(
+        fault: Option<Self>,
+        bucket: &mut Bucket,
+        clock: Tick,
+        query: &LeaseQuery,
+    ) -> LeaseQuery {
+        let mut query = *query;
+        let generation = clock / bucket.terms.tracked_life();
         let Bucket {
             quota,
-            lender,
+            grantor,
             state,
             ..
         } = bucket;
         match fault {
             Some(Self::CapAfterRelease) => {
-                if let Some(lot) = ask.closed.take()
-                    && let Some(tracked) = tracked(&mut state.loans, lot)
+                if let Some(grant) = query.returned.take()
+                    && let Some(tracked) = tracked(&mut state.leases, grant)
                 {
-                    *tracked -= lot.size;
-                    quota.put_back(&mut state.arrival, clock, lot.left);
+                    *tracked -= grant.size;
+                    quota.put_back(&mut state.arrival, clock, grant.left);
                 }
             }
             Some(Self::OneLife) => {
-                lender.settle(state, clock);
-                state.loans.previous = 0;
+                grantor.settle(state, clock);
+                state.leases.previous = 0;
             }
             Some(Self::OldGeneration) => {
-                lender.settle(state, clock);
-                if let Some(lot) = ask.closed
-                    && tracked(&mut state.loans, lot).is_none()
+                grantor.settle(state, clock);
+                if let Some(grant) = query.returned
+                    && tracked(&mut state.leases, grant).is_none()
                 {
-                    quota.put_back(&mut state.arrival, clock, lot.left);
+                    quota.put_back(&mut state.arrival, clock, grant.left);
                 }
             }
             Some(Self::Forgiven) => state.owed = 0,
-            Some(Self::StepBackForgets) if state.loans.generation > generation => {
-                state.loans = Loans::default();
+            Some(Self::StepBackForgets) if state.leases.generation > generation => {
+                state.leases = TrackedLeases::default();
             }
-            Some(Self::StepBackRenumbers) if state.loans.generation > generation => {
-                state.loans = Loans {
+            Some(Self::StepBackRenumbers) if state.leases.generation > generation => {
+                state.leases = TrackedLeases {
                     generation,
-                    current: state.loans.total(),
+                    current: state.leases.total(),
                     previous: 0,
                 };
             }
             _ => {}
         }
-        ask
+        query
     }
 
     /// What is done to it afterwards.
     pub(crate) fn after(fault: Option<Self>, bucket: &mut Bucket) {
         if fault == Some(Self::NoCap) {
-            bucket.state.loans = Loans::default();
+            bucket.state.leases = TrackedLeases::default();
         }
     }
 
-    /// What a process takes a lot for, and when it believes to have heard of it.
+    /// What a process takes a lease for, and when it believes to have heard of it.
     pub(crate) fn heard(
         fault: Option<Self>,
         (sent, now): (Tick, Tick),
-        lot: Option<Lot>,
-    ) -> (Tick, Option<Lot>) {
-        match (fault, lot) {
-            (Some(Self::PacedFromQuestion), _) => (sent, lot),
-            (Some(Self::NotPaced), Some(Lot::Segment { units, .. })) => {
+        grant: Option<Grant>,
+    ) -> (Tick, Option<Grant>) {
+        match (fault, grant) {
+            (Some(Self::PacedFromQuery), _) => (sent, grant),
+            (Some(Self::NotPaced), Some(Grant::Scheduled { units, .. })) => {
                 let generation = 0;
-                (now, Some(Lot::Parking { units, generation }))
+                (now, Some(Grant::Tracked { units, generation }))
             }
-            (Some(Self::NotInLine), Some(Lot::Segment { units, .. })) => {
-                (now, Some(Lot::Segment { units, after: 0 }))
+            (Some(Self::NotQueued), Some(Grant::Scheduled { units, .. })) => {
+                (now, Some(Grant::Scheduled { units, after: 0 }))
             }
-            _ => (now, lot),
+            _ => (now, grant),
         }
     }
 
     /// How a process spends.
-    pub(crate) fn spend(fault: Option<Self>, holder: &mut Holder, now: Tick, cost: u64) -> bool {
+    pub(crate) fn spend(
+        fault: Option<Self>,
+        holder: &mut LeaseHolder,
+        now: Tick,
+        cost: u64,
+    ) -> bool {
         match (fault, holder.until()) {
             (Some(Self::SpentTooLate), Some(until)) => holder.spend(until - 1, cost),
             _ => holder.spend(now, cost),
@@ -145,7 +155,7 @@ impl Fault {
     /// How a process gives back a unit. Gives the units that the store has to refund, and in what window.
     pub(crate) fn give_back(
         fault: Option<Self>,
-        holder: &mut Holder,
+        holder: &mut LeaseHolder,
         pending: Pending,
         now: Tick,
     ) -> Option<u64> {
@@ -159,7 +169,7 @@ impl Fault {
         };
         match fault {
             Some(Self::GivenToAnother) => window = holder.window().unwrap_or(window),
-            Some(Self::LostWithLot) if holder.until() != pending.until => return None,
+            Some(Self::LostWithLease) if holder.until() != pending.until => return None,
             _ => {}
         }
         let times = (now, pending.spent);
@@ -176,11 +186,11 @@ impl Fault {
     }
 }
 
-fn tracked(loans: &mut Loans, lot: Closed) -> Option<&mut u64> {
-    let tracked = match loans.generation.checked_sub(lot.generation)? {
-        0 => &mut loans.current,
-        1 => &mut loans.previous,
+fn tracked(leases: &mut TrackedLeases, grant: ReturnedLease) -> Option<&mut u64> {
+    let tracked = match leases.generation.checked_sub(grant.generation)? {
+        0 => &mut leases.current,
+        1 => &mut leases.previous,
         _ => return None,
     };
-    (*tracked >= lot.size).then_some(tracked)
+    (*tracked >= grant.size).then_some(tracked)
 }

@@ -1,35 +1,35 @@
 //! What happens.
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Ask, Closed, Holder, Lot};
+use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
 
 use crate::{
     fault::Fault,
-    ledger::Ledger,
-    system::{Action, Answer, Pending, Process, Question, System},
+    model_store::ModelStore,
+    system::{Action, Answer, Pending, Process, Query, System},
     world::World,
 };
 
-impl<L: Ledger> World<L> {
-    fn execute(&self, system: &mut System<L>, question: &Question) -> (bool, Option<Lot>) {
-        let Question { cost, ask, .. } = question;
-        system.ledger.execute(self.fault, system.clock, *cost, ask)
+impl<L: ModelStore> World<L> {
+    fn execute(&self, system: &mut System<L>, query: &Query) -> (bool, Option<Grant>) {
+        let Query { cost, query, .. } = query;
+        system.store.execute(self.fault, system.clock, *cost, query)
     }
 
     fn send(&self, process: &mut Process, now: Tick, cost: u64, wants: (u64, u64)) {
-        let mut closed = self.hand_back(process, now);
+        let mut returned = self.take_out(process, now);
         if self.fault == Some(Fault::BeforeStays)
             && let Some(window) = self.terms.window()
         {
-            closed = closed.filter(|lot| lot.generation == now / window);
+            returned = returned.filter(|grant| grant.generation == now / window);
         }
-        process.question = Some(Question {
+        process.query = Some(Query {
             sent: now,
             cost,
-            ask: Ask {
-                closed: closed.or(process.again.take()),
-                parking: wants.0,
-                segment: wants.1,
+            query: LeaseQuery {
+                returned: returned.or(process.again.take()),
+                tracked: wants.0,
+                scheduled: wants.1,
             },
             is_dropped: false,
             is_forgotten: false,
@@ -38,35 +38,35 @@ impl<L: Ledger> World<L> {
     }
 
     /// What weighs nowhere any more is not spoken of.
-    fn hand_back(&self, process: &mut Process, now: Tick) -> Option<Closed> {
-        let closed = process.holder.hand_back(now)?;
-        let weighs = |window: Tick| closed.generation + 2 > now / window;
-        self.terms.window().is_none_or(weighs).then_some(closed)
+    fn take_out(&self, process: &mut Process, now: Tick) -> Option<ReturnedLease> {
+        let returned = process.holder.take_out(now)?;
+        let weighs = |window: Tick| returned.generation + 2 > now / window;
+        self.terms.window().is_none_or(weighs).then_some(returned)
     }
 
     /// Units of a window are lost in a way that is allowed to cost.
-    fn lose(&self, system: &mut System<L>, lot: Option<Closed>) {
-        let now = system.ledger.generation(system.clock);
-        if let Some(lot) = lot.filter(|_| self.follows_units())
-            && let Some(ago) = now.checked_sub(lot.generation)
+    fn lose(&self, system: &mut System<L>, grant: Option<ReturnedLease>) {
+        let now = system.store.generation(system.clock);
+        if let Some(grant) = grant.filter(|_| self.follows_units())
+            && let Some(ago) = now.checked_sub(grant.generation)
             && let Some(lost) = system.lost.get_mut(ago as usize)
         {
-            *lost += lot.left;
+            *lost += grant.left;
         }
     }
 
     /// A unit that was spent on a request, or that the store has taken for one, which is not let through.
     fn give_back(&self, system: &mut System<L>, of: usize, pending: Pending) {
         if !pending.is_forgotten {
-            system.ledger.take_back(pending.window, 1);
+            system.store.take_back(pending.window, 1);
         }
         let (now, clock) = (system.now, system.clock);
         let holder = &mut system.processes[of].holder;
         if let Some(mut window) = Fault::give_back(self.fault, holder, pending, now) {
             if self.fault == Some(Fault::RefundedNow) {
-                window = system.ledger.generation(clock);
+                window = system.store.generation(clock);
             }
-            system.ledger.refund(clock, window, 1);
+            system.store.refund(clock, window, 1);
         }
     }
 
@@ -78,34 +78,36 @@ impl<L: Ledger> World<L> {
                 unknown += u64::from(!pending.is_forgotten);
                 pending.is_forgotten = true;
             }
-            let mut held: Vec<_> = Vec::from_iter(process.holder.clone().hand_back(system.now));
-            if let Some(question) = &mut process.question {
-                held.extend(question.on_its_way());
-                if question.answer.is_some_and(|answer| answer.fits) && !question.is_forgotten {
-                    unknown += question.cost;
-                    question.is_forgotten = true;
+            let mut held: Vec<_> = Vec::from_iter(process.holder.clone().take_out(system.now));
+            if let Some(query) = &mut process.query {
+                held.extend(query.on_its_way());
+                if query.answer.is_some_and(|answer| answer.fits) && !query.is_forgotten {
+                    unknown += query.cost;
+                    query.is_forgotten = true;
                 }
             }
-            let beyond = held.iter().map(|lot| lot.left.saturating_sub(lot.size));
+            let beyond = held
+                .iter()
+                .map(|grant| grant.left.saturating_sub(grant.size));
             unknown += beyond.sum::<u64>();
         }
-        let strays = system.strays.iter().filter_map(Question::on_its_way);
-        let beyond = strays.map(|lot| lot.left.saturating_sub(lot.size));
+        let strays = system.strays.iter().filter_map(Query::on_its_way);
+        let beyond = strays.map(|grant| grant.left.saturating_sub(grant.size));
         unknown += beyond.sum::<u64>();
-        system.ledger.excuse(unknown);
+        system.store.excuse(unknown);
     }
 
     fn forsake(&self, system: &mut System<L>, of: usize, on_its_way: bool) -> bool {
-        let Some(question) = system.processes[of].question.take() else {
+        let Some(query) = system.processes[of].query.take() else {
             return !on_its_way;
         };
         if on_its_way {
-            if question.answer.is_some() || system.strays.len() >= self.strays {
+            if query.answer.is_some() || system.strays.len() >= self.strays {
                 return false;
             }
-            system.strays.push(question);
+            system.strays.push(query);
         } else {
-            self.lose(system, question.on_its_way());
+            self.lose(system, query.on_its_way());
         }
         true
     }
@@ -115,7 +117,7 @@ impl<L: Ledger> World<L> {
         let now = system.now;
         match action {
             Action::Tick => {
-                let asked = |process: &Process| process.question.as_ref().map(|asked| asked.sent);
+                let asked = |process: &Process| process.query.as_ref().map(|asked| asked.sent);
                 let oldest = system.processes.iter().filter_map(asked).min();
                 if let (Some(sent), Some(patience)) = (oldest, self.patience)
                     && now >= sent + patience
@@ -124,38 +126,38 @@ impl<L: Ledger> World<L> {
                 }
                 system.now += 1;
                 system.clock += 1;
-                let before = system.ledger.generation(system.clock - 1);
-                if system.ledger.generation(system.clock) != before {
+                let before = system.store.generation(system.clock - 1);
+                if system.store.generation(system.clock) != before {
                     system.lost = [0, system.lost[0]];
                 }
-                system.ledger.tick(system.now);
+                system.store.tick(system.now);
             }
             Action::StepBack(by) => {
                 system.clock -= by;
                 system.steps_back -= 1;
             }
             Action::Reset => {
-                system.ledger.reset(self.fault, system.clock);
+                system.store.reset(self.fault, system.clock);
                 Self::forget(system);
             }
-            Action::Change => system.ledger.change(),
+            Action::Change => system.store.change(),
             Action::Plain(cost) => {
-                let question = Question {
+                let query = Query {
                     sent: now,
                     cost,
-                    ask: Ask::default(),
+                    query: LeaseQuery::default(),
                     is_dropped: false,
                     is_forgotten: false,
                     answer: None,
                 };
-                self.execute(system, &question);
+                self.execute(system, &query);
             }
             Action::Spend(of, cost) => {
                 let holder = &mut system.processes[of].holder;
                 if !Fault::spend(self.fault, holder, now, cost) {
                     return false;
                 }
-                system.ledger.admit(cost);
+                system.store.admit(cost);
             }
             Action::Begin(of) => {
                 let process = &mut system.processes[of];
@@ -172,7 +174,7 @@ impl<L: Ledger> World<L> {
                     is_forgotten: false,
                     is_of_another: false,
                 });
-                system.ledger.begin();
+                system.store.begin();
             }
             Action::GiveBack(of) => {
                 let Some(pending) = system.processes[of].pending.take() else {
@@ -181,45 +183,45 @@ impl<L: Ledger> World<L> {
                 self.give_back(system, of, pending);
             }
             Action::Drop(of) => {
-                let Some(question) = &mut system.processes[of].question else {
+                let Some(query) = &mut system.processes[of].query else {
                     return false;
                 };
-                if question.is_dropped || question.cost == 0 {
+                if query.is_dropped || query.cost == 0 {
                     return false;
                 }
-                question.is_dropped = true;
+                query.is_dropped = true;
             }
             Action::Refuse(of) => {
                 let process = &mut system.processes[of];
-                let Some(question) = process.question.take_if(|one| one.answer.is_none()) else {
+                let Some(query) = process.query.take_if(|one| one.answer.is_none()) else {
                     return false;
                 };
                 // What an earlier binding holds nobody will hand back again: it has ended.
-                if process.holder == Holder::default() {
-                    self.lose(system, question.ask.closed);
+                if process.holder == LeaseHolder::default() {
+                    self.lose(system, query.query.returned);
                     return true;
                 }
                 match self.fault {
                     Some(Fault::RefusedIsLost) => process.holder.lost(),
-                    _ => process.holder.unasked(question.ask.closed),
+                    _ => process.holder.on_not_sent(query.query.returned),
                 }
             }
             Action::Rebind(of) => {
                 let process = &mut system.processes[of];
-                let closed = self.hand_back(process, now);
-                if closed.is_none() || process.pending.is_some_and(|one| one.window.is_none()) {
+                let returned = self.take_out(process, now);
+                if returned.is_none() || process.pending.is_some_and(|one| one.window.is_none()) {
                     return false;
                 }
-                process.holder = Holder::default();
+                process.holder = LeaseHolder::default();
                 if let Some(pending) = &mut process.pending {
                     pending.is_of_another = true;
                 }
-                process.question = Some(Question {
+                process.query = Some(Query {
                     sent: now,
                     cost: 0,
-                    ask: Ask {
-                        closed,
-                        ..Ask::default()
+                    query: LeaseQuery {
+                        returned,
+                        ..LeaseQuery::default()
                     },
                     is_dropped: false,
                     is_forgotten: false,
@@ -228,33 +230,33 @@ impl<L: Ledger> World<L> {
             }
             Action::Send(of, cost, wants) => {
                 let process = &mut system.processes[of];
-                if wants == (0, 0) && self.hand_back(&mut process.clone(), now).is_none() {
+                if wants == (0, 0) && self.take_out(&mut process.clone(), now).is_none() {
                     // It says nothing: a plain request.
                     return false;
                 }
                 self.send(process, now, cost, wants);
             }
             Action::Execute(of) => {
-                let Some(mut question) = system.processes[of].question.take() else {
+                let Some(mut query) = system.processes[of].query.take() else {
                     return false;
                 };
-                if question.answer.is_some() {
+                if query.answer.is_some() {
                     return false;
                 }
-                let (fits, lot) = self.execute(system, &question);
+                let (fits, grant) = self.execute(system, &query);
                 let at = system.clock;
-                question.answer = Some(Answer { at, fits, lot });
-                system.processes[of].question = Some(question);
+                query.answer = Some(Answer { at, fits, grant });
+                system.processes[of].query = Some(query);
             }
             Action::Deliver(of) => {
                 let process = &mut system.processes[of];
-                let Some(question) = process.question.take() else {
+                let Some(query) = process.query.take() else {
                     return false;
                 };
-                let (sent, Some(answer)) = (question.sent, question.answer) else {
+                let (sent, Some(answer)) = (query.sent, query.answer) else {
                     return false;
                 };
-                if question.is_dropped && self.fault == Some(Fault::DroppedUnheard) {
+                if query.is_dropped && self.fault == Some(Fault::DroppedUnheard) {
                     process.holder.lost();
                     return true;
                 }
@@ -263,23 +265,23 @@ impl<L: Ledger> World<L> {
                     Some(Fault::WindowOutlived) => (sent, 0),
                     _ => (sent, answer.at),
                 };
-                let (heard, lot) = Fault::heard(self.fault, (sent, now), answer.lot);
+                let (heard, grant) = Fault::heard(self.fault, (sent, now), answer.grant);
                 let holder = &mut process.holder;
-                if self.fault == Some(Fault::LotReplacesUnits) && lot.is_some() {
-                    holder.hand_back(now);
+                if self.fault == Some(Fault::LeaseReplacesUnits) && grant.is_some() {
+                    holder.take_out(now);
                 }
-                let left = holder.answered((sent, heard), at, lot, &self.terms);
+                let left = holder.on_reply((sent, heard), at, grant, &self.terms);
                 if let Some(left) = left.filter(|_| self.fault != Some(Fault::BeforeIsReplaced)) {
                     let clock = system.clock;
-                    system.ledger.refund(clock, left.generation, left.left);
+                    system.store.refund(clock, left.generation, left.left);
                 }
-                if question.is_dropped && answer.fits {
-                    for _ in 0..question.cost {
+                if query.is_dropped && answer.fits {
+                    for _ in 0..query.cost {
                         let pending = Pending {
                             spent: answer.at,
                             window: self.terms.window().map(|window| answer.at / window),
                             until: None,
-                            is_forgotten: question.is_forgotten,
+                            is_forgotten: query.is_forgotten,
                             is_of_another: false,
                         };
                         self.give_back(system, of, pending);
@@ -288,11 +290,11 @@ impl<L: Ledger> World<L> {
             }
             Action::GiveUp(of, on_its_way) => {
                 let process = &mut system.processes[of];
-                let Some(question) = &process.question else {
+                let Some(query) = &process.query else {
                     return false;
                 };
                 if self.fault == Some(Fault::HandedBackAgain) {
-                    process.again = question.ask.closed;
+                    process.again = query.query.returned;
                 }
                 process.holder.lost();
                 return self.forsake(system, of, on_its_way);
@@ -301,20 +303,20 @@ impl<L: Ledger> World<L> {
                 if !self.forsake(system, of, on_its_way) {
                     return false;
                 }
-                let held = system.processes[of].holder.hand_back(now);
+                let held = system.processes[of].holder.take_out(now);
                 self.lose(system, held);
                 system.processes[of] = Process::default();
             }
             Action::ExecuteStray(stray) => {
-                let mut question = system.strays.remove(stray);
-                let (fits, lot) = self.execute(system, &question);
+                let mut query = system.strays.remove(stray);
+                let (fits, grant) = self.execute(system, &query);
                 let at = system.clock;
-                question.answer = Some(Answer { at, fits, lot });
-                self.lose(system, question.on_its_way());
+                query.answer = Some(Answer { at, fits, grant });
+                self.lose(system, query.on_its_way());
             }
             Action::LoseStray(stray) => {
-                let question = system.strays.remove(stray);
-                self.lose(system, question.on_its_way());
+                let query = system.strays.remove(stray);
+                self.lose(system, query.on_its_way());
             }
         }
         true

@@ -3,9 +3,9 @@
 use std::hash::{Hash, Hasher};
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Ask, Closed, Holder, Lot};
+use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
 
-use crate::ledger::Ledger;
+use crate::model_store::ModelStore;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct System<L> {
@@ -13,9 +13,9 @@ pub(crate) struct System<L> {
     pub(crate) now: Tick,
     /// The time of the store.
     pub(crate) clock: Tick,
-    pub(crate) ledger: L,
+    pub(crate) store: L,
     pub(crate) processes: Vec<Process>,
-    pub(crate) strays: Vec<Question>,
+    pub(crate) strays: Vec<Query>,
     pub(crate) steps_back: u8,
     /// Units of this window, and of the one before, that a crash or an answer that was lost has cost.
     pub(crate) lost: [u64; 2],
@@ -25,18 +25,18 @@ pub(crate) struct System<L> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Process {
-    pub(crate) holder: Holder,
-    pub(crate) question: Option<Question>,
+    pub(crate) holder: LeaseHolder,
+    pub(crate) query: Option<Query>,
     /// A unit that was spent on a request which is not let through yet, or may be refunded.
     pub(crate) pending: Option<Pending>,
     /// What a faulty process hands back once more.
-    pub(crate) again: Option<Closed>,
+    pub(crate) again: Option<ReturnedLease>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pending {
     pub(crate) spent: Tick,
-    /// The window in which it is counted, and when the lot ends that it was spent of.
+    /// The window in which it is counted, and when the lease ends that it was spent of.
     pub(crate) window: Option<u64>,
     pub(crate) until: Option<Tick>,
     /// The key was reset since: it is not counted any more.
@@ -46,10 +46,10 @@ pub(crate) struct Pending {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Question {
+pub(crate) struct Query {
     pub(crate) sent: Tick,
     pub(crate) cost: u64,
-    pub(crate) ask: Ask,
+    pub(crate) query: LeaseQuery,
     /// Nobody waits for the decision any more, and the process hears it all the same.
     pub(crate) is_dropped: bool,
     /// The key was reset since it was carried out.
@@ -61,7 +61,7 @@ pub(crate) struct Question {
 pub(crate) struct Answer {
     pub(crate) at: Tick,
     pub(crate) fits: bool,
-    pub(crate) lot: Option<Lot>,
+    pub(crate) grant: Option<Grant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,61 +74,61 @@ pub(crate) enum Action {
     Reset,
     /// A request that says nothing beside its cost reaches the store.
     Plain(u64),
-    /// A process answers from its lot.
+    /// A process answers from its lease.
     Spend(usize, u64),
     /// The same, but the request is not let through yet.
     Begin(usize),
     /// It is not let through after all: another rule has denied, or its caller has gone; or it was, and is refunded.
     GiveBack(usize),
-    /// The caller of a question has gone.
+    /// The caller of a query has gone.
     Drop(usize),
-    /// A question is refused before it is sent.
+    /// A query is refused before it is sent.
     Refuse(usize),
     /// The process binds its rules anew: what was held goes back.
     Rebind(usize),
     /// The limit is another one.
     Change,
-    /// A question is sent: its cost, and what is wanted: parked, ahead. The lot goes back with it.
+    /// A query is sent: its cost, and what is wanted: on lease, ahead. The lease goes back with it.
     Send(usize, u64, (u64, u64)),
     /// The store carries it out.
     Execute(usize),
     /// The answer comes.
     Deliver(usize),
-    /// The process waits no longer; the question is lost, or still on its way.
+    /// The process waits no longer; the query is lost, or still on its way.
     GiveUp(usize, bool),
-    /// The process dies and starts empty; its question is lost, or still on its way.
+    /// The process dies and starts empty; its query is lost, or still on its way.
     Crash(usize, bool),
-    /// A question that nobody waits for is carried out.
+    /// A query that nobody waits for is carried out.
     ExecuteStray(usize),
     /// Or is lost.
     LoseStray(usize),
 }
 
-impl<L: Ledger> System<L> {
+impl<L: ModelStore> System<L> {
     /// Whether all that the store counts was admitted, or is somewhere, or was lost in a way that is allowed to cost.
     pub(crate) fn loses_nothing(&self) -> bool {
         let mut held = Vec::new();
         for process in &self.processes {
             // Also what has run out: it goes back.
-            held.extend(process.holder.clone().hand_back(self.now));
-            if let Some(question) = &process.question {
-                held.extend(question.on_its_way());
+            held.extend(process.holder.clone().take_out(self.now));
+            if let Some(query) = &process.query {
+                held.extend(query.on_its_way());
             }
         }
-        held.extend(self.strays.iter().filter_map(Question::on_its_way));
-        let held = held.iter().map(|lot| (lot.generation, lot.left));
-        self.ledger
+        held.extend(self.strays.iter().filter_map(Query::on_its_way));
+        let held = held.iter().map(|grant| (grant.generation, grant.left));
+        self.store
             .accounts_for(self.clock, held.collect(), self.lost)
     }
 }
 
-impl Question {
+impl Query {
     /// The units that are on their way with it, or with its answer.
-    pub(crate) fn on_its_way(&self) -> Option<Closed> {
+    pub(crate) fn on_its_way(&self) -> Option<ReturnedLease> {
         match self.answer {
-            None => self.ask.closed,
-            Some(answer) => match answer.lot? {
-                Lot::Parking { units, generation } => Some(Closed {
+            None => self.query.returned,
+            Some(answer) => match answer.grant? {
+                Grant::Tracked { units, generation } => Some(ReturnedLease {
                     size: units,
                     left: units,
                     generation,

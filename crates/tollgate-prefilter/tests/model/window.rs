@@ -6,9 +6,9 @@ use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
-use tollgate_prefilter::{Ask, LeaseTerms, Lot, WindowLender, WindowState};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, WindowGrantor, WindowState};
 
-use crate::{fault::Fault, ledger::Ledger};
+use crate::{fault::Fault, model_store::ModelStore};
 
 /// A quota that counts in windows, and what counts of the window before after so many ticks of this one, times the length.
 pub(crate) trait Windowed:
@@ -49,7 +49,7 @@ impl Windowed for SlidingWindow {
 #[derive(Clone, Debug)]
 pub(crate) struct Window<A: Windowed> {
     quota: A,
-    lender: WindowLender<A>,
+    grantor: WindowGrantor<A>,
     terms: LeaseTerms,
     state: WindowState<A::State>,
     limit: u64,
@@ -68,9 +68,9 @@ pub(crate) struct Window<A: Windowed> {
 
 impl<A: Windowed> Window<A> {
     pub(crate) fn new(limit: u64, length: Tick, terms: &LeaseTerms) -> Self {
-        let (quota, lender) = Self::lender(limit, length, terms);
+        let (quota, grantor) = Self::grantor(limit, length, terms);
         Self {
-            lender,
+            grantor,
             quota,
             terms: *terms,
             state: WindowState::default(),
@@ -92,10 +92,10 @@ impl<A: Windowed> Window<A> {
         self
     }
 
-    fn lender(limit: u64, length: Tick, terms: &LeaseTerms) -> (A, WindowLender<A>) {
+    fn grantor(limit: u64, length: Tick, terms: &LeaseTerms) -> (A, WindowGrantor<A>) {
         let quota = A::new(&A::quota(limit, Duration::from_micros(length))).expect("a window");
-        let lender = WindowLender::new(quota.clone(), terms).expect("a window");
-        (quota, lender)
+        let grantor = WindowGrantor::new(quota.clone(), terms).expect("a window");
+        (quota, grantor)
     }
 
     /// The units that count at a time, or did in the window before.
@@ -122,7 +122,7 @@ impl<A: Windowed> PartialEq for Window<A> {
     }
 }
 
-impl<A: Windowed> Ledger for Window<A> {
+impl<A: Windowed> ModelStore for Window<A> {
     const START: Tick = 60_000;
 
     fn execute(
@@ -130,19 +130,19 @@ impl<A: Windowed> Ledger for Window<A> {
         _fault: Option<Fault>,
         clock: Tick,
         cost: u64,
-        ask: &Ask,
-    ) -> (bool, Option<Lot>) {
-        let (answer, lot) = self.lender.acquire(&mut self.state, clock, cost, ask);
+        query: &LeaseQuery,
+    ) -> (bool, Option<Grant>) {
+        let (answer, grant) = self.grantor.acquire(&mut self.state, clock, cost, query);
         if answer.fits {
             self.admit(cost);
         }
-        (answer.fits, lot)
+        (answer.fits, grant)
     }
 
     fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
         match fault {
             Some(Fault::ResetForgets) => self.state = WindowState::default(),
-            _ => self.lender.reset(&mut self.state, clock),
+            _ => self.grantor.reset(&mut self.state, clock),
         }
         (self.current, self.previous) = (0, 0);
     }
@@ -178,7 +178,7 @@ impl<A: Windowed> Ledger for Window<A> {
 
     fn change(&mut self) {
         std::mem::swap(&mut self.limit, &mut self.other);
-        (self.quota, self.lender) = Self::lender(self.limit, self.length, &self.terms);
+        (self.quota, self.grantor) = Self::grantor(self.limit, self.length, &self.terms);
         self.most[0] = self.most[0].max(self.limit);
     }
 
@@ -230,8 +230,8 @@ impl<A: Windowed> Ledger for Window<A> {
         // What the state says of this window and of the next: all there is to see of its counters.
         let left = |at: Tick| self.quota.assess(&self.state.counts, at, 0).remaining as u8;
         let start = clock - clock % self.length;
-        let lent = if self.state.window == clock / self.length {
-            self.state.lent
+        let granted = if self.state.window == clock / self.length {
+            self.state.granted
         } else {
             0
         };
@@ -245,7 +245,7 @@ impl<A: Windowed> Ledger for Window<A> {
             self.most[1] as u8,
             self.excused[0] as u8,
             self.excused[1] as u8,
-            lent as u8,
+            granted as u8,
         ]);
         bytes.extend((0..2 * self.length).map(|tick| left(start + tick)));
         // What is hidden behind a window that is full, and may come back: all that counts, and what will in the next window.

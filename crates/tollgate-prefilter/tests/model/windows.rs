@@ -16,15 +16,15 @@ const LENGTH: u64 = 3;
 /// How far the largest worlds are explored, in steps: half a million states.
 const STEPS: usize = 16;
 
-/// Two processes and windows of three units, two of which may be lent.
+/// Two processes and windows of three units, two of which may be granted.
 fn windows<A: Windowed>() -> World<Window<A>> {
-    let terms = LeaseTerms::of_window(2, LENGTH).in_lots_of(1, 1);
+    let terms = LeaseTerms::of_window(2, LENGTH).in_grants_of(1, 1);
     World {
-        ledger: Window::new(LIMIT, LENGTH, &terms),
+        store: Window::new(LIMIT, LENGTH, &terms),
         terms,
         processes: 2,
         costs: &[1, 2],
-        asks: &[0],
+        queries: &[0],
         wants: &[0, 9],
         ahead: &[0],
         strays: 0,
@@ -49,12 +49,12 @@ fn no_sliding_window_counts_too_much() {
 }
 
 /// A process whose requests are denied by another rule after their units were spent, or dropped by their callers, or refunded late;
-/// whose questions are refused, and which binds its rules anew. Beside it another one that takes.
+/// whose queries are refused, and which binds its rules anew. Beside it another one that takes.
 fn leaving<A: Windowed>() -> World<Window<A>> {
     World {
         processes: 1,
         costs: &[1],
-        asks: &[0, 1],
+        queries: &[0, 1],
         giving_back: true,
         leaving: true,
         ..windows()
@@ -65,16 +65,16 @@ fn leaving<A: Windowed>() -> World<Window<A>> {
 fn both_denied<A: Windowed>() -> World<Window<A>> {
     World {
         processes: 2,
-        asks: &[0],
+        queries: &[0],
         leaving: false,
         ..leaving()
     }
 }
 
-/// Where a question may arrive after nobody waits for it any more.
+/// Where a query may arrive after nobody waits for it any more.
 fn straying<A: Windowed>() -> World<Window<A>> {
     World {
-        asks: &[0],
+        queries: &[0],
         strays: 1,
         ..leaving()
     }
@@ -84,8 +84,8 @@ fn straying<A: Windowed>() -> World<Window<A>> {
 fn changing<A: Windowed>() -> World<Window<A>> {
     let world = leaving();
     World {
-        ledger: world.ledger.or(LIMIT - 1),
-        asks: &[0],
+        store: world.store.or(LIMIT - 1),
+        queries: &[0],
         leaving: false,
         changes: true,
         ..world
@@ -123,18 +123,18 @@ fn units_that_were_spent_before_a_reset_are_all_that_passes_beside_the_limit_aft
 }
 
 #[test]
-fn units_that_go_into_a_lot_of_another_window_let_too_much_pass() {
+fn units_that_go_into_a_lease_of_another_window_let_too_much_pass() {
     caught_for_both(Fault::GivenToAnother);
 }
 
 #[test]
-fn units_that_come_back_only_into_their_lot_are_lost_with_it() {
-    lost_for_both(Fault::LostWithLot);
+fn units_that_come_back_only_into_their_lease_are_lost_with_it() {
+    lost_for_both(Fault::LostWithLease);
 }
 
 #[test]
-fn units_that_came_back_are_lost_if_a_lot_takes_their_place() {
-    lost_for_both(Fault::LotReplacesUnits);
+fn units_that_came_back_are_lost_if_a_lease_takes_their_place() {
+    lost_for_both(Fault::LeaseReplacesUnits);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn units_that_are_refunded_in_the_window_of_now_let_too_much_pass() {
 }
 
 #[test]
-fn what_went_with_a_question_that_was_refused_is_lost_if_it_is_not_taken_back() {
+fn what_went_with_a_query_that_was_refused_is_lost_if_it_is_not_taken_back() {
     lost_for_both(Fault::RefusedIsLost);
 }
 
@@ -197,22 +197,22 @@ fn caught_for_both(fault: Fault) {
 }
 
 #[test]
-fn lots_that_outlive_their_window_let_too_much_pass() {
+fn leases_that_outlive_their_window_let_too_much_pass() {
     for_both(Fault::WindowOutlived);
 }
 
 #[test]
-fn lots_of_a_window_that_are_spent_too_late_let_too_much_pass() {
+fn leases_of_a_window_that_are_spent_too_late_let_too_much_pass() {
     for_both(Fault::SpentTooLate);
 }
 
 #[test]
-fn lots_of_a_window_that_are_handed_back_again_let_too_much_pass() {
+fn leases_of_a_window_that_are_handed_back_again_let_too_much_pass() {
     for_both(Fault::HandedBackAgain);
 }
 
 #[test]
-fn a_reset_of_a_window_while_lots_are_out_lets_no_more_pass() {
+fn a_reset_of_a_window_while_leases_are_out_lets_no_more_pass() {
     holds(World {
         resets: true,
         ..windows::<FixedWindow>()
@@ -224,7 +224,7 @@ fn a_reset_of_a_window_while_lots_are_out_lets_no_more_pass() {
 }
 
 #[test]
-fn lots_of_a_window_that_a_reset_forgets_let_too_much_pass() {
+fn leases_of_a_window_that_a_reset_forgets_let_too_much_pass() {
     let resets = true;
     let fault = Some(Fault::ResetForgets);
     is_caught(World {

@@ -1,7 +1,7 @@
 //! The processes, the network between them and the store, and what any of them may do.
 //!
-//! What a process wants and when it hands back is not decided here: the checker tries everything. The lots, their deadlines
-//! and what a hand-back says are the real [`Holder`](tollgate_prefilter::Holder)'s, what the store does is the real lender's.
+//! What a process wants and when it hands back is not decided here: the checker tries everything. The leases, their deadlines
+//! and what a hand-back says are the real [`LeaseHolder`](tollgate_prefilter::LeaseHolder)'s, what the store does is the real grantor's.
 
 use stateright::{Model, Property};
 use tollgate_core::Tick;
@@ -9,7 +9,7 @@ use tollgate_prefilter::LeaseTerms;
 
 use crate::{
     fault::Fault,
-    ledger::Ledger,
+    model_store::ModelStore,
     system::{Action, Process, System},
 };
 
@@ -21,26 +21,26 @@ pub(crate) const NOTHING_IS_LOST: &str = "no unit of a window is lost";
 #[derive(Clone, Debug)]
 pub(crate) struct World<L> {
     /// The store and the oracle as they begin.
-    pub(crate) ledger: L,
+    pub(crate) store: L,
     pub(crate) terms: LeaseTerms,
     pub(crate) processes: usize,
-    /// The costs of requests that are answered from a lot, or that reach the store and say nothing else.
+    /// The costs of requests that are answered from a lease, or that reach the store and say nothing else.
     pub(crate) costs: &'static [u64],
-    /// The costs of requests that say something to the store; 0 is a lot that comes back alone.
-    pub(crate) asks: &'static [u64],
-    /// Units wanted parked.
+    /// The costs of requests that say something to the store; 0 is a lease that comes back alone.
+    pub(crate) queries: &'static [u64],
+    /// Units wanted on lease.
     pub(crate) wants: &'static [u64],
-    /// Units wanted in a segment, where there is none.
+    /// Units wanted in a scheduled lease, where there is none.
     pub(crate) ahead: &'static [u64],
-    /// Questions that nobody waits for any more and that may still reach the store.
+    /// Queries that nobody waits for any more and that may still reach the store.
     pub(crate) strays: usize,
-    /// For how many ticks a question is on its way at most, if there is a bound.
+    /// For how many ticks a query is on its way at most, if there is a bound.
     pub(crate) patience: Option<Tick>,
     /// How often the store's clock goes back, by each of so many ticks.
     pub(crate) steps_back: (u8, &'static [Tick]),
     /// Whether requests are turned away after their units were spent, and give them back.
     pub(crate) giving_back: bool,
-    /// Whether callers go away while they wait, questions are refused before they are sent, and processes bind their rules
+    /// Whether callers go away while they wait, queries are refused before they are sent, and processes bind their rules
     /// anew.
     pub(crate) leaving: bool,
     /// Whether the limit changes.
@@ -50,14 +50,14 @@ pub(crate) struct World<L> {
     pub(crate) fault: Option<Fault>,
 }
 
-impl<L: Ledger> World<L> {
+impl<L: ModelStore> World<L> {
     /// Whether it is followed where each unit of a window is.
     pub(crate) fn follows_units(&self) -> bool {
         self.terms.window().is_some() && (self.giving_back || self.leaving)
     }
 }
 
-impl<L: Ledger> Model for World<L> {
+impl<L: ModelStore> Model for World<L> {
     type State = System<L>;
     type Action = Action;
 
@@ -65,7 +65,7 @@ impl<L: Ledger> Model for World<L> {
         let mut system = System {
             now: L::START,
             clock: L::START,
-            ledger: self.ledger.clone(),
+            store: self.store.clone(),
             processes: vec![Process::default(); self.processes],
             strays: Vec::new(),
             steps_back: self.steps_back.0,
@@ -78,7 +78,7 @@ impl<L: Ledger> Model for World<L> {
 
     fn actions(&self, system: &System<L>, actions: &mut Vec<Action>) {
         // What breaks a promise once need not be followed further.
-        if !system.ledger.holds() {
+        if !system.store.holds() {
             return;
         }
         actions.push(Action::Tick);
@@ -101,7 +101,7 @@ impl<L: Ledger> Model for World<L> {
                 actions.push(Action::Begin(of));
             }
             if self.leaving {
-                actions.push(match &process.question {
+                actions.push(match &process.query {
                     Some(_) => Action::Drop(of),
                     None => Action::Rebind(of),
                 });
@@ -110,18 +110,18 @@ impl<L: Ledger> Model for World<L> {
             if process.pending.is_some() {
                 actions.push(Action::GiveBack(of));
             }
-            match &process.question {
+            match &process.query {
                 None => {
                     let no_other = process.holder.held(system.now) > 0;
                     for ahead in self.ahead.iter().filter(|units| **units == 0 || !no_other) {
-                        for parking in self.wants {
-                            let wants = (*parking, *ahead);
+                        for tracked in self.wants {
+                            let wants = (*tracked, *ahead);
                             let send = |cost: &u64| Action::Send(of, *cost, wants);
-                            actions.extend(self.asks.iter().map(send));
+                            actions.extend(self.queries.iter().map(send));
                         }
                     }
                 }
-                Some(question) if question.answer.is_none() => {
+                Some(query) if query.answer.is_none() => {
                     actions.extend([
                         Action::Execute(of),
                         Action::GiveUp(of, true),
@@ -130,7 +130,7 @@ impl<L: Ledger> Model for World<L> {
                 }
                 Some(_) => actions.push(Action::Deliver(of)),
             }
-            if process.question.is_some() {
+            if process.query.is_some() {
                 actions.push(Action::GiveUp(of, false));
             }
             if *process != Process::default() {
@@ -153,29 +153,27 @@ impl<L: Ledger> Model for World<L> {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(NO_MORE_PASSES, |_, system: &System<L>| {
-                system.ledger.holds()
-            }),
+            Property::always(NO_MORE_PASSES, |_, system: &System<L>| system.store.holds()),
             Property::always(NOTHING_IS_LOST, |world: &Self, system: &System<L>| {
                 // What is lost is followed only there; and a reset forgets who has what.
                 !world.follows_units() || world.resets || system.loses_nothing()
             }),
             Property::always(
-                "what is lent is in the exact limit",
+                "what is granted is in the exact limit",
                 |world: &Self, system: &System<L>| {
                     let held = |process: &Process| {
                         let mut holder = process.holder;
                         // As if the answer came now; while it is on its way, nothing is held.
-                        if let Some(asked) = &process.question
+                        if let Some(asked) = &process.query
                             && let Some(answer) = asked.answer
                         {
                             let times = (asked.sent, system.now);
-                            let _ = holder.answered(times, answer.at, answer.lot, &world.terms);
+                            let _ = holder.on_reply(times, answer.at, answer.grant, &world.terms);
                         }
                         holder.held(system.now)
                     };
                     let held = system.processes.iter().map(held).sum();
-                    system.ledger.covers(system.clock, held)
+                    system.store.covers(system.clock, held)
                 },
             ),
         ]

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) enum What {
     Take = 0,
-    Ask = 1,
+    LeaseQuery = 1,
     GiveBack = 2,
     TakeMore = 3,
     Forget = 4,

@@ -1,7 +1,7 @@
-//! What goes to the script beside requests: lots that are asked for or handed back, and reports.
+//! What goes to the script beside requests: leases that are asked for or handed back, and reports.
 
 use tollgate_core::Check;
-use tollgate_prefilter::{Ask, Closed, LeaseTerms, SegmentTerms};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
 
 use crate::{
     call::{Call, check::What},
@@ -10,31 +10,36 @@ use crate::{
 };
 
 impl Call {
-    /// Adds that a lot of the check's state comes back. `None` where it does not fit any more, or there is no such state;
+    /// Adds that a lease of the check's state comes back. `None` where it does not fit any more, or there is no such state;
     /// otherwise the place of its answer.
     #[must_use = "what was taken out of a holder is lost if it is not sent"]
-    pub(crate) fn close(&mut self, rules: &Encoder, check: &Check, closed: Closed) -> Option<u16> {
-        let tail = [double(closed.left), double(closed.generation)];
-        self.beside(rules, &check.with_cost(closed.size), What::Close, &tail)
-    }
-
-    /// Adds that a lot is wanted, if the request just before in this call is granted; a segment also where it is refused and
-    /// has no other checks. `None` as for [`close`](Self::close).
-    #[must_use = "the lot is in its answer"]
-    pub(crate) fn lend(
+    pub(crate) fn close(
         &mut self,
         rules: &Encoder,
         check: &Check,
-        ask: &Ask,
+        returned: ReturnedLease,
+    ) -> Option<u16> {
+        let tail = [double(returned.left), double(returned.generation)];
+        self.beside(rules, &check.with_cost(returned.size), What::Close, &tail)
+    }
+
+    /// Adds that a lease is wanted, if the request just before in this call is granted; a scheduled lease also where it is refused and
+    /// has no other checks. `None` as for [`close`](Self::close).
+    #[must_use = "the lease is in its answer"]
+    pub(crate) fn grant(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        query: &LeaseQuery,
         terms: &LeaseTerms,
     ) -> Option<u16> {
         let tail = [
             double(terms.reserve()),
-            double(terms.segments().map_or(0, |_| ask.segment)),
-            double(terms.segments().map_or(0, SegmentTerms::line)),
-            double(terms.segments().map_or(0, SegmentTerms::below)),
+            double(terms.schedule().map_or(0, |_| query.scheduled)),
+            double(terms.schedule().map_or(0, ScheduleTerms::line)),
+            double(terms.schedule().map_or(0, ScheduleTerms::below)),
         ];
-        self.beside(rules, &check.with_cost(ask.parking), What::Lend, &tail)
+        self.beside(rules, &check.with_cost(query.tracked), What::Lend, &tail)
     }
 
     /// Adds that units were admitted, and count whether they are left or not. `None` as for [`close`](Self::close).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, HOUR, Holding, Quota, Rule, RuleSet, Settlement, Source,
+    Check, Decision, Fingerprint, HOUR, Quota, Receipt, Rule, RuleSet, Settlement, Source,
     algorithm::Taken,
 };
 
@@ -120,11 +120,11 @@ impl Server {
     }
 
     fn decide(&mut self, process: &Process, mut call: Call, checks: &[Check]) -> Decision {
-        let asked = call.acquire(&process.encoder, checks);
-        let asked = asked.expect("there is room");
+        let layout = call.acquire(&process.encoder, checks);
+        let layout = layout.expect("there is room");
         let reply = self.send(process, &call);
         let reply = Reply::new(call.checks(), reply).expect("a whole reply");
-        reply.decision(&asked, checks, &process.rules)
+        reply.decision(&layout, checks, &process.rules)
     }
 
     /// Whether the units were there, and what is left.
@@ -244,7 +244,7 @@ fn a_newer_process_gives_back_what_an_older_one_has_taken() {
         let check = older.check(rule, 6);
         let decision = server.decide(&older, Call::at(NOW, Duration::ZERO), &[check]);
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
-        let holding = Holding {
+        let holding = Receipt {
             check,
             taken: Taken {
                 at: NOW,
@@ -275,7 +275,7 @@ fn what_is_given_back_at_once_is_not_found_again_in_the_older_format() {
             at: NOW,
             fresh_at: NOW + lasts,
         };
-        let holding = Holding {
+        let holding = Receipt {
             check,
             taken,
             source: Source::Store,

@@ -28,7 +28,7 @@
 //! `{shop}:client:rule:a1`: the namespace, the client as 22 letters of a hash, the rule's name, the algorithm as `a` (token
 //! bucket, GCRA, leaky bucket), `f` (fixed window), `w` (sliding window), `l` (log) or `b` (sub-buckets), and the version of the
 //! state's [format](super::upgrading). Deleting one is
-//! always allowed, and lets the client start anew; lots that processes hold are spent on top, which a reset counts. Of the second
+//! always allowed, and lets the client start anew; leases that processes hold are spent on top, which a reset counts. Of the second
 //! form:
 //!
 //! ```text
@@ -48,7 +48,7 @@
 //!
 //! | bytes | as | what |
 //! | --- | --- | --- |
-//! | 0 | u8 | 0 take, 1 look, 2 give back, 3 take more as far as there is, 4 forget, but for what is out in lots |
+//! | 0 | u8 | 0 take, 1 look, 2 give back, 3 take more as far as there is, 4 forget, but for what is out in leases |
 //! | 1 | u8 | 0 the rule is enforced, 1 a shadow, 2 a mark |
 //! | 2 | u8 | 1 if the next check belongs to the same request |
 //! | 3, 4 | u16 | which of `KEYS`, from 1 |

@@ -13,10 +13,10 @@
 //! | --- | --- | --- | --- |
 //! | promises | never above the quota | never above the quota | about the quota |
 //! | above it by at most | 0 | 0 | `N · U`, and what was [given up](#what-happens-when) |
-//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `reserve_permille / 1000 · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
+//! | refused although units are left | 0, or for up to a second after a refund by another process | up to `share · L` units may be held elsewhere; of an empty bucket also [what is in line](#at-the-limit), and what was lost there | as exact |
 //! | calls for each request that passes | 1 | few for a busy key, 1 for a quiet one | one for each key, process and five seconds, and a report for each interval in which something passed |
-//! | a request waits for Redis | always | when its lot is used up | when it knows nothing newer than 5 s, or has `U` unreported |
-//! | `r` in header fields | exact; not told by a denial without a call, unless it is 0 | what was left at the last answer, and the lot | what was left at the last answer, less what passed here: exact for a process that is alone |
+//! | a request waits for Redis | always | when its lease is used up | when it knows nothing newer than 5 s, or has `U` unreported |
+//! | `r` in header fields | exact; not told by a denial without a call, unless it is 0 | what was left at the last answer, and the lease | what was left at the last answer, less what passed here: exact for a process that is alone |
 //! | memory in a process | 2 MiB a store for what denials teach | and of up to 262 144 keys what is held, 50 MiB at most | and of up to 262 144 keys what is counted, 30 MiB at most |
 //!
 //! A request under an eventual rule that has to ask takes along, in the same call and before itself, what its process has not
@@ -30,21 +30,21 @@
 //! Requests that are refused need no call under any of them: a denial says until when the next follow, and is believed for a
 //! second. So a client that is over its limit costs each process one call a second.
 //!
-//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a mark is always asked about,
+//! A request with several rules asks Redis once for those that cannot be answered here. A shadow or a threshold is always asked about,
 //! and costs its call with every request.
 //!
 //! # Units that come back
 //!
-//! A unit that was spent of a lot comes back when another rule denies the request, when its caller goes away before it is decided, or
-//! when its ticket is cancelled or refunded. Often the lot has been replaced by then.
+//! A unit that was spent of a lease comes back when another rule denies the request, when its caller goes away before it is decided, or
+//! when its ticket is cancelled or refunded. Often the lease has been replaced by then.
 //!
-//! **Of a window no unit is lost so**, whatever became of its lot: it is counted in its window, and is spent there by the process
-//! that has it, or goes back to Redis with its next question, or at once by a refund if nothing is held of that window any more. In a
+//! **Of a window no unit is lost so**, whatever became of its lease: it is counted in its window, and is spent there by the process
+//! that has it, or goes back to Redis with its next query, or at once by a refund if nothing is held of that window any more. In a
 //! window that is over it counts for nothing, but for a sliding window, in which it weighs no more from then on. What a window does
 //! lose until it is over is bounded: what a process held when it [crashed](#what-happens-when), and what was on its way
-//! with a question whose answer was lost.
+//! with a query whose answer was lost.
 //!
-//! **A bucket loses it if the lot is gone**: the bucket has refilled since, and the unit would be there twice. So of each lot at
+//! **A bucket loses it if the lease is gone**: the bucket has refilled since, and the unit would be there twice. So of each lease at
 //! most as many units are lost as were spent on requests that were undecided when it was replaced, or are refunded after that; and never
 //! more than came back. They are missing until the bucket has refilled by as many: 100 units of 6 000 a minute for a second, of
 //! 5 000 a day for 29 minutes. Where a rule with a slow bucket stands beside rules that deny in bursts, leave it exact.
@@ -55,22 +55,22 @@
 //! | --- | --- | --- |
 //! | log-ins, codes, payments, anything of a few a minute | exact | small numbers gain nothing, and the one too many matters |
 //! | an API by key or tenant, tens to thousands a second | leased, 100 ‰ | the limit holds, and a busy key asks seldom |
-//! | the same, with contracts that count every unit that a customer may have | exact, or leased with 20 ‰ | what is parked elsewhere is not there for the customer |
-//! | one key for everybody, in front of something that must not be overrun | leased | it is the hottest key there is; above its limit what is to come is lent in turn, and a process asks a few times a second |
+//! | the same, with contracts that count every unit that a customer may have | exact, or leased with 20 ‰ | what is on lease elsewhere is not there for the customer |
+//! | one key for everybody, in front of something that must not be overrun | leased | it is the hottest key there is; above its limit what is to come is granted in turn, and a process asks a few times a second |
 //! | the same, where a few per cent above do no harm | eventual | the fewest calls, and a process answers while Redis is slow |
-//! | many keys of which each is asked about less than once a second | exact | a lot would serve nobody before it ran out |
+//! | many keys of which each is asked about less than once a second | exact | a lease would serve nobody before it ran out |
 //!
-//! A leased key costs the server a call about as often as its lots are used up: of a reserve of `R` units and `N` processes, each
-//! lot is a quarter of what is left of `R`, so take a reserve of at least some tens of units for each process.
+//! A leased key costs the server a call about as often as its leases are used up: of a reserve of `R` units and `N` processes, each
+//! lease is a quarter of what is left of `R`, so take a reserve of at least some tens of units for each process.
 //!
 //! Do not take leased where a client's requests all come to one process at a time and then to another, in bursts of nearly
-//! the whole limit: what is left of the first lot is missing in the second process for up to ten seconds. Do not take eventual
+//! the whole limit: what is left of the first lease is missing in the second process for up to ten seconds. Do not take eventual
 //! where `N · U` is not small against `L`, or where an attacker can reach all processes at once: that is when the bound is
 //! reached.
 //!
 //! # At the limit
 //!
-//! Of a bucket that is empty nothing can be parked. Then Redis lends what the bucket has yet to get: a process that is asked for
+//! Of a bucket that is empty nothing can be on lease. Then Redis grants what the bucket has yet to get: a process that is asked for
 //! more than there is takes its place in a line of two seconds at most, or half of the time in which the bucket fills up, and
 //! lets through as much as comes back in its turn. The longer the line, the less each of them takes. What a process does not
 //! spend of its turn is lost: it asks for about as much as it has used of the last one. While there is a line, a request that
@@ -89,7 +89,7 @@
 //! | quota | leased | eventual |
 //! | --- | --- | --- |
 //! | token bucket, GCRA, leaky bucket | yes | yes |
-//! | fixed window, sliding window of two counters | yes; a lot ends with its window | yes |
+//! | fixed window, sliding window of two counters | yes; a lease ends with its window | yes |
 //! | sliding sub-buckets | no | yes |
 //! | sliding log | no | no |
 //! | limit below 20, or a reserve below 2 units | no | yes |
@@ -101,20 +101,20 @@
 //!
 //! ```
 //! use tollgate::{Consistency, MINUTE, Quota, Rule};
-//! use tollgate_redis::{InForce, Keys, RedisStore};
+//! use tollgate_redis::{Effective, Keys, RedisStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())
 //!     .cap_new_keys("per-address", 100)
 //!     .connect()?;
-//! let leased = Consistency::Leased { reserve_permille: 100 };
+//! let leased = Consistency::Leased { share: LeaseShare::percent(10) };
 //! let per_key = Rule::new("per-key", Quota::gcra(6_000, MINUTE)).consistency(leased);
-//! let InForce::Leased(terms) = store.in_force(&per_key, 0) else { panic!("a bucket has lots") };
+//! let Effective::Leased(terms) = store.effective(&per_key, 0) else { panic!("a bucket has leases") };
 //! assert_eq!(terms.reserve(), 600);
 //!
 //! let per_address = Rule::new("per-address", Quota::gcra(6_000, MINUTE)).consistency(leased);
-//! let InForce::Exact(Some(why)) = store.in_force(&per_address, 0) else { panic!("it is capped") };
+//! let Effective::Exact(Some(why)) = store.effective(&per_address, 0) else { panic!("it is capped") };
 //! assert!(why.to_string().contains("cap on new keys"));
 //! # Ok(())
 //! # }
@@ -124,24 +124,24 @@
 //!
 //! | event | exact | leased | eventual |
 //! | --- | --- | --- | --- |
-//! | a process crashes | nothing | what it held is lost until time gives it back, of a window until that is over: units in its lots, at most the reserve; those that had [come back](#units-that-come-back) to it since its last question, or would have; and its turn in the line | what it had not reported is never counted: `U` above, once for each crash |
-//! | a process ends in order | nothing | its lots go back | it reports. Both need a [flush](#ending-in-order): without it, what is still on its way when the runtime ends is lost as in a crash |
-//! | a process is paused, and goes on | nothing | lots that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
+//! | a process crashes | nothing | what it held is lost until time gives it back, of a window until that is over: units in its leases, at most the reserve; those that had [come back](#units-that-come-back) to it since its last query, or would have; and its turn in the line | what it had not reported is never counted: `U` above, once for each crash |
+//! | a process ends in order | nothing | its leases go back | it reports. Both need a [flush](#ending-in-order): without it, what is still on its way when the runtime ends is lost as in a crash |
+//! | a process is paused, and goes on | nothing | leases that have run out in between are not spent: their time is counted from when they were asked for | it asks again before it believes what it knew, and reports late. The bound holds |
 //! | its machine sleeps, and wakes | nothing | the same on Linux and Android, whose clock goes on meanwhile. Elsewhere it stands still: what was held is spent after it wakes, at most that above the limit, once | the same |
-//! | Redis does not answer | [the rule's answer to a store failure](super::failures) | lots are spent until they run out, ten seconds at most of a bucket; then the rule's answer. What was on its way with a question whose answer is lost, is lost as in a crash: a lot that went back and one that was to come, together at most half of the reserve, what had come back since the question before, and what the request cost. A question that was certainly not carried out costs nothing: what went with it is kept | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
-//! | Redis restarts with nothing | one quota more for each client | that, and the lots that are out | that, and what is reported to it was let through before |
-//! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve and the line: the server forgets what is lent | as exact |
-//! | it steps back | nobody gains | nobody gains; what is parked is held back for longer | as exact |
+//! | Redis does not answer | [the rule's answer to a store failure](super::failures) | leases are spent until they run out, ten seconds at most of a bucket; then the rule's answer. What was on its way with a query whose answer is lost, is lost as in a crash: a lease that went back and one that was to come, together at most half of the reserve, what had come back since the query before, and what the request cost. A query that was certainly not carried out costs nothing: what went with it is kept | it goes on for 5 s after the last answer, and up to `U`; then the rule's answer. Reports that certainly did not run are sent later; those of unknown outcome are given up, which is counted |
+//! | Redis restarts with nothing | one quota more for each client | that, and the leases that are out | that, and what is reported to it was let through before |
+//! | the server's clock steps ahead by `d` | what comes back in `d`, at most one quota | that, and at most the reserve and the line: the server forgets what is granted | as exact |
+//! | it steps back | nobody gains | nobody gains; what is on lease is held back for longer | as exact |
 //! | the clock of a process steps | nothing | nothing: it counts time since it asked | nothing. With [`caller_clock`](crate::RedisStoreBuilder::caller_clock), one that steps back asks for each unit until it has come to where it was |
-//! | the limit is changed | used units stay used | lots of the old version are spent until they run out: at most its reserve and the line above | the old version reports at its end |
-//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in lots, until that comes back or runs out. Its own lots go back with it. Turns in [the line](#at-the-limit) are taken beside it: at most the line above. Of a window, units that were spent before it and come back to another process after it, or had just come back to one, are taken beside it too | so it is, less what others report afterwards |
-//! | another rule denies | nothing is taken | units of a lot [come back](#units-that-come-back): of a window all of them, of a bucket those whose lot is still there | what was counted is taken off |
-//! | the caller of a request goes away before it is decided | what Redis takes stays taken | units of a lot come back in the same way, and of a window also what Redis takes; of a bucket that stays taken | what was counted is taken off; what Redis takes stays taken |
-//! | units are refunded | they are back; other processes may refuse for a second more | units of a lot come back in the same way, however late: of a window all, of a bucket those whose lot is still there | those that are not reported are taken off; the others are refunded in Redis |
+//! | the limit is changed | used units stay used | leases of the old version are spent until they run out: at most its reserve and the line above | the old version reports at its end |
+//! | a key is reset | it is fresh; other processes may refuse for a second more | so it is, less what other processes hold in leases, until that comes back or runs out. Its own leases go back with it. Turns in [the line](#at-the-limit) are taken beside it: at most the line above. Of a window, units that were spent before it and come back to another process after it, or had just come back to one, are taken beside it too | so it is, less what others report afterwards |
+//! | another rule denies | nothing is taken | units of a lease [come back](#units-that-come-back): of a window all of them, of a bucket those whose lease is still there | what was counted is taken off |
+//! | the caller of a request goes away before it is decided | what Redis takes stays taken | units of a lease come back in the same way, and of a window also what Redis takes; of a bucket that stays taken | what was counted is taken off; what Redis takes stays taken |
+//! | units are refunded | they are back; other processes may refuse for a second more | units of a lease come back in the same way, however late: of a window all, of a bucket those whose lease is still there | those that are not reported are taken off; the others are refunded in Redis |
 //!
 //! # Ending in order
 //!
-//! Dropping a limiter or a layer sends what it has not reported, and hands its lots back, but nobody can wait for a drop. So end
+//! Dropping a limiter or a layer sends what it has not reported, and hands its leases back, but nobody can wait for a drop. So end
 //! with [`RedisStore::flush`](crate::RedisStore::flush), once no more requests come and before the runtime ends:
 //!
 //! ```
@@ -179,7 +179,7 @@
 //! | figure | read it as |
 //! | --- | --- |
 //! | over-admitted units / followed requests | how much passes above the limit. 0 for exact and leased, but after failures; for eventual compare it with the bound in force |
-//! | false refusals / followed requests | how often a client is sent away although units are left: parked elsewhere, lost in a crash, or given back a moment ago |
+//! | false refusals / followed requests | how often a client is sent away although units are left: on lease elsewhere, lost in a crash, or given back a moment ago |
 //! | dropped / (followed + dropped) | how much of the sample is missing. What was let through and dropped is missing in the account: it sees too little above the limit |
 //!
 //! How exact it is:
@@ -243,7 +243,7 @@
 //! Calls for each request; the most above the limit; and the most that was left when a request was refused all the same; both in per
 //! cent of the limit. From the simulator of the repository, `cargo run --release -p tollgate-lab simulate`, seed 1:
 //!
-//! | traffic | exact | leased, 100 ‰ | eventual, 100 ms |
+//! | traffic | exact | leased, 10 % | eventual, 100 ms |
 //! | --- | --- | --- | --- |
 //! | hot keys below their limit, 8 processes | 1.00; 0; 0 | 0.03; 0; 0 | 0.53; 0; 0 |
 //! | one key for everybody at twice its limit, 16 processes | 1.00; 0; 0 | 0.03; 0; 14 | 0.84; 3.5; 8.6 |
@@ -252,11 +252,11 @@
 //! | keys by zipf, limit 100 | 0.80; 0; 0 | 0.79; 0; 6.0 | 0.79; 22; 0 |
 //! | 20 000 clients that come seldom | 1.00; 0; 0 | 1.00; 0; 0 | 1.00; 0; 0 |
 //!
-//! Where a burst is about a second of the demand, lots are small, and leases spare about half of the calls or less. On real
+//! Where a burst is about a second of the demand, leases are small, and leases spare about half of the calls or less. On real
 //! servers, hot keys below their limit from eight processes took 0.03 to 0.07 calls a request, and one key at twice its limit 0.08.
 //!
 //! On two cores, an answer without a call takes some 60 ns for a check that was made before, on one thread and one key (a
-//! denial as much); two threads on one key of a lot 80 to 110 ns. Of 100 000 keys it takes 250 to 300 ns, most of it waiting for
+//! denial as much); two threads on one key of a lease 80 to 110 ns. Of 100 000 keys it takes 250 to 300 ns, most of it waiting for
 //! memory. Hashing the key of a request takes 110 ns more. A client that comes once costs this process 0 to 5 per cent more than
 //! with `Exact`, and up to 8 once it has kept something of some 50 000 others; it costs Redis the same. From the second request on
 //! something is kept of it. `benches/peers -- --only prefilter`, and `--only consistency`, in the repository measure it.

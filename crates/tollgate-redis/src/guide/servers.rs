@@ -37,7 +37,7 @@
 //! leave them out, for the master that is promoted would have none and refuse to write.
 //!
 //! The address names all sentinels: `redis-sentinel://one,two,three/limits`. The first that knows is asked; the server it names
-//! has to say itself that it is the master; and the question is repeated every five seconds, so that an old master that still
+//! has to say itself that it is the master; and the query is repeated every five seconds, so that an old master that still
 //! answers is left.
 //!
 //! A [user of its own](super::access) is made on the master and on each replica, for lists of users are not replicated, and a

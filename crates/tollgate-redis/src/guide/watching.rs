@@ -35,14 +35,14 @@
 //! | `tollgate_redis_quota_conflicts{rule}` | other quotas that instances of the namespace have for a rule which this process has too | above 0 for longer than a deployment takes |
 //! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
-//! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `lots` (handed back without a request), `resets`, `meter`. Those of one moment travel as one command | |
+//! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`. Those of one moment travel as one command | |
 //! | `tollgate_redis_decisions_total{rule,consistency,source}` | checks that were decided, by `store`, `learned_bound`, `lease` or `eventual` | a share of `store` that rises: [calls for each check](#calls-for-each-check) |
 //! | `tollgate_redis_over_admission_bound_units{rule,consistency}` | units by which all instances together may be above the limit of a key: 0, or of an eventual rule instances times `max_unreported` | more than you have agreed to |
 //! | `tollgate_redis_reserve_units{rule,consistency}` | of a leased rule, the most units of a key that may lie idle while a request is refused | |
-//! | `tollgate_redis_units_on_lease` | units that this process holds in lots, of all keys | |
+//! | `tollgate_redis_units_on_lease` | units that this process holds in leases, of all keys | |
 //! | `tollgate_redis_units_unreported` | units that this process has admitted and Redis does not know of, of all keys | a number that only grows: reports do not arrive |
 //! | `tollgate_redis_units_given_up_total` | units of reports that had no answer, so that nobody knows whether Redis has counted them, and those that a limiter which is gone could not report | any increase, with the outage that it came from |
-//! | `tollgate_redis_lots_total{what}` | lots that were `asked` for, `lent`, `handed_back`, or `lost` because no answer came | many asked and few lent: the quota is too small, or too full, for leases |
+//! | `tollgate_redis_leases_total{what}` | leases that were `requested`, `granted`, `returned`, or `lost` because no reply came | many requested and few granted: the quota is too small, or too full, for leases |
 //! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `given_up` | any `given_up` |
 //! | `tollgate_redis_meter_requests_total{rule,consistency}` | requests of sampled keys that the [meter](super::consistency#reading-the-meter) has followed | none, where one is set |
 //! | `tollgate_redis_meter_over_admitted_units_total{rule,consistency}` | units of those that were let through above the limit | any, of `exact` or `leased`; of `eventual` a share that you have not agreed to |
@@ -53,13 +53,13 @@
 //!
 //! What a consistency saves is what is not decided by Redis: over five minutes,
 //! `rate(tollgate_redis_calls_total) / rate(tollgate_redis_decisions_total)`, both summed over all labels. An exact rule below
-//! its limit, alone in its requests, is at 1. What a process answers alone costs no call; reports, and lots that go back, cost some that no request
+//! its limit, alone in its requests, is at 1. What a process answers alone costs no call; reports, and leases that go back, cost some that no request
 //! has waited for.
 //!
 //! With the feature `tracing` there is one event (warn) when a server is lost and one (info) when it decides again, and at most
 //! one in ten seconds (error) about rights, values or a full server that somebody has to change. When rules are bound, there is one (warn) for
 //! each quota that cannot have the consistency that its rule asks for, with the reason;
-//! [`RedisStore::in_force`](crate::RedisStore::in_force) says it in code.
+//! [`RedisStore::effective`](crate::RedisStore::effective) says it in code.
 //!
 //! # Two quotas of one rule
 //!

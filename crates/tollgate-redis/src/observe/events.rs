@@ -8,7 +8,7 @@ use std::{
 
 #[cfg(feature = "tracing")]
 use tokio::time::Instant;
-use tollgate_prefilter::WhyExact;
+use tollgate_prefilter::DowngradeReason;
 
 use crate::connection::{
     breaker::BreakerState,
@@ -39,7 +39,7 @@ struct Standing {
 impl Standing {
     /// One event when requests begin to be without a server, and one when they are not any more, however often it was
     /// tried in between.
-    fn hear<'a>(&mut self, event: &'a NodeEvent) -> Option<Told<'a>> {
+    fn hear<'a>(&mut self, event: &'a NodeEvent) -> Option<Transition<'a>> {
         let why = match event {
             NodeEvent::Connected => {
                 self.is_connected = true;
@@ -57,11 +57,11 @@ impl Standing {
         match why {
             Some(why) if !self.is_down => {
                 self.is_down = true;
-                Some(Told::Lost(why))
+                Some(Transition::Lost(why))
             }
             None if self.is_down && self.is_connected && !self.is_open => {
                 self.is_down = false;
-                Some(Told::Found)
+                Some(Transition::Found)
             }
             _ => None,
         }
@@ -69,7 +69,7 @@ impl Standing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told<'a> {
+enum Transition<'a> {
     Lost(&'a str),
     Found,
 }
@@ -84,8 +84,8 @@ impl Events {
             }
         };
         match told {
-            Some(Told::Lost(why)) => lost(node, why),
-            Some(Told::Found) => found(node),
+            Some(Transition::Lost(why)) => lost(node, why),
+            Some(Transition::Found) => found(node),
             None => {}
         }
     }
@@ -124,7 +124,7 @@ impl Events {
     }
 
     /// Once for each time that a rule is bound.
-    pub(super) fn exact(&self, rule: &str, plan: Option<&str>, why: &WhyExact) {
+    pub(super) fn exact(&self, rule: &str, plan: Option<&str>, why: &DowngradeReason) {
         #[cfg(feature = "tracing")]
         tracing::warn!(
             target: "tollgate",
@@ -215,11 +215,12 @@ mod tests {
     #[test]
     fn it_is_told_once_that_a_server_is_lost_and_once_that_it_is_back() {
         let mut standing = Standing::default();
-        let mut hear = |event: NodeEvent| standing.hear(&event).map(|told| told == Told::Found);
-        let (closed, open) = (BreakerState::Closed, BreakerState::Open);
+        let mut hear =
+            |event: NodeEvent| standing.hear(&event).map(|told| told == Transition::Found);
+        let (returned, open) = (BreakerState::Closed, BreakerState::Open);
         assert_eq!(hear(NodeEvent::Connected), None);
         assert_eq!(hear(NodeEvent::Lost("it was closed".into())), Some(false));
-        assert_eq!(hear(breaker(closed, open)), None);
+        assert_eq!(hear(breaker(returned, open)), None);
         assert_eq!(hear(NodeEvent::NotConnected("refused".into())), None);
         // Connected, and not trusted yet.
         assert_eq!(hear(NodeEvent::Connected), None);
@@ -228,11 +229,11 @@ mod tests {
             None
         );
         assert_eq!(
-            hear(breaker(BreakerState::Ramping { percent: 50 }, closed)),
+            hear(breaker(BreakerState::Ramping { percent: 50 }, returned)),
             Some(true)
         );
         // A breaker that opens while the connection stands.
-        assert_eq!(hear(breaker(closed, open)), Some(false));
-        assert_eq!(hear(breaker(open, closed)), Some(true));
+        assert_eq!(hear(breaker(returned, open)), Some(false));
+        assert_eq!(hear(breaker(open, returned)), Some(true));
     }
 }

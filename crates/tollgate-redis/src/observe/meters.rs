@@ -15,7 +15,7 @@ use crate::{
     observe::{
         rule_meters,
         timer::Timer,
-        what::{CallFor, LotDid, ReportDid},
+        what::{CallFor, LeaseEvent, ReportEvent},
     },
 };
 
@@ -32,7 +32,7 @@ const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
-const LOTS: &str = "tollgate_redis_lots_total";
+const LEASES: &str = "tollgate_redis_leases_total";
 const REPORTS: &str = "tollgate_redis_reports_total";
 const GIVEN_UP: &str = "tollgate_redis_units_given_up_total";
 
@@ -59,7 +59,7 @@ struct Handles {
     unreported: Gauge,
     given_up: Counter,
     calls: [Counter; 6],
-    lots: [Counter; 4],
+    grants: [Counter; 4],
     reports: [Counter; 3],
 }
 
@@ -96,13 +96,13 @@ impl Handles {
                 "requests",
                 "settlements",
                 "reports",
-                "lots",
+                "leases",
                 "resets",
                 "meter",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
-            lots: ["asked", "lent", "handed_back", "lost"]
-                .map(|what| counter!(LOTS, "what" => what)),
+            grants: ["requested", "granted", "returned", "lost"]
+                .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "given_up"].map(|what| counter!(REPORTS, "what" => what)),
         }
     }
@@ -143,7 +143,7 @@ fn describe() {
     );
     metrics::describe_gauge!(
         ON_LEASE,
-        "Units that this process holds in lots and may admit without asking"
+        "Units that this process holds in leases and may admit without asking"
     );
     metrics::describe_gauge!(
         UNREPORTED,
@@ -153,7 +153,7 @@ fn describe() {
         CALLS,
         "Calls for Redis, by what for; those of the same moment travel as one command"
     );
-    metrics::describe_counter!(LOTS, "Lots of units, by what became of them");
+    metrics::describe_counter!(LEASES, "Leases of units, by what became of them");
     metrics::describe_counter!(
         REPORTS,
         "Reports of units that were counted alone, by what became of them"
@@ -203,11 +203,11 @@ impl Meters {
         self.handles().calls[what_for as usize].increment(1);
     }
 
-    pub(super) fn lots(&self, what: LotDid, count: u64) {
-        self.handles().lots[what as usize].increment(count);
+    pub(super) fn grants(&self, what: LeaseEvent, count: u64) {
+        self.handles().grants[what as usize].increment(count);
     }
 
-    pub(super) fn reports(&self, what: ReportDid, count: u64) {
+    pub(super) fn reports(&self, what: ReportEvent, count: u64) {
         self.handles().reports[what as usize].increment(count);
     }
 

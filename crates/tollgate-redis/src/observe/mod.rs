@@ -15,5 +15,5 @@ pub(crate) use self::{
     observer::Observer,
     rule_counts::RuleCounts,
     timer::Timer,
-    what::{CallFor, LotDid, ReportDid},
+    what::{CallFor, LeaseEvent, ReportEvent},
 };

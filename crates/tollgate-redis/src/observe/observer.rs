@@ -6,7 +6,7 @@ use std::{
 };
 
 use tollgate_core::{Rule, RuleSet};
-use tollgate_prefilter::{InForce, WhyExact};
+use tollgate_prefilter::{DowngradeReason, Effective};
 
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
@@ -16,7 +16,7 @@ use crate::{
         events::Events,
         rule_counts::RuleCounts,
         timer::Timer,
-        what::{CallFor, LotDid, ReportDid},
+        what::{CallFor, LeaseEvent, ReportEvent},
     },
 };
 
@@ -35,7 +35,7 @@ impl Observer {
     pub(crate) fn bound(
         &self,
         rules: &RuleSet,
-        in_force: impl Fn(usize, usize) -> Option<InForce>,
+        effective: impl Fn(usize, usize) -> Option<Effective>,
         instances: u32,
     ) -> Box<[Box<[Arc<RuleCounts>]>]> {
         // Those of names that are gone; the metrics have what they counted.
@@ -44,13 +44,13 @@ impl Observer {
         let mut seen: Vec<Arc<RuleCounts>> = Vec::new();
         let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
             let plans = (0..rule.quotas()).map(|plan| {
-                let in_force = in_force(place, plan).unwrap_or(InForce::Exact(None));
-                if let InForce::Exact(Some(why)) = &in_force {
+                let effective = effective(place, plan).unwrap_or(Effective::Exact(None));
+                if let Effective::Exact(Some(why)) = &effective {
                     self.exact(rule, plan, why);
                 }
-                let counts = self.rule(rule.shared_name(), RuleCounts::label(&in_force));
+                let counts = self.rule(rule.shared_name(), RuleCounts::label(&effective));
                 let anew = !seen.iter().any(|other| Arc::ptr_eq(other, &counts));
-                counts.bind(&in_force, anew);
+                counts.bind(&effective, anew);
                 seen.push(Arc::clone(&counts));
                 counts
             });
@@ -84,7 +84,7 @@ impl Observer {
 
     /// A rule asked for a consistency that it cannot have.
     #[cold]
-    fn exact(&self, rule: &Rule, plan: usize, why: &WhyExact) {
+    fn exact(&self, rule: &Rule, plan: usize, why: &DowngradeReason) {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
     }
 
@@ -107,16 +107,16 @@ impl Observer {
         let _ = what_for;
     }
 
-    /// So many lots were asked for, or came, or went.
-    pub(crate) fn lots(&self, what: LotDid, count: u64) {
+    /// So many leases were asked for, or came, or went.
+    pub(crate) fn grants(&self, what: LeaseEvent, count: u64) {
         #[cfg(feature = "metrics")]
-        self.meters.lots(what, count);
+        self.meters.grants(what, count);
         #[cfg(not(feature = "metrics"))]
         let _ = (what, count);
     }
 
     /// So many reports were sent, or what became of them.
-    pub(crate) fn reports(&self, what: ReportDid, count: u64) {
+    pub(crate) fn reports(&self, what: ReportEvent, count: u64) {
         #[cfg(feature = "metrics")]
         self.meters.reports(what, count);
         #[cfg(not(feature = "metrics"))]
@@ -188,7 +188,7 @@ impl Observer {
         self.meters.key_refused();
     }
 
-    /// So many units are in lots that this process holds, and so many it has admitted that Redis does not know of.
+    /// So many units are in leases that this process holds, and so many it has admitted that Redis does not know of.
     pub(crate) fn held(&self, on_lease: u64, unreported: u64) {
         #[cfg(feature = "metrics")]
         self.meters.held(on_lease, unreported);

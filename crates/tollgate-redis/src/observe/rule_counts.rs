@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tollgate_core::{Source, Tick};
-use tollgate_prefilter::InForce;
+use tollgate_prefilter::Effective;
 
 use crate::observe::labels::Labels;
 #[cfg(feature = "metrics")]
@@ -46,10 +46,10 @@ impl RuleCounts {
     }
 
     /// What a consistency is called in labels.
-    pub(super) fn label(in_force: &InForce) -> &'static str {
-        match in_force {
-            InForce::Leased(_) => "leased",
-            InForce::Eventual(_) => "eventual",
+    pub(super) fn label(effective: &Effective) -> &'static str {
+        match effective {
+            Effective::Leased(_) => "leased",
+            Effective::Eventual(_) => "eventual",
             _ => "exact",
         }
     }
@@ -113,10 +113,10 @@ impl RuleCounts {
     }
 
     /// One of the rule's quotas is counted so. `anew` where it is the first.
-    pub(crate) fn bind(&self, in_force: &InForce, anew: bool) {
-        let (unreported, reserve) = match in_force {
-            InForce::Leased(terms) => (0, terms.reserve()),
-            InForce::Eventual(terms) => (terms.max_unreported(), 0),
+    pub(crate) fn bind(&self, effective: &Effective, anew: bool) {
+        let (unreported, reserve) = match effective {
+            Effective::Leased(terms) => (0, terms.reserve()),
+            Effective::Eventual(terms) => (terms.max_unreported(), 0),
             _ => (0, 0),
         };
         for (most, units) in [(&self.max_unreported, unreported), (&self.reserve, reserve)] {

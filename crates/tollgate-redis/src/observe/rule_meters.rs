@@ -53,9 +53,9 @@ impl RuleMeters {
         });
         match source {
             Source::Store => &decisions.store,
-            Source::LearnedBound => &decisions.learned_bound,
+            Source::DenyCache => &decisions.learned_bound,
             Source::Lease => &decisions.lease,
-            Source::Eventual => &decisions.eventual,
+            Source::Local => &decisions.eventual,
             _ => return,
         }
         .increment(1);
@@ -117,7 +117,7 @@ pub(super) fn describe() {
     );
     metrics::describe_gauge!(
         RESERVE,
-        "Units of a key that may lie idle in lots while a request is refused"
+        "Units of a key that may lie idle in leases while a request is refused"
     );
     metrics::describe_counter!(
         FOLLOWED,

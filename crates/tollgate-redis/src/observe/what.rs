@@ -6,25 +6,25 @@ pub(crate) enum CallFor {
     Requests,
     Settlements,
     Reports,
-    /// Lots that go back without a request.
+    /// Leases that go back without a request.
     Lots,
     Resets,
     Meter,
 }
 
-/// What became of a lot.
+/// What became of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LotDid {
-    Asked,
+pub(crate) enum LeaseEvent {
+    RequestLayout,
     Lent,
     HandedBack,
-    /// No answer came: whatever was lent is lost.
+    /// No answer came: whatever was granted is lost.
     Lost,
 }
 
 /// What became of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReportDid {
+pub(crate) enum ReportEvent {
     Sent,
     /// It was certainly not carried out, and goes with the next.
     Kept,

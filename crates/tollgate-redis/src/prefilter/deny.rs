@@ -4,7 +4,7 @@
 //! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
 //! only, and then one request asks again.
 //!
-//! Times are by this process's clock, from when the question was **sent**: the server has decided later than that, so what
+//! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
 use std::{
@@ -14,11 +14,11 @@ use std::{
 };
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, LearnedCells, Quota, Retry, Tick, Verdict,
-    algorithm::{Algorithm, Assessment, Gcra, LearnedBound},
+    AlgorithmKind, Fingerprint, Quota, Retry, SeqCells, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, DenyBound, Gcra},
 };
 
-use crate::prefilter::slot::Slot;
+use crate::prefilter::table_key::TableKey;
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 const TRUST: Tick = 1_000_000;
@@ -38,7 +38,7 @@ pub(crate) struct DenyCache {
 }
 
 struct Cells {
-    cells: LearnedCells<3>,
+    cells: SeqCells<3>,
     /// One writer of a shard at a time.
     writers: Box<[Mutex<()>]>,
 }
@@ -77,7 +77,7 @@ impl Denials {
     }
 
     /// Under what a denial of so many units is found again.
-    fn salt(&self, slot: Slot, cost: u64) -> u64 {
+    fn salt(&self, slot: TableKey, cost: u64) -> u64 {
         let quota = u64::from(slot.rule()) << 16 | u64::from(slot.plan());
         match self {
             Self::Bucket { .. } | Self::Window { .. } => quota,
@@ -90,7 +90,7 @@ impl Denials {
 impl DenyCache {
     pub(crate) fn new() -> Self {
         let shared = Arc::new(Cells {
-            cells: LearnedCells::new(SHARDS, PER_SHARD),
+            cells: SeqCells::new(SHARDS, PER_SHARD),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
         });
         Self { shared, view: 0 }
@@ -114,14 +114,14 @@ impl DenyCache {
     pub(crate) fn deny(
         &self,
         denials: &Denials,
-        slot: Slot,
+        slot: TableKey,
         now: Tick,
         cost: u64,
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost) ^ self.view;
-        let [until, rest, told] = self.shared.cells.find(shard, slot.key(), salt)?;
-        // When it was learned in ms, and by how much later than the question was sent the answer came.
+        let [until, rest, told] = self.shared.cells.get(shard, slot.key(), salt)?;
+        // When it was learned in ms, and by how much later than the query was sent the answer came.
         let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
         let rest = rest & ((1 << REST_BITS) - 1);
         if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
@@ -129,7 +129,7 @@ impl DenyCache {
         }
         match denials {
             Denials::Bucket { quota, fill } => {
-                let assess = |until| assess(quota, *fill, LearnedBound(until, rest), now, cost);
+                let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
                 let denied = assess(until)?;
                 // What is told is rather too late than too early.
                 if denied.remaining == 0 {
@@ -150,12 +150,12 @@ impl DenyCache {
         }
     }
 
-    /// Learns from a denial by the store of a question that was sent at `sent` and answered at `now`. Where a rule has plans,
+    /// Learns from a denial by the store of a query that was sent at `sent` and answered at `now`. Where a rule has plans,
     /// the last denial of a key counts: what was learned under another plan may have been overtaken.
     pub(crate) fn learn(
         &self,
         denials: &Denials,
-        slot: Slot,
+        slot: TableKey,
         (sent, now): (Tick, Tick),
         cost: u64,
         verdict: &Verdict,
@@ -192,10 +192,10 @@ impl DenyCache {
         ];
         let (shard, salt) = (Self::shard(key), denials.salt(slot, cost) ^ self.view);
         let _writer = self.writer(shard);
-        if has_plans && self.shared.cells.find(shard, key, salt).is_none() {
-            self.shared.cells.forget_if(shard, key, is_of(key));
+        if has_plans && self.shared.cells.get(shard, key, salt).is_none() {
+            self.shared.cells.remove_if(shard, key, is_of(key));
         }
-        self.shared.cells.learn(shard, key, salt, words);
+        self.shared.cells.insert(shard, key, salt, words);
     }
 
     /// Forgets what was learned of a key: something of it is given back or was taken.
@@ -204,7 +204,7 @@ impl DenyCache {
         // What is written meanwhile is of a denial that came later.
         if self.shared.cells.any(shard, key, is_of(key)) {
             let _writer = self.writer(shard);
-            self.shared.cells.forget_if(shard, key, is_of(key));
+            self.shared.cells.remove_if(shard, key, is_of(key));
         }
     }
 
@@ -249,23 +249,23 @@ fn fill(quota: &Quota) -> Tick {
 fn assess(
     quota: &Gcra,
     fill: Tick,
-    LearnedBound(until, rest): LearnedBound,
+    DenyBound(until, rest): DenyBound,
     now: Tick,
     cost: u64,
 ) -> Option<Assessment> {
-    let debt = until.saturating_sub(now).saturating_sub(fill);
-    if debt == 0 {
-        return quota.assess_learned(LearnedBound(until, rest), now, cost);
+    let overdraft = until.saturating_sub(now).saturating_sub(fill);
+    if overdraft == 0 {
+        return quota.deny_by(DenyBound(until, rest), now, cost);
     }
-    let empty = quota.assess_learned(LearnedBound(until - debt, 0), now, cost)?;
+    let empty = quota.deny_by(DenyBound(until - overdraft, 0), now, cost)?;
     let retry = match empty.retry {
         Retry::After(wait) => Retry::after_micros(
-            debt.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
+            overdraft.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
         ),
         other => other,
     };
     Some(Assessment {
-        reset_after: empty.reset_after.saturating_add(debt),
+        reset_after: empty.reset_after.saturating_add(overdraft),
         retry,
         ..empty
     })

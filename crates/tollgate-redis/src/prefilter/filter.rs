@@ -6,17 +6,17 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Check, Checks, Clock, Decision, Outcome, Retry, RuleSet, Source, Tick, Verdict,
 };
-use tollgate_prefilter::{InForce, LeaseTerms, ReportTerms};
+use tollgate_prefilter::{Effective, LeaseTerms, ReportTerms};
 
 use crate::prefilter::{
     deny::DenyCache,
-    keyed::Missed,
+    key_table::Miss,
     leases::Leases,
-    part::{Answer, Asking, Part, Places},
     plans::{Plan, Plans},
-    reports::{Reports, Sent},
-    slot::{Slot, check_of, slot_of},
+    reports::{Reports, SentAt},
+    split::{Answer, IndexSet, Part, QueryExtras},
     store_time::StoreTime,
+    table_key::{TableKey, check_of, table_key_of},
     wait::wait,
 };
 
@@ -42,10 +42,10 @@ impl Prefilter {
         let plans = Plans::new(rules, exact);
         Self {
             leases: plans
-                .any(|in_force| matches!(in_force, InForce::Leased(_)))
+                .any(|effective| matches!(effective, Effective::Leased(_)))
                 .then(Leases::new),
             reports: plans
-                .any(|in_force| matches!(in_force, InForce::Eventual(_)))
+                .any(|effective| matches!(effective, Effective::Eventual(_)))
                 .then(Reports::new),
             deny,
             clock,
@@ -55,8 +55,8 @@ impl Prefilter {
     }
 
     /// How the quotas of a rule are counted: its own, then those of its plans. `None` is without a limit.
-    pub(crate) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
-        self.plans.in_force(rule)
+    pub(crate) fn effective(&self, rule: usize) -> impl Iterator<Item = Option<Effective>> {
+        self.plans.effective(rule)
     }
 
     /// The time by this process's clock.
@@ -67,10 +67,10 @@ impl Prefilter {
 
     /// The time at which something is sent.
     #[inline]
-    pub(crate) fn sent(&self) -> Sent {
+    pub(crate) fn sent(&self) -> SentAt {
         let at = self.now();
         let place = |reports: &Reports| reports.place(at);
-        Sent {
+        SentAt {
             at,
             place: self.reports.as_ref().map_or(at, place),
         }
@@ -86,22 +86,22 @@ impl Prefilter {
         self.plans.of(check)
     }
 
-    /// On what terms the check's quota is lent.
+    /// On what terms the check's quota is granted.
     pub(crate) fn lease_terms(&self, check: &Check) -> Option<&LeaseTerms> {
-        match &self.plan(check)?.in_force {
-            InForce::Leased(terms) => Some(terms),
+        match &self.plan(check)?.effective {
+            Effective::Leased(terms) => Some(terms),
             _ => None,
         }
     }
 
-    /// Whether the check's quota is lent, and counts in windows.
-    pub(crate) fn lends_windows(&self, check: &Check) -> bool {
+    /// Whether the check's quota is granted, and counts in windows.
+    pub(crate) fn grants_windows(&self, check: &Check) -> bool {
         self.plan(check).is_some_and(|plan| plan.windows.is_some())
     }
 
-    pub(super) fn report_terms(&self, slot: Slot) -> Option<&ReportTerms> {
-        match &self.plan(&check_of(slot))?.in_force {
-            InForce::Eventual(terms) => Some(terms),
+    pub(super) fn report_terms(&self, slot: TableKey) -> Option<&ReportTerms> {
+        match &self.plan(&check_of(slot))?.effective {
+            Effective::Eventual(terms) => Some(terms),
             _ => None,
         }
     }
@@ -118,18 +118,18 @@ impl Prefilter {
             return self.answer_several(rules, checks, now);
         };
         // What is held has been taken already, and is there whatever the store would say.
-        let missed = match self.hold(check, now) {
+        let miss = match self.hold(check, now) {
             Ok(verdict) => return self.here(rules, verdict, now),
-            Err(missed) => missed,
+            Err(miss) => miss,
         };
         if let Some(verdict) = self.deny(check, now) {
             return self.here(rules, verdict, now);
         }
-        let mut unkept = Places::default();
-        if missed.is_new {
-            unkept.insert(0);
+        let mut uncached = IndexSet::default();
+        if miss.is_new {
+            uncached.insert(0);
         }
-        Answer::Ask(self.ask(checks, unkept, now))
+        Answer::LeaseQuery(self.query(checks, uncached, now))
     }
 
     #[inline]
@@ -144,36 +144,36 @@ impl Prefilter {
             return Answer::Here(decision);
         }
         if self.leases.is_none() && self.reports.is_none() {
-            return Answer::Ask(Asking::default());
+            return Answer::LeaseQuery(QueryExtras::default());
         }
         if has_twins(checks) {
             // They are one check for the store. Of a key that comes only so nothing could be answered here.
-            let mut asking = Asking::default();
+            let mut extras = QueryExtras::default();
             for (place, check) in checks.iter().enumerate() {
-                let slot = slot_of(check);
+                let slot = table_key_of(check);
                 if let (Some(_), Some(reports)) = (self.report_terms(slot), &self.reports)
                     && !reports.keeps(slot)
                 {
-                    asking.unkept.insert(place);
+                    extras.uncached.insert(place);
                 }
             }
-            return Answer::Ask(asking);
+            return Answer::LeaseQuery(extras);
         }
         let mut part = Part {
             checks: Checks::new(),
-            asking: Asking::default(),
+            extras: QueryExtras::default(),
             places: SmallVec::new(),
             at: now,
             store_at: self.store_time.at(now),
             held: SmallVec::new(),
         };
-        let mut unkept = Places::default();
+        let mut uncached = IndexSet::default();
         for (place, check) in (0..).zip(checks) {
             match self.hold_beside(rules, checks, check, now) {
                 Ok(verdict) => part.held.push((place, *check, verdict)),
-                Err(missed) => {
-                    if missed.is_new {
-                        unkept.insert(part.places.len());
+                Err(miss) => {
+                    if miss.is_new {
+                        uncached.insert(part.places.len());
                     }
                     part.places.push(place);
                     part.checks.push(*check);
@@ -184,9 +184,9 @@ impl Prefilter {
             let verdicts = part.held.iter().map(|(_, _, verdict)| *verdict);
             return Answer::Here(self.decide(rules, verdicts, now));
         }
-        part.asking = self.ask(&part.checks, unkept, now);
+        part.extras = self.query(&part.checks, uncached, now);
         if part.held.is_empty() {
-            return Answer::Ask(part.asking);
+            return Answer::LeaseQuery(part.extras);
         }
         Answer::Part(Box::new(part))
     }
@@ -194,17 +194,17 @@ impl Prefilter {
     #[inline]
     fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
         let plan = self.plan(check)?;
-        let slot = Slot::new(check.rule(), check.plan(), check.key());
+        let slot = TableKey::new(check.rule(), check.plan(), check.key());
         let (mut denied, knows_left) =
             self.deny
                 .as_ref()?
                 .deny(&plan.denials, slot, now, check.cost())?;
-        if let InForce::Leased(terms) = &plan.in_force
-            && terms.segments().is_some()
+        if let Effective::Leased(terms) = &plan.effective
+            && terms.schedule().is_some()
         {
             denied = self.unless_due(slot, now, check.cost(), denied);
         }
-        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::LearnedBound);
+        let verdict = Verdict::new(check.rule(), check.plan(), denied, Source::DenyCache);
         Some(if knows_left {
             verdict
         } else {
@@ -214,14 +214,14 @@ impl Prefilter {
 
     /// Denies a request of several checks, if any of them is denied here. The others are not asked.
     ///
-    /// A shadow counts what is denied as well, and a mark tells of it. So a request that has one goes to the store.
+    /// A shadow counts what is denied as well, and a threshold tells of it. So a request that has one goes to the store.
     fn deny_several(&self, rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decision> {
         let enforced = |check: &Check| rules.enforces(usize::from(check.rule()));
         if !checks.iter().all(enforced) {
             return None;
         }
         let answers = checks.iter().map(|check| {
-            let slot = slot_of(check);
+            let slot = table_key_of(check);
             let held = self
                 .leases
                 .as_ref()
@@ -242,11 +242,11 @@ impl Prefilter {
 
     /// Takes what a check costs from what this process holds.
     #[inline]
-    pub(super) fn hold(&self, check: &Check, now: Tick) -> Result<Verdict, Missed> {
-        let slot = slot_of(check);
-        let in_force = self.plan(check).map(|plan| &plan.in_force);
-        let (mut answer, source) = match (in_force, &self.leases, &self.reports) {
-            (Some(InForce::Leased(_)), Some(leases), _) => {
+    pub(super) fn hold(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {
+        let slot = table_key_of(check);
+        let effective = self.plan(check).map(|plan| &plan.effective);
+        let (mut answer, source) = match (effective, &self.leases, &self.reports) {
+            (Some(Effective::Leased(_)), Some(leases), _) => {
                 let weighs = |window| {
                     let windows = self.plan(check).and_then(|plan| plan.windows);
                     let until = windows.map_or(0, |windows| windows.weigh_until(window));
@@ -255,13 +255,13 @@ impl Prefilter {
                 let answer = leases.spend(slot, now, check.cost(), weighs)?;
                 (answer, Source::Lease)
             }
-            (Some(InForce::Eventual(terms)), _, Some(reports)) => {
+            (Some(Effective::Eventual(terms)), _, Some(reports)) => {
                 let answer = reports.spend(slot, now, check.cost(), terms)?;
                 // What a denial told is not left any more.
                 self.unlearn(check.key());
-                (answer, Source::Eventual)
+                (answer, Source::Local)
             }
-            _ => return Err(Missed { is_new: true }),
+            _ => return Err(Miss { is_new: true }),
         };
         if answer.remaining < check.cost() {
             answer.retry = self.wait(check, answer.remaining, now);
@@ -276,51 +276,53 @@ impl Prefilter {
             return Retry::Now;
         };
         let leases = self.leases.as_ref();
-        let due = leases.and_then(|leases| leases.due_after(slot_of(check), now, check.cost()));
+        let due =
+            leases.and_then(|leases| leases.due_after(table_key_of(check), now, check.cost()));
         wait(plan, self.store_time.at(now), (check.cost(), left), due)
     }
 
-    /// The same for one of several checks. What a mark of the request reads is left to the store, which is asked anyway.
+    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is asked anyway.
     fn hold_beside(
         &self,
         rules: &RuleSet,
         checks: &[Check],
         check: &Check,
         now: Tick,
-    ) -> Result<Verdict, Missed> {
-        if rules.has_marks()
+    ) -> Result<Verdict, Miss> {
+        if rules.has_thresholds()
             && let Some(reports) = &self.reports
-            && self.report_terms(slot_of(check)).is_some()
-            && has_mark(rules, checks, check)
+            && self.report_terms(table_key_of(check)).is_some()
+            && has_threshold(rules, checks, check)
         {
-            return Err(reports.see(slot_of(check)));
+            return Err(reports.see(table_key_of(check)));
         }
         self.hold(check, now)
     }
 
     /// What goes to the store with these checks.
     #[inline(never)]
-    fn ask(&self, checks: &[Check], unkept: Places, now: Tick) -> Asking {
-        let mut asking = Asking {
-            lots: SmallVec::new(),
-            unkept,
+    fn query(&self, checks: &[Check], uncached: IndexSet, now: Tick) -> QueryExtras {
+        let mut extras = QueryExtras {
+            grants: SmallVec::new(),
+            uncached,
         };
         let Some(leases) = &self.leases else {
-            return asking;
+            return extras;
         };
         for (place, check) in (0..).zip(checks) {
-            if unkept.contains(usize::from(place)) {
+            if uncached.contains(usize::from(place)) {
                 continue;
             }
-            let Some(InForce::Leased(terms)) = self.plan(check).map(|plan| &plan.in_force) else {
+            let Some(Effective::Leased(terms)) = self.plan(check).map(|plan| &plan.effective)
+            else {
                 continue;
             };
-            let ask = leases.ask(slot_of(check), now, check.cost(), terms);
-            if !ask.is_nothing() {
-                asking.lots.push((place, ask));
+            let query = leases.query(table_key_of(check), now, check.cost(), terms);
+            if !query.is_nothing() {
+                extras.grants.push((place, query));
             }
         }
-        asking
+        extras
     }
 
     fn decide(
@@ -335,10 +337,14 @@ impl Prefilter {
     }
 }
 
-/// Whether a mark of a request reads the state of one of its checks.
-fn has_mark(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
-    let mut marks = rules.marks_of(usize::from(check.rule()));
-    marks.any(|mark| checks.iter().any(|other| usize::from(other.rule()) == mark))
+/// Whether a threshold of a request reads the state of one of its checks.
+fn has_threshold(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
+    let mut thresholds = rules.thresholds_of(usize::from(check.rule()));
+    thresholds.any(|threshold| {
+        checks
+            .iter()
+            .any(|other| usize::from(other.rule()) == threshold)
+    })
 }
 
 /// Whether two checks are on one state.

@@ -2,22 +2,22 @@
 //!
 //! The protocols are those of [`tollgate_prefilter`]; here are the tables of keys and the order in which they are asked.
 
-mod ahead;
+mod bloom_filter;
 pub(crate) mod deny;
 pub(crate) mod filter;
-mod heard;
-mod keyed;
+mod key_table;
 mod leases;
-pub(crate) mod part;
+mod maintenance;
 mod plans;
 pub(crate) mod process_clock;
+pub(crate) mod refunds;
+mod replies;
 pub(crate) mod reports;
-#[cfg(test)]
-mod seams;
-pub(crate) mod settling;
-mod sieve;
-pub(crate) mod slot;
+mod scheduled;
+pub(crate) mod split;
 mod store_time;
-mod upkeep;
+pub(crate) mod table_key;
+#[cfg(test)]
+mod tests;
 mod wait;
 mod windows;

@@ -1,7 +1,7 @@
 //! The quotas of a rule set, and how each is counted.
 
 use tollgate_core::{Check, Consistency, Quota, RuleSet, Tick};
-use tollgate_prefilter::{InForce, WhyExact};
+use tollgate_prefilter::{DowngradeReason, Effective};
 
 use crate::prefilter::{deny::Denials, windows::Windows};
 
@@ -14,8 +14,8 @@ pub(super) struct Plans(Box<[Box<[Option<Plan>]>]>);
 pub(super) struct Plan {
     pub(super) quota: Quota,
     pub(super) denials: Denials,
-    pub(super) in_force: InForce,
-    /// If it is lent, and is not a bucket.
+    pub(super) effective: Effective,
+    /// If it is granted, and is not a bucket.
     pub(super) windows: Option<Windows>,
 }
 
@@ -28,20 +28,20 @@ impl Plans {
             .enumerate()
             .map(|(place, rule)| {
                 let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
-                let in_force = |quota: &Quota| match exact(place) {
+                let effective = |quota: &Quota| match exact(place) {
                     Some(why) if rule.consistency_of() != Consistency::Exact => {
-                        InForce::Exact(Some(WhyExact::Store(why)))
+                        Effective::Exact(Some(DowngradeReason::Store(why)))
                     }
-                    _ => InForce::new(quota, rule.consistency_of()),
+                    _ => Effective::new(quota, rule.consistency_of()),
                 };
                 let plan = |quota: &Quota| {
                     (rules.enforces(place) && !quota.is_unlimited()).then(|| {
-                        let in_force = in_force(quota);
+                        let effective = effective(quota);
                         Plan {
                             quota: *quota,
                             denials: Denials::of(quota, rule.quotas()),
-                            windows: Windows::new(quota, &in_force),
-                            in_force,
+                            windows: Windows::new(quota, &effective),
+                            effective,
                         }
                     })
                 };
@@ -52,8 +52,8 @@ impl Plans {
     }
 
     /// Whether any quota is counted so.
-    pub(super) fn any(&self, which: impl Fn(&InForce) -> bool) -> bool {
-        self.limited().any(|plan| which(&plan.in_force))
+    pub(super) fn any(&self, which: impl Fn(&Effective) -> bool) -> bool {
+        self.limited().any(|plan| which(&plan.effective))
     }
 
     /// The quota of a check.
@@ -65,9 +65,9 @@ impl Plans {
     }
 
     /// How the quotas of a rule are counted.
-    pub(super) fn in_force(&self, rule: usize) -> impl Iterator<Item = Option<InForce>> {
+    pub(super) fn effective(&self, rule: usize) -> impl Iterator<Item = Option<Effective>> {
         let plans = self.0.get(rule).into_iter().flatten();
-        plans.map(|plan| plan.as_ref().map(|plan| plan.in_force))
+        plans.map(|plan| plan.as_ref().map(|plan| plan.effective))
     }
 
     /// The number of quotas of a rule.
@@ -79,9 +79,9 @@ impl Plans {
     pub(super) fn pause(&self) -> Option<Tick> {
         const LEASES: Tick = 1_000_000;
         const SHORTEST: Tick = 5_000;
-        let pauses = self.limited().filter_map(|plan| match &plan.in_force {
-            InForce::Leased(_) => Some(LEASES),
-            InForce::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
+        let pauses = self.limited().filter_map(|plan| match &plan.effective {
+            Effective::Leased(_) => Some(LEASES),
+            Effective::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
             _ => None,
         });
         pauses.min()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Clock, Tick};
 
 /// A clock that goes on while the machine sleeps, where the system has one: Linux and Android. [`Clock::system`] stands still
-/// meanwhile, and lots that the store has forgotten would be spent after it.
+/// meanwhile, and leases that the store has forgotten would be spent after it.
 pub(crate) fn process_clock() -> Clock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return by(since_boot);

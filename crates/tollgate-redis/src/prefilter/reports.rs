@@ -12,11 +12,11 @@ use tollgate_core::{
     Tick,
     algorithm::{Assessment, Retry},
 };
-use tollgate_prefilter::{ReportTerms, Spent, Tally};
+use tollgate_prefilter::{LocalUsage, ReportTerms, Spend};
 
 use crate::prefilter::{
-    keyed::{Keyed, Missed},
-    slot::Slot,
+    key_table::{KeyTable, Miss},
+    table_key::TableKey,
 };
 
 /// The keys that this process may count alone. Of more it asks for every unit.
@@ -25,9 +25,9 @@ const KEYS: usize = 1 << 18;
 /// What was counted alone, by key.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    keys: Keyed<Counted>,
+    keys: KeyTable<Counted>,
     /// Keys of which something is not reported.
-    due: Mutex<VecDeque<Slot>>,
+    due: Mutex<VecDeque<TableKey>>,
     /// Whether there are any.
     is_due: AtomicBool,
     /// The last time that was given to something sent or heard.
@@ -36,7 +36,7 @@ pub(crate) struct Reports {
 
 #[derive(Debug, Default)]
 struct Counted {
-    tally: Tally,
+    usage: LocalUsage,
     fresh_at: Tick,
     is_due: bool,
     /// When units were last taken out to be reported.
@@ -46,13 +46,13 @@ struct Counted {
 /// A report of so many units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
-    pub(crate) slot: Slot,
+    pub(crate) slot: TableKey,
     pub(crate) units: u64,
 }
 
 /// When something was sent: by the clock, and by a time that nothing else has, which says what was sent or heard first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentAt {
     pub(crate) at: Tick,
     pub(super) place: Tick,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Sent {
 impl Reports {
     pub(crate) fn new() -> Self {
         Self {
-            keys: Keyed::new(KEYS),
+            keys: KeyTable::new(KEYS),
             due: Mutex::new(VecDeque::new()),
             is_due: AtomicBool::new(false),
             last: AtomicU64::new(0),
@@ -82,20 +82,20 @@ impl Reports {
     #[inline]
     pub(crate) fn spend(
         &self,
-        slot: Slot,
+        slot: TableKey,
         now: Tick,
         cost: u64,
         terms: &ReportTerms,
-    ) -> Result<Assessment, Missed> {
+    ) -> Result<Assessment, Miss> {
         let (answer, is_first) = self.keys.look(slot, |counted| {
-            if counted.tally.spend(now, cost, terms) == Spent::AskFirst {
+            if counted.usage.spend(now, cost, terms) == Spend::QueryStore {
                 return None;
             }
             let is_first = !std::mem::replace(&mut counted.is_due, true);
             counted.uses(now, cost, terms);
             let answer = Assessment {
                 fits: true,
-                remaining: counted.tally.left(),
+                remaining: counted.usage.left(),
                 reset_after: counted.fresh_at.saturating_sub(now),
                 retry: Retry::Now,
             };
@@ -108,18 +108,18 @@ impl Reports {
     }
 
     /// Whether something is kept of a key.
-    pub(crate) fn keeps(&self, slot: Slot) -> bool {
+    pub(crate) fn keeps(&self, slot: TableKey) -> bool {
         self.keys.with(slot, |_| ()).is_some()
     }
 
     /// Notes that a key was seen, and counts nothing.
-    pub(crate) fn see(&self, slot: Slot) -> Missed {
+    pub(crate) fn see(&self, slot: TableKey) -> Miss {
         let seen = self.keys.look(slot, |_| None::<()>);
-        seen.err().unwrap_or(Missed { is_new: false })
+        seen.err().unwrap_or(Miss { is_new: false })
     }
 
     /// What is to be reported of a key at once: its request has to ask the store, which is told of this first.
-    pub(crate) fn report(&self, slot: Slot, now: Tick) -> Option<Report> {
+    pub(crate) fn report(&self, slot: TableKey, now: Tick) -> Option<Report> {
         let units = self.keys.with(slot, |counted| counted.report(now))?;
         (units > 0).then_some(Report { slot, units })
     }
@@ -128,7 +128,7 @@ impl Reports {
     pub(crate) fn due_by(
         &self,
         (now, by): (Tick, Tick),
-        terms: impl Fn(Slot) -> Option<ReportTerms>,
+        terms: impl Fn(TableKey) -> Option<ReportTerms>,
         most: usize,
     ) -> Vec<Report> {
         let mut due = Vec::new();
@@ -144,13 +144,13 @@ impl Reports {
             };
             let Some(terms) = terms(slot) else { continue };
             self.keys.with(slot, |counted| {
-                if counted.tally.is_due(by, &terms) {
+                if counted.usage.is_due(by, &terms) {
                     let units = counted.report(now);
                     if units > 0 {
                         due.push(Report { slot, units });
                     }
                 }
-                counted.is_due = counted.tally.unreported() > 0;
+                counted.is_due = counted.usage.unreported() > 0;
                 if counted.is_due {
                     later.push(slot);
                 }
@@ -166,19 +166,19 @@ impl Reports {
     /// the key was `unkept` when it was asked, and still is.
     pub(crate) fn learned(
         &self,
-        slot: Slot,
-        (sent, now): (Sent, Tick),
+        slot: TableKey,
+        (sent, now): (SentAt, Tick),
         (left, lasts): (u64, Tick),
-        (terms, unkept): (&ReportTerms, bool),
+        (terms, uncached): (&ReportTerms, bool),
     ) {
-        let is_idle = |counted: &Counted| counted.tally.is_idle();
+        let is_idle = |counted: &Counted| counted.usage.is_idle();
         let learn = |counted: &mut Counted| {
-            counted.tally.learned(sent.place, left);
+            counted.usage.learned(sent.place, left);
             counted.fresh_at = sent.at.saturating_add(lasts);
             // The store does not know of these.
-            counted.uses(now, counted.tally.unreported(), terms);
+            counted.uses(now, counted.usage.unreported(), terms);
         };
-        if unkept {
+        if uncached {
             self.keys.with(slot, learn);
         } else {
             self.keys.with_new(slot, now, is_idle, learn);
@@ -189,13 +189,13 @@ impl Reports {
     pub(crate) fn reported(
         &self,
         report: Report,
-        (sent, now): (Sent, Tick),
+        (sent, now): (SentAt, Tick),
         (left, lasts): (u64, Tick),
     ) {
-        let heard = self.place(now);
+        let replies = self.place(now);
         self.keys.with(report.slot, |counted| {
-            let times = (sent.place, heard);
-            counted.tally.reported(report.units, times, left);
+            let times = (sent.place, replies);
+            counted.usage.reported(report.units, times, left);
             counted.fresh_at = counted.fresh_at.max(sent.at.saturating_add(lasts));
         });
     }
@@ -203,8 +203,8 @@ impl Reports {
     /// What was reported was certainly not carried out.
     pub(crate) fn kept(&self, report: Report, now: Tick) {
         let is_first = self.keys.with(report.slot, |counted| {
-            counted.tally.kept(report.units, now);
-            counted.tally.unreported() > 0 && !std::mem::replace(&mut counted.is_due, true)
+            counted.usage.kept(report.units, now);
+            counted.usage.unreported() > 0 && !std::mem::replace(&mut counted.is_due, true)
         });
         if is_first == Some(true) {
             self.is_due(report.slot);
@@ -213,7 +213,7 @@ impl Reports {
 
     /// Nobody knows whether what was reported was carried out. Gives the units.
     pub(crate) fn given_up(&self, report: Report) -> u64 {
-        let given_up = |counted: &mut Counted| counted.tally.given_up(report.units);
+        let given_up = |counted: &mut Counted| counted.usage.given_up(report.units);
         self.keys.with(report.slot, given_up).unwrap_or(0)
     }
 
@@ -222,7 +222,7 @@ impl Reports {
     /// it or not, and counts as much: others that are not reported may go in its place.
     pub(crate) fn give_back(
         &self,
-        slot: Slot,
+        slot: TableKey,
         spent: Tick,
         units: u64,
         terms: &ReportTerms,
@@ -231,7 +231,7 @@ impl Reports {
             if spent < counted.reported_at {
                 return 0;
             }
-            let back = counted.tally.give_back(units);
+            let back = counted.usage.give_back(units);
             counted.fresh_at = counted.fresh_at.saturating_sub(terms.puts_off(back));
             back
         };
@@ -239,20 +239,20 @@ impl Reports {
     }
 
     /// Forgets what was counted of a key: what it has used was forgotten.
-    pub(crate) fn forget(&self, slot: Slot, now: Tick) {
+    pub(crate) fn forget(&self, slot: TableKey, now: Tick) {
         let now = self.place(now);
-        self.keys.with(slot, |counted| counted.tally.forget(now));
+        self.keys.with(slot, |counted| counted.usage.forget(now));
     }
 
     /// The units of a key that are in no report.
-    pub(crate) fn unsent(&self, slot: Slot) -> u64 {
-        let unsent = self.keys.with(slot, |counted| counted.tally.unsent());
+    pub(crate) fn unsent(&self, slot: TableKey) -> u64 {
+        let unsent = self.keys.with(slot, |counted| counted.usage.unsent());
         unsent.unwrap_or(0)
     }
 
     /// The units that the store does not know of.
     pub(crate) fn unreported(&self) -> u64 {
-        self.keys.sum(|counted| counted.tally.unreported())
+        self.keys.sum(|counted| counted.usage.unreported())
     }
 
     /// Whether there may be something to report. Of many keys that are seen once there is not.
@@ -261,20 +261,20 @@ impl Reports {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    fn is_due(&self, slot: Slot) {
+    fn is_due(&self, slot: TableKey) {
         let mut due = self.due();
         due.push_back(slot);
         self.is_due.store(true, Ordering::Relaxed);
     }
 
-    fn due(&self) -> MutexGuard<'_, VecDeque<Slot>> {
+    fn due(&self) -> MutexGuard<'_, VecDeque<TableKey>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Counted {
     fn report(&mut self, now: Tick) -> u64 {
-        let units = self.tally.report();
+        let units = self.usage.report();
         if units > 0 {
             self.reported_at = now;
         }

@@ -18,7 +18,7 @@ pub(crate) struct StoreTime {
 pub(super) const SLACK: u64 = 100_000;
 
 impl StoreTime {
-    /// The store has said that it was `at` when it answered a question that was sent at `sent`, and `now` is heard.
+    /// The store has said that it was `at` when it answered a query that was sent at `sent`, and `now` is heard.
     pub(crate) fn told(&self, (sent, now): (Tick, Tick), at: Tick) {
         let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
         // One that was under way for long says little; only of a clock that nobody knows it is better than nothing.

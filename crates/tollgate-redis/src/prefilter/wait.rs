@@ -4,7 +4,7 @@ use tollgate_core::{
     AlgorithmKind, Quota, Tick,
     algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow},
 };
-use tollgate_prefilter::{InForce, LeaseTerms};
+use tollgate_prefilter::{Effective, LeaseTerms};
 
 use crate::prefilter::{plans::Plan, store_time::SLACK};
 
@@ -33,8 +33,8 @@ pub(super) fn wait(plan: &Plan, at: Tick, (cost, left): (u64, u64), due: Option<
         return told.unwrap_or(Retry::Now);
     };
     let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-    let later = match (&plan.in_force, Gcra::new(quota)) {
-        (InForce::Leased(terms), Some(_)) => out_of_a_bucket(terms, quota.limit(), cost),
+    let later = match (&plan.effective, Gcra::new(quota)) {
+        (Effective::Leased(terms), Some(_)) => out_of_a_bucket(terms, quota.limit(), cost),
         // Windows begin by the store's clock.
         (_, None) => SLACK,
         _ => 0,
@@ -44,10 +44,10 @@ pub(super) fn wait(plan: &Plan, at: Tick, (cost, left): (u64, u64), due: Option<
 
 /// For how long leases of other processes may keep units of a bucket from coming back.
 fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
-    let scheduled = terms.segments().map_or(0, |segments| segments.line());
+    let scheduled = terms.schedule().map_or(0, |schedule| schedule.line());
     // A cost that does not fit beside what may be out has to wait until it has run out.
     let tracked = if cost > limit.saturating_sub(terms.reserve()) {
-        terms.parking_life().saturating_mul(2)
+        terms.tracked_life().saturating_mul(2)
     } else {
         0
     };
@@ -71,7 +71,9 @@ fn retry<A: Algorithm>(quota: &Quota, at: Tick, cost: u64, used: u64) -> Option<
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::{Check, Consistency, Fingerprint, MINUTE, Rule, RuleSet, SECOND};
+    use tollgate_core::{
+        Check, Consistency, Fingerprint, LeaseShare, MINUTE, Rule, RuleSet, SECOND,
+    };
 
     use super::*;
     use crate::prefilter::plans::Plans;
@@ -85,12 +87,12 @@ mod tests {
         let plans = Plans::new(&rules, |_| None);
         let check = Check::new(0, Fingerprint::from_bits(7), cost);
         let plan = plans.of(&check).expect("it has a limit");
-        assert!(!matches!(plan.in_force, InForce::Exact(_)), "{quota:?}");
+        assert!(!matches!(plan.effective, Effective::Exact(_)), "{quota:?}");
         wait(plan, AT, (cost, left), None)
     }
 
     const LEASED: Consistency = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
 
     const EVENTUAL: Consistency = Consistency::Eventual {
@@ -149,7 +151,7 @@ mod tests {
         let bucket = Quota::gcra(60, MINUTE);
         assert_eq!(told(bucket, EVENTUAL, 1, 0), Retry::After(SECOND));
         assert_eq!(told(bucket, EVENTUAL, 5, 2), Retry::After(3 * SECOND));
-        // A unit a second is lent as it is there, never ahead of time.
+        // A unit a second is granted as it is there, never ahead of time.
         assert_eq!(told(bucket, LEASED, 1, 0), Retry::After(SECOND));
         // Where a tenth may be out, sixty do not fit beside that for as long as it lives.
         let beside = Retry::After(60 * SECOND + 20 * SECOND);

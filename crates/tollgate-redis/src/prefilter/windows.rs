@@ -1,7 +1,7 @@
-//! The windows of a quota that is lent, by the store's clock.
+//! The windows of a quota that is granted, by the store's clock.
 
 use tollgate_core::{AlgorithmKind, Quota, Tick};
-use tollgate_prefilter::{InForce, LeaseTerms};
+use tollgate_prefilter::{Effective, LeaseTerms};
 
 /// How long a window is, and in how many of them its units weigh.
 #[derive(Clone, Copy, Debug)]
@@ -11,9 +11,9 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// `None`: the quota is not lent, or is a bucket.
-    pub(super) fn new(quota: &Quota, in_force: &InForce) -> Option<Self> {
-        let InForce::Leased(terms) = in_force else {
+    /// `None`: the quota is not granted, or is a bucket.
+    pub(super) fn new(quota: &Quota, effective: &Effective) -> Option<Self> {
+        let Effective::Leased(terms) = effective else {
             return None;
         };
         let length = LeaseTerms::window(terms).filter(|length| *length > 0)?;
@@ -45,21 +45,21 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Consistency, MINUTE};
+    use tollgate_core::{Consistency, LeaseShare, MINUTE};
 
     use super::*;
 
     #[test]
     fn a_window_is_found_by_the_time_until_which_its_units_weigh() {
         let leased = Consistency::Leased {
-            reserve_permille: 500,
+            share: LeaseShare::percent(50),
         };
-        let of = |quota: Quota| Windows::new(&quota, &InForce::new(&quota, leased));
+        let of = |quota: Quota| Windows::new(&quota, &Effective::new(&quota, leased));
         for (quota, weighs) in [
             (Quota::fixed_window(100, MINUTE), 1),
             (Quota::sliding_window(100, MINUTE), 2),
         ] {
-            let windows = of(quota).expect("it is lent");
+            let windows = of(quota).expect("it is granted");
             let until = windows.weigh_until(28_333_333);
             assert_eq!(until, (28_333_333 + weighs) * 60_000_000);
             for near in [until - 29_999_999, until, until + 29_999_999] {

@@ -7,7 +7,7 @@ use std::{
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BoundStore, Check, Checks, Decision, Fingerprint, Holding, KeyBuf, Pending, RuleError, RuleSet,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, Receipt, RuleError, RuleSet, RuleStore,
     Settlement, Source, Step, StoreError, StoreErrorKind,
 };
 
@@ -17,12 +17,12 @@ use crate::{
     prefilter::{
         deny::DenyCache,
         filter::Prefilter,
-        part::{Answer, Asking, Back, Part},
         process_clock::process_clock,
+        split::{Answer, Part, QueryExtras, Refunds},
     },
     store::{
-        debits::did_not_run, heartbeat::Heartbeat, inner::Inner, keeper::Keeper, meter::Meter,
-        shared::Shared, turns,
+        cross_slot, flusher::Flusher, heartbeat::Heartbeat, in_flight_reports::did_not_run,
+        inner::Inner, meter::Meter, shared::Shared,
     },
 };
 
@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct Bound {
     inner: Arc<Inner>,
     /// Ends with the last limiter and layer.
-    _keeper: Option<Arc<Keeper>>,
+    _flusher: Option<Arc<Flusher>>,
 }
 
 impl Bound {
@@ -72,10 +72,10 @@ impl Bound {
             shared.denied.as_ref().map(DenyCache::view),
             exact,
         );
-        let in_force = |rule, plan| prefilter.in_force(rule).nth(plan).flatten();
+        let effective = |rule, plan| prefilter.effective(rule).nth(plan).flatten();
         let counts = shared
             .observer
-            .bound(&rules, in_force, shared.instances.known());
+            .bound(&rules, effective, shared.instances.known());
         let followed = |rule: usize, plan: usize| {
             let counts = || counts.get(rule)?.get(plan).cloned();
             exact(rule).map_or_else(counts, |_| None)
@@ -100,7 +100,7 @@ impl Bound {
             _heartbeat: heartbeat,
         });
         Ok(Self {
-            _keeper: Keeper::start(&inner).map(Arc::new),
+            _flusher: Flusher::start(&inner).map(Arc::new),
             inner,
         })
     }
@@ -110,8 +110,8 @@ impl Bound {
     }
 
     /// Asks about what is left of a request of which a part is held here.
-    fn ask_part(&self, part: Box<Part>) -> Step<Decision> {
-        let answer = self.ask(&part.checks, &part.asking, true);
+    fn query_part(&self, part: Box<Part>) -> Step<Decision> {
+        let answer = self.query(&part.checks, &part.extras, true);
         let undecided = Undecided {
             bound: self.clone(),
             part: Some(part),
@@ -126,7 +126,7 @@ impl Bound {
     }
 
     /// Gives back to the store what is not held here any more.
-    fn give_back(&self, back: Back) {
+    fn give_back(&self, back: Refunds) {
         if !back.is_empty() {
             self.inner.are_sent();
         }
@@ -135,15 +135,17 @@ impl Bound {
         }
     }
 
-    fn ask(&self, checks: &[Check], asking: &Asking, takes: bool) -> Step<Decision> {
+    fn query(&self, checks: &[Check], extras: &QueryExtras, takes: bool) -> Step<Decision> {
         if self.inner.shared.backend.is_cluster() {
-            let groups = turns::groups(&self.inner.encoder, checks);
+            let groups = cross_slot::groups(&self.inner.encoder, checks);
             if groups.len() > 1 {
                 let inner = Arc::clone(&self.inner);
-                return Step::Wait(Pending::new(turns::ask(inner, groups, asking, takes)));
+                return Step::Wait(Pending::new(cross_slot::query(
+                    inner, groups, extras, takes,
+                )));
             }
         }
-        Inner::ask(&self.inner, checks, asking, takes, None)
+        Inner::query(&self.inner, checks, extras, takes, None)
     }
 
     /// Follows a request once it is decided.
@@ -176,13 +178,13 @@ impl Bound {
         let inner = &self.inner;
         let mut call = inner.shared.begin();
         let mut was_counted = false;
-        let mut all_lots = Vec::new();
+        let mut all_grants = Vec::new();
         let mut closing = Vec::new();
         for check in checks.iter().filter(|check| check.cost() > 0) {
-            let (lots, counted) = inner.prefilter.forget(check.rule(), check.key());
+            let (grants, counted) = inner.prefilter.forget(check.rule(), check.key());
             inner.follow_reset(check.with_cost(0));
-            closing.extend(inner.close(&mut call, &lots));
-            all_lots.extend(lots);
+            closing.extend(inner.close(&mut call, &grants));
+            all_grants.extend(grants);
             was_counted |= counted;
         }
         let first = call.checks();
@@ -205,14 +207,14 @@ impl Bound {
         Step::Wait(Pending::new(async move {
             let reply = inner.shared.reply(timer, answer.await, size);
             if reply.as_ref().is_err_and(did_not_run) {
-                inner.are_not_handed_back(&all_lots);
+                inner.are_not_handed_back(&all_grants);
             }
             // Denials that were decided before may have come in between.
             for check in &checks {
                 inner.prefilter.unlearn(check.key());
             }
             let reply = reply?;
-            inner.keep_refused(&all_lots, &closing, &reply);
+            inner.keep_refused(&all_grants, &closing, &reply);
             if let Some(refusal) = reply.first_refusal() {
                 return Err(refusal.into());
             }
@@ -234,14 +236,14 @@ impl Bound {
         }))
     }
 
-    fn settle_in_store(&self, holdings: &[Holding], how: Settlement) {
+    fn settle_in_store(&self, holdings: &[Receipt], how: Settlement) {
         if !self.inner.shared.backend.is_cluster() {
             return self.inner.settle(holdings, how);
         }
         let checks: Checks = holdings.iter().map(|holding| holding.check).collect();
-        for group in turns::groups(&self.inner.encoder, &checks) {
+        for group in cross_slot::groups(&self.inner.encoder, &checks) {
             let held = group.places.iter().map(|place| holdings[*place]);
-            let held: SmallVec<[Holding; 4]> = held.collect();
+            let held: SmallVec<[Receipt; 4]> = held.collect();
             self.inner.settle(&held, how);
         }
     }
@@ -275,7 +277,7 @@ impl Drop for Undecided {
     }
 }
 
-impl BoundStore for Bound {
+impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         &self.inner.rules
     }
@@ -299,10 +301,10 @@ impl BoundStore for Bound {
                 self.inner.follow(checks, &decision);
                 return Step::Ready(decision);
             }
-            Answer::Ask(asking) => self.ask(checks, &asking, true),
+            Answer::LeaseQuery(extras) => self.query(checks, &extras, true),
             Answer::Part(part) => {
                 self.inner.count_decided(part.held());
-                self.ask_part(part)
+                self.query_part(part)
             }
         };
         if self.inner.follows(checks) {
@@ -319,18 +321,18 @@ impl BoundStore for Bound {
         if let Some(denied) = self.deny_mistake(checks) {
             return denied;
         }
-        self.ask(checks, &Asking::default(), false)
+        self.query(checks, &QueryExtras::default(), false)
     }
 
-    fn settle(&self, holdings: &[Holding], how: Settlement) {
+    fn settle(&self, holdings: &[Receipt], how: Settlement) {
         self.inner.follow_settlement(holdings, how);
-        let mut rest: SmallVec<[Holding; 4]> = SmallVec::new();
+        let mut rest: SmallVec<[Receipt; 4]> = SmallVec::new();
         let mut were_counted = false;
         for holding in holdings {
             let Some((holding, with)) = self.inner.prefilter.settle(holding, how) else {
                 continue;
             };
-            if holding.source == Source::Eventual && !were_counted {
+            if holding.source == Source::Local && !were_counted {
                 were_counted = true;
                 self.inner.are_sent();
             }
@@ -343,7 +345,7 @@ impl BoundStore for Bound {
         if !rest.is_empty() {
             self.settle_in_store(&rest, how);
         }
-        // Some of it may have gone back to a lot.
+        // Some of it may have gone back to a lease.
         self.inner.hand_back_if_ended();
     }
 
@@ -356,7 +358,7 @@ impl BoundStore for Bound {
         if !inner.shared.backend.is_cluster() {
             return self.reset_in_one_slot(Checks::from_slice(checks));
         }
-        let groups = turns::groups(&inner.encoder, checks).into_iter();
+        let groups = cross_slot::groups(&inner.encoder, checks).into_iter();
         // Whoever says where the states of a group lie is in it.
         let steps = groups.map(|group| self.reset_in_one_slot(group.into_checks()));
         let steps: SmallVec<[Step<_>; 2]> = steps.collect();

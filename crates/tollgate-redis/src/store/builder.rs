@@ -23,8 +23,8 @@ use crate::{
     observe::Observer,
     prefilter::deny::DenyCache,
     store::{
-        backend::Backend, instances::Instances, redis_store::RedisStore, shared::Shared,
-        under_way::UnderWay,
+        backend::Backend, in_flight_calls::InFlightCalls, instances::Instances,
+        redis_store::RedisStore, shared::Shared,
     },
 };
 
@@ -172,8 +172,8 @@ impl RedisStoreBuilder {
     /// each unit came back earlier by `d`. Where `d` is as long as a window, or as a bucket takes for a unit, nothing
     /// bounds what passes. Keep the clocks together to far less than that.
     ///
-    /// What a process holds in [lots](tollgate_core::Consistency::Leased) it spends by its own clock: where that is behind, up
-    /// to the reserve may pass on top, again with each life of a lot.
+    /// What a process holds in [leases](tollgate_core::Consistency::Leased) it spends by its own clock: where that is behind, up
+    /// to the reserve may pass on top, again with each life of a lease.
     pub fn caller_clock(mut self, clock: impl Into<Clock>, margin: Duration) -> Self {
         self.clock = Some((clock.into(), margin));
         self
@@ -241,7 +241,7 @@ impl RedisStoreBuilder {
             meter: self.meter,
             runtime,
             denied: self.learns.then(DenyCache::new),
-            under_way: UnderWay::default(),
+            in_flight_calls: InFlightCalls::default(),
             given_up: AtomicU64::new(0),
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))

@@ -39,7 +39,7 @@ impl InUse {
             for inner in &all {
                 inner.send_all().await;
             }
-            shared.under_way.idle().await;
+            shared.in_flight_calls.idle().await;
         };
         let _ = timeout(within, sent).await;
         // Those that are given up in between are rather told of twice than not at all.

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tollgate_core::{Check, Decision, Holding, Outcome, Settlement, Source, Tick, Verdict};
+use tollgate_core::{Check, Decision, Outcome, Receipt, Settlement, Source, Tick, Verdict};
 
 use crate::{
     connection::value::Value,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Calls on their way, with what each entry asked.
-type Told = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
+type NewKeyReply = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
 
 impl Inner {
     /// Whether the meter follows any of these checks.
@@ -82,10 +82,10 @@ impl Inner {
     }
 
     /// What was let through is settled: in the account as well.
-    pub(super) fn follow_settlement(self: &Arc<Self>, holdings: &[Holding], how: Settlement) {
+    pub(super) fn follow_settlement(self: &Arc<Self>, holdings: &[Receipt], how: Settlement) {
         let Some(meter) = &self.meter else { return };
         for holding in holdings {
-            if meter.follows(&holding.check).is_some() && how != Settlement::Release {
+            if meter.follows(&holding.check).is_some() {
                 let at = self.prefilter.store_now();
                 self.tell(meter, at, Event::Settled(*holding, how));
             }
@@ -118,12 +118,12 @@ impl Inner {
     }
 
     /// Sends what waits: one call for what happened at one time, in order, and none waits for the one before.
-    fn send_entries(self: &Arc<Self>, meter: &Meter, mut waiting: VecDeque<Entry>) -> Told {
+    fn send_entries(self: &Arc<Self>, meter: &Meter, mut waiting: VecDeque<Entry>) -> NewKeyReply {
         let most = match self.shared.backend.is_cluster() {
             true => 1,
             false => usize::MAX,
         };
-        let mut told = Told::new();
+        let mut told = NewKeyReply::new();
         while let (entries, Some(at)) = next(&mut waiting, most) {
             let mut call = self.shared.begin_at(at);
             let now = self.prefilter.store_now();
@@ -131,7 +131,7 @@ impl Inner {
                 .into_iter()
                 .map(|entry| {
                     let plan = meter.plan(entry.event.check());
-                    let late = plan.is_some_and(|plan| plan.judge.is_over(entry.at, now));
+                    let late = plan.is_some_and(|plan| plan.audit.is_over(entry.at, now));
                     // In the window that has begun it would count for another one.
                     let placed = match late {
                         true => Placed::Nowhere,
@@ -153,7 +153,7 @@ impl Inner {
         told
     }
 
-    async fn hear(self: &Arc<Self>, meter: &Meter, told: Told) {
+    async fn hear(self: &Arc<Self>, meter: &Meter, told: NewKeyReply) {
         for (answer, size, placed) in told {
             let reply = match answer.await {
                 Ok(Value::Integers(integers)) => Reply::new(size, integers),
@@ -164,13 +164,13 @@ impl Inner {
             let now = self.prefilter.now();
             for (entry, placed) in &placed {
                 let looks = match &reply {
-                    Some(reply) => meter.judge(now, &self.rules, reply, entry, placed),
+                    Some(reply) => meter.audit(now, &self.rules, reply, entry, placed),
                     None => Looks::Lost,
                 };
                 match looks {
                     Looks::Well => {}
-                    Looks::Wrong(doubt) => self.doubt(meter, doubt),
-                    Looks::Missed(check) => self.missed(meter, check),
+                    Looks::Wrong(recheck) => self.recheck(meter, recheck),
+                    Looks::Miss(check) => self.miss(meter, check),
                     Looks::Lost => self.lost(meter, now, entry),
                 }
             }

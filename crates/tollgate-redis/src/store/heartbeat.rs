@@ -107,7 +107,7 @@ impl Heart {
                 true
             }
             None => {
-                self.count.missed();
+                self.count.miss();
                 false
             }
         }

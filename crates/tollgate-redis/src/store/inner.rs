@@ -8,16 +8,16 @@ use std::sync::{
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Check, Checks, Decision, Holding, Outcome, RuleSet, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Outcome, Receipt, RuleSet, Settlement, Tick, Verdict,
 };
-use tollgate_prefilter::{Closed, Lot};
+use tollgate_prefilter::{Grant, ReturnedLease};
 
 use crate::{
-    call::{Asked, Call},
+    call::{Call, RequestLayout},
     encode::Encoder,
     new_keys::NewKeys,
-    observe::{LotDid, RuleCounts},
-    prefilter::{filter::Prefilter, part::Asking},
+    observe::{LeaseEvent, RuleCounts},
+    prefilter::{filter::Prefilter, split::QueryExtras},
     reply::{NewKey, Reply},
     store::{heartbeat::Heartbeat, meter::Meter, shared::Shared},
 };
@@ -42,42 +42,42 @@ pub(super) struct Inner {
     pub(super) _heartbeat: Option<Arc<Heartbeat>>,
 }
 
-/// Lots that are asked for: by the place of the check, that of the answer, and the lot that goes back.
-type Wanted = SmallVec<[(u16, Option<u16>, Option<Closed>); 1]>;
+/// Leases that are asked for: by the place of the check, that of the answer, and the lease that goes back.
+type Wanted = SmallVec<[(u16, Option<u16>, Option<ReturnedLease>); 1]>;
 
-/// Says that nothing came of lots that were asked for, unless an answer did.
-pub(super) struct Waiting {
+/// Says that nothing came of leases that were asked for, unless an answer did.
+pub(super) struct PendingGrants {
     inner: Arc<Inner>,
     checks: Checks,
     wanted: Wanted,
 }
 
 impl Inner {
-    /// Asks for lots, with the request that was just added.
+    /// Asks for leases, with the request that was just added.
     pub(super) fn want(
         self: &Arc<Self>,
         call: &mut Call,
         checks: &[Check],
-        asking: &Asking,
-    ) -> Option<Waiting> {
-        if asking.lots.is_empty() {
+        extras: &QueryExtras,
+    ) -> Option<PendingGrants> {
+        if extras.grants.is_empty() {
             return None;
         }
-        let mut waiting = Waiting {
+        let mut waiting = PendingGrants {
             inner: Arc::clone(self),
             checks: Checks::from_slice(checks),
             wanted: Wanted::new(),
         };
-        for (place, ask) in &asking.lots {
+        for (place, query) in &extras.grants {
             let check = checks.get(usize::from(*place))?;
             let terms = self.prefilter.lease_terms(check);
             let answer = terms
-                .filter(|_| ask.wants_a_lot())
-                .and_then(|terms| call.lend(&self.encoder, check, ask, terms));
+                .filter(|_| query.wants_grant())
+                .and_then(|terms| call.grant(&self.encoder, check, query, terms));
             if answer.is_some() {
-                self.shared.observer.lots(LotDid::Asked, 1);
+                self.shared.observer.grants(LeaseEvent::RequestLayout, 1);
             }
-            waiting.wanted.push((*place, answer, ask.closed));
+            waiting.wanted.push((*place, answer, query.returned));
         }
         Some(waiting)
     }
@@ -117,8 +117,8 @@ impl Inner {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
-    pub(super) fn note_new_keys(&self, reply: &Reply, asked: &Asked) {
-        for told in reply.new_keys(asked) {
+    pub(super) fn note_new_keys(&self, reply: &Reply, layout: &RequestLayout) {
+        for told in reply.new_keys(layout) {
             match told.new_key {
                 NewKey::Made => self.shared.observer.key_made(),
                 NewKey::Refused => self.shared.observer.key_refused(),
@@ -141,7 +141,7 @@ impl Inner {
         Decision::new(0, verdicts, |verdict| self.rules.enforces(verdict.rule()))
     }
 
-    pub(super) fn settle(&self, holdings: &[Holding], how: Settlement) {
+    pub(super) fn settle(&self, holdings: &[Receipt], how: Settlement) {
         let mut call = self.shared.begin();
         if !call.settle_all(&self.encoder, holdings, how) {
             return self.shared.observer.settlement_lost();
@@ -151,8 +151,8 @@ impl Inner {
         }
     }
 
-    /// Takes over what the store has taken for a request that nobody waits for any more, as far as it is lent.
-    pub(super) fn take_over(self: &Arc<Self>, holding: &Holding) {
+    /// Takes over what the store has taken for a request that nobody waits for any more, as far as it is granted.
+    pub(super) fn take_over(self: &Arc<Self>, holding: &Receipt) {
         if let Some((holding, how)) = self.prefilter.take_over(holding) {
             self.settle(&[holding], how);
         }
@@ -170,7 +170,7 @@ impl Inner {
     /// Hands back what came since the last limiter and layer were gone.
     pub(super) fn hand_back_if_ended(self: &Arc<Self>) {
         if self.has_ended.load(Ordering::SeqCst) {
-            self.hand_back(self.prefilter.hand_back());
+            self.take_out(self.prefilter.take_out());
         }
     }
 
@@ -183,36 +183,36 @@ impl Inner {
     }
 }
 
-impl Waiting {
-    pub(super) fn answered(mut self, reply: &Reply, sent: Tick) {
+impl PendingGrants {
+    pub(super) fn on_reply(mut self, reply: &Reply, sent: Tick) {
         for (place, answer, _) in std::mem::take(&mut self.wanted) {
-            let lot = answer.map_or(Some(None), |answer| reply.lot(answer));
+            let grant = answer.map_or(Some(None), |answer| reply.grant(answer));
             let observer = &self.inner.shared.observer;
-            match lot {
-                Some(Some(_)) => observer.lots(LotDid::Lent, 1),
+            match grant {
+                Some(Some(_)) => observer.grants(LeaseEvent::Lent, 1),
                 Some(None) => {}
-                None => observer.lots(LotDid::Lost, 1),
+                None => observer.grants(LeaseEvent::Lost, 1),
             }
-            self.told(place, (sent, reply.at()), lot);
+            self.told(place, (sent, reply.at()), grant);
         }
         self.inner.hand_back_if_ended();
     }
 
-    /// The question certainly did not reach the store.
+    /// The query certainly did not reach the store.
     pub(super) fn are_not_sent(mut self) {
-        for (place, _, closed) in std::mem::take(&mut self.wanted) {
+        for (place, _, returned) in std::mem::take(&mut self.wanted) {
             if let Some(check) = self.checks.get(usize::from(place)) {
-                self.inner.prefilter.unasked(check, closed);
+                self.inner.prefilter.on_not_sent(check, returned);
             }
         }
         self.inner.hand_back_if_ended();
     }
 
-    fn told(&self, place: u16, times: (Tick, Tick), lot: Option<Option<Lot>>) {
+    fn told(&self, place: u16, times: (Tick, Tick), grant: Option<Option<Grant>>) {
         if let Some(check) = self.checks.get(usize::from(place))
-            && let Some(left) = self.inner.prefilter.answered(check, times, lot)
+            && let Some(left) = self.inner.prefilter.on_reply(check, times, grant)
         {
-            self.inner.hand_back(vec![left]);
+            self.inner.take_out(vec![left]);
         }
     }
 }
@@ -227,12 +227,12 @@ impl Drop for Inner {
     }
 }
 
-impl Drop for Waiting {
-    /// The answer did not come, or nobody waits for it any more: what it lends is lost.
+impl Drop for PendingGrants {
+    /// The answer did not come, or nobody waits for it any more: what it grants is lost.
     fn drop(&mut self) {
         for (place, answer, _) in &self.wanted {
             if answer.is_some() {
-                self.inner.shared.observer.lots(LotDid::Lost, 1);
+                self.inner.shared.observer.grants(LeaseEvent::Lost, 1);
             }
             self.told(*place, (0, 0), None);
         }

@@ -77,7 +77,7 @@ impl InstanceCount {
     }
 
     /// Redis has not counted: what it counted before says nothing of when it does again, for it may have been started anew.
-    pub(super) fn missed(&mut self) {
+    pub(super) fn miss(&mut self) {
         self.fewer = None;
     }
 }
@@ -110,7 +110,7 @@ mod tests {
             for crash in 0..10 {
                 assert_eq!(instances.counted(order, at(20 * crash)), 4);
                 assert_eq!(instances.counted(4, at(20 * crash + 5)), 4);
-                instances.missed();
+                instances.miss();
             }
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         let (mut instances, at) = believing(4);
         for crash in 0..20 {
             assert_eq!(instances.counted(1, at(10 * crash)), 4);
-            instances.missed();
+            instances.miss();
         }
         // Nor does a pause in which nobody counted.
         let (mut instances, at) = believing(4);

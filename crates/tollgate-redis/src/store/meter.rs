@@ -11,26 +11,26 @@
 //! before the other tells of what it gave back. So what looks wrong is only doubted. It is asked about once more when all of
 //! that is told, and counts only if it looks wrong then as well, also without the units that the account is unsure of.
 
-pub(super) mod doubts;
-mod judge;
+mod audit;
 pub(super) mod line;
-mod unsure;
+pub(super) mod rechecks;
+mod tolerance;
 pub(super) mod verdict;
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Check, Holding, RuleError, RuleSet, Settlement, Tick};
+use tollgate_core::{Check, Receipt, RuleError, RuleSet, Settlement, Tick};
 
 use crate::{
-    call::{Asked, Call},
+    call::{Call, RequestLayout},
     encode::Encoder,
     keyspace::{Keyspace, Metered},
     observe::RuleCounts,
     store::meter::{
-        doubts::{Doubts, MANY},
-        judge::Judge,
+        audit::Audit,
         line::{Entry, Event, Line},
-        unsure::{For, Unsure},
+        rechecks::{MANY, Rechecks},
+        tolerance::{For, Tolerance},
     },
 };
 
@@ -38,24 +38,24 @@ use crate::{
 pub(super) struct Meter {
     one_in: u64,
     encoder: Encoder,
-    unsure: Unsure,
+    tolerance: Tolerance,
     /// By rule and plan; `None` is not followed.
     plans: Box<[Box<[Option<Plan>]>]>,
     pub(super) line: Line,
-    pub(super) doubts: Doubts,
+    pub(super) rechecks: Rechecks,
 }
 
 /// A quota that is followed.
 pub(super) struct Plan {
-    pub(super) judge: Judge,
+    pub(super) audit: Audit,
     counts: Arc<RuleCounts>,
 }
 
 /// Where the answers to an entry are.
 pub(super) enum Placed {
-    Judged(Asked, Option<u16>),
+    Judged(RequestLayout, Option<u16>),
     /// Nothing is judged.
-    Told,
+    NewKeyReply,
     /// It did not fit into the call.
     Nowhere,
 }
@@ -72,10 +72,10 @@ impl Meter {
     ) -> Result<Self, RuleError> {
         let plan = |rule: usize, plan: usize| {
             let quota = rules.rules()[rule].quota_of(plan);
-            let judge = Judge::of(quota).filter(|_| rules.enforces(rule))?;
+            let audit = Audit::of(quota).filter(|_| rules.enforces(rule))?;
             let counts = counts(rule, plan)?;
             counts.follow(now);
-            Some(Plan { judge, counts })
+            Some(Plan { audit, counts })
         };
         let plans = rules.rules().iter().enumerate().map(|(place, rule)| {
             let plans = (0..rule.quotas()).map(|number| plan(place, number));
@@ -84,15 +84,15 @@ impl Meter {
         let plans: Box<[Box<[Option<Plan>]>]> = plans.collect();
         let memory = |rule: usize, plan: usize| {
             let plan = plans[rule][plan].as_ref();
-            plan.map_or(0, |plan| plan.judge.memory())
+            plan.map_or(0, |plan| plan.audit.memory())
         };
         Ok(Self {
             one_in,
-            unsure: Unsure::new(rules, &keyspace, memory)?,
-            encoder: Encoder::metered(rules, keyspace, Metered::Account)?,
+            tolerance: Tolerance::new(rules, &keyspace, memory)?,
+            encoder: Encoder::metered(rules, keyspace, Metered::Reference)?,
             plans,
             line: Line::default(),
-            doubts: Doubts::default(),
+            rechecks: Rechecks::default(),
         })
     }
 
@@ -125,11 +125,11 @@ impl Meter {
         };
         plan.counts.dropped(event.requests());
         let by_store = entry.at.saturating_add(now.saturating_sub(entry.since));
-        if matches!(event, Event::Refused(..)) || plan.judge.has_forgotten(entry.at, by_store) {
+        if matches!(event, Event::Refused(..)) || plan.audit.has_forgotten(entry.at, by_store) {
             return false;
         }
         plan.counts.not_whole(now);
-        self.doubts.miss(match event {
+        self.rechecks.miss(match event {
             Event::Forgotten(check) => check.with_cost(MANY),
             _ => *check,
         })
@@ -140,33 +140,33 @@ impl Meter {
         let encoder = &self.encoder;
         match event {
             Event::Admitted(check, _) => {
-                let asked = call.peek(encoder, &[*check]);
-                match (asked, call.debit(encoder, check)) {
-                    (Some(asked), Some(debit)) => Placed::Judged(asked, Some(debit)),
+                let layout = call.peek(encoder, &[*check]);
+                match (layout, call.debit(encoder, check)) {
+                    (Some(layout), Some(debit)) => Placed::Judged(layout, Some(debit)),
                     _ => Placed::Nowhere,
                 }
             }
             Event::Refused(check, _) => match self.look(call, check) {
-                Some(asked) => Placed::Judged(asked, None),
+                Some(layout) => Placed::Judged(layout, None),
                 None => Placed::Nowhere,
             },
             Event::Settled(holding, how) => {
                 let mut holding = *holding;
                 if let Some(plan) = self.plan(&holding.check) {
                     let (taken, units) = (&mut holding.taken, holding.check.cost());
-                    taken.fresh_at = plan.judge.fresh_at(taken.at, units, taken.fresh_at);
+                    taken.fresh_at = plan.audit.fresh_at(taken.at, units, taken.fresh_at);
                 }
                 // What others took because of it may be told before.
                 let back = holding.check.with_cost(given_back(&holding, *how));
                 let is_told = call.settle(encoder, &holding, *how)
-                    && self.unsure.count(call, &back, For::Lately);
+                    && self.tolerance.count(call, &back, For::Lately);
                 Placed::told(is_told)
             }
             Event::Forgotten(check) => {
                 // What others took before and after it may be told in another order.
                 let all = check.with_cost(MANY);
                 let is_told = call.reset(encoder, check.rule(), check.key())
-                    && self.unsure.count(call, &all, For::Long);
+                    && self.tolerance.count(call, &all, For::Long);
                 Placed::told(is_told)
             }
         }
@@ -174,11 +174,11 @@ impl Meter {
 
     /// Puts into a call that the account has missed as many units as a check costs.
     pub(super) fn write_missed(&self, call: &mut Call, check: &Check) -> bool {
-        self.unsure.count(call, check, For::Long)
+        self.tolerance.count(call, check, For::Long)
     }
 
     /// Puts into a call what is left of a state.
-    fn look(&self, call: &mut Call, check: &Check) -> Option<Asked> {
+    fn look(&self, call: &mut Call, check: &Check) -> Option<RequestLayout> {
         call.peek(&self.encoder, &[check.with_cost(0)])
     }
 }
@@ -186,13 +186,13 @@ impl Meter {
 impl Placed {
     fn told(is_told: bool) -> Self {
         match is_told {
-            true => Self::Told,
+            true => Self::NewKeyReply,
             false => Self::Nowhere,
         }
     }
 }
 
-fn given_back(holding: &Holding, how: Settlement) -> u64 {
+fn given_back(holding: &Receipt, how: Settlement) -> u64 {
     match how {
         Settlement::Refund(units) => units.min(holding.check.cost()),
         Settlement::Cancel => holding.check.cost(),

@@ -2,23 +2,23 @@
 
 mod accuracy;
 mod backend;
+mod background;
 mod bound;
 mod builder;
-mod debits;
-mod doubt;
+mod cross_slot;
 mod flush;
+mod flusher;
 mod follow;
 mod heartbeat;
+mod in_flight_calls;
+mod in_flight_query;
+mod in_flight_reports;
 mod inner;
 mod instances;
-mod keeper;
 mod meter;
-mod question;
 mod quotas;
+mod recheck;
 mod redis_store;
 mod shared;
-mod turns;
-mod unasked;
-mod under_way;
 
 pub use self::{accuracy::Accuracy, builder::RedisStoreBuilder, redis_store::RedisStore};

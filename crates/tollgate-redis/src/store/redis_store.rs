@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{BoundStore, Consistency, Rule, RuleError, RuleRegistry, RuleSet, Store};
-use tollgate_prefilter::{InForce, WhyExact};
+use tollgate_core::{Consistency, Rule, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
+use tollgate_prefilter::{DowngradeReason, Effective};
 
 use crate::{
     connection::breaker::BreakerState,
@@ -56,19 +56,19 @@ impl RedisStore {
     }
 
     /// How this store counts a rule: its own quota with plan number 0, or that of a plan. It is
-    /// [`Exact`](InForce::Exact), with the reason, where the rule cannot have the consistency that it asks for.
+    /// [`Exact`](Effective::Exact), with the reason, where the rule cannot have the consistency that it asks for.
     ///
     /// ```
     /// use tollgate::{Consistency, MINUTE, Quota, Rule};
-    /// use tollgate_redis::{InForce, Keys, RedisStore};
+    /// use tollgate_redis::{Effective, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = RedisStore::builder("unix:///nowhere", "shop", Keys::plain()).connect()?;
-    /// let leased = Consistency::Leased { reserve_permille: 100 };
+    /// let leased = Consistency::Leased { share: LeaseShare::percent(10) };
     /// let rule = |quota| Rule::new("per-key", quota).consistency(leased);
-    /// assert!(matches!(store.in_force(&rule(Quota::gcra(6_000, MINUTE)), 0), InForce::Leased(_)));
-    /// let InForce::Exact(Some(why)) = store.in_force(&rule(Quota::gcra(6, MINUTE)), 0) else {
+    /// assert!(matches!(store.effective(&rule(Quota::gcra(6_000, MINUTE)), 0), Effective::Leased(_)));
+    /// let Effective::Exact(Some(why)) = store.effective(&rule(Quota::gcra(6, MINUTE)), 0) else {
     ///     panic!("it is too small");
     /// };
     /// assert!(why.to_string().contains("below 20"));
@@ -76,14 +76,14 @@ impl RedisStore {
     /// # }
     /// ```
     #[must_use]
-    pub fn in_force(&self, rule: &Rule, plan: usize) -> InForce {
+    pub fn effective(&self, rule: &Rule, plan: usize) -> Effective {
         let quota = rule.quota_of(plan);
         match self.shared.exact(rule) {
-            _ if !rule.is_enforced() || quota.is_unlimited() => InForce::Exact(None),
+            _ if !rule.is_enforced() || quota.is_unlimited() => Effective::Exact(None),
             Some(why) if rule.consistency_of() != Consistency::Exact => {
-                InForce::Exact(Some(WhyExact::Store(why)))
+                Effective::Exact(Some(DowngradeReason::Store(why)))
             }
-            _ => InForce::new(quota, rule.consistency_of()),
+            _ => Effective::new(quota, rule.consistency_of()),
         }
     }
 
@@ -104,7 +104,7 @@ impl RedisStore {
     }
 
     /// Tells Redis all that this process knows and Redis does not, for an orderly end: units that were counted alone are
-    /// reported, lots go back, and what tickets give back arrives. It ends when all of it is answered, and `within` at the
+    /// reported, leases go back, and what tickets give back arrives. It ends when all of it is answered, and `within` at the
     /// latest; what Redis refuses meanwhile is sent again.
     ///
     /// Gives the units that Redis may not know of: those that were not reported in time, and those of which it never said
@@ -156,7 +156,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn BoundStore>, RuleError> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, heartbeat) = (Arc::clone(&self.shared), self.heartbeat.clone());
         let bound = Bound::new(shared, heartbeat, rules)?;
         self.in_use.add(bound.inner());
@@ -181,12 +181,12 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use tollgate_core::{
-        BoundStore, Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
+        Check, Decision, Fingerprint, Quota, Retry, RuleStore, SECOND, Source, Verdict,
         algorithm::Assessment,
     };
 
     use super::*;
-    use crate::{keys::Keys, prefilter::part::Places};
+    use crate::{keys::Keys, prefilter::split::IndexSet};
 
     #[tokio::test(start_paused = true)]
     async fn what_a_limiter_that_is_gone_could_not_report_is_given_up() {
@@ -214,7 +214,7 @@ mod tests {
         );
         let verdict = Verdict::new(0, 0, answer, Source::Store);
         let decision = Decision::new(sent.at, [verdict], |_| true);
-        let learned_by = (sent, Places::default());
+        let learned_by = (sent, IndexSet::default());
         prefilter.learn(&[check], &decision, learned_by, |_| false);
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));

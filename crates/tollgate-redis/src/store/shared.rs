@@ -23,8 +23,8 @@ use crate::{
     script::SCRIPT,
     store::{
         backend::{Answer, Backend},
+        in_flight_calls::InFlightCalls,
         instances::Instances,
-        under_way::UnderWay,
     },
 };
 
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     /// What denials have taught, if they are remembered.
     pub(super) denied: Option<DenyCache>,
     /// Calls whose answers no request waits for.
-    pub(super) under_way: UnderWay,
+    pub(super) in_flight_calls: InFlightCalls,
     /// Units that are not reported any more, and that Redis may not have counted.
     pub(super) given_up: AtomicU64,
 }
@@ -57,7 +57,7 @@ impl Shared {
     pub(super) fn exact(&self, rule: &Rule) -> Option<&'static str> {
         if self.caps.iter().any(|(name, _)| **name == *rule.name()) {
             return Some(
-                "a client beyond the cap on new keys has no state of its own to lend from",
+                "a client beyond the cap on new keys has no state of its own to grant from",
             );
         }
         match &self.keyspace.partition {
@@ -100,11 +100,11 @@ impl Shared {
         let answer = self.send(call, CallFor::Settlements);
         match Handle::try_current() {
             Ok(runtime) if !answer.is_refused() => {
-                let on_its_way = self.under_way.begin();
+                let in_flight = self.in_flight_calls.begin();
                 // A call that is dropped before it is sent is not sent.
                 runtime.spawn(async move {
                     let _ = answer.await;
-                    drop(on_its_way);
+                    drop(in_flight);
                 });
             }
             _ => self.observer.settlement_lost(),

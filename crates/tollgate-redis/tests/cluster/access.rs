@@ -74,9 +74,9 @@ async fn the_user_of_the_guide_may_do_all_that_a_store_does_also_after_a_failove
     for (from, to) in [(primary, other), (other, primary)] {
         let moving = MovingSlot::begin(&cluster, slot, from, to).await;
         moving.carry(|key| key.contains("deny")).await;
-        let until = service.asked() + 60;
+        let until = service.layout() + 60;
         eventually("the service asks on", || async {
-            (service.asked() >= until).then_some(())
+            (service.layout() >= until).then_some(())
         })
         .await;
         moving.finish().await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tollgate_core::{BoundStore, Check, Fingerprint, HOUR, Outcome, Quota, Rule, RuleSet, Store};
+use tollgate_core::{Check, Fingerprint, HOUR, Outcome, Quota, Rule, RuleSet, RuleStore, Store};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
 use crate::support::redis_cluster::RedisCluster;
@@ -49,7 +49,7 @@ async fn a_request_in_six_slots_of_servers_that_stand_still_waits_for_one_deadli
 }
 
 /// Waits until every server decides.
-async fn is_served(bound: &dyn BoundStore, checks: &[Check]) {
+async fn is_served(bound: &dyn RuleStore, checks: &[Check]) {
     crate::support::eventually::eventually("the request is decided", || async {
         let decision = bound.peek(checks).await;
         let mut verdicts = decision.verdicts().iter();

@@ -30,9 +30,9 @@ async fn a_slot_that_moves_back_and_forth_gives_no_unit_away_and_loses_none() {
     let mut service = Service::start(&cluster.url()).await;
     let mut owner = first;
     let asks_on = async || {
-        let until = service.asked() + 60;
+        let until = service.layout() + 60;
         eventually("the service asks on", || async {
-            (service.asked() >= until).then_some(())
+            (service.layout() >= until).then_some(())
         })
         .await;
     };

@@ -45,8 +45,8 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
     };
     for bytes in (0..400).step_by(20) {
         proxy.set(Fault::ResetAfter(bytes));
-        let asked: Vec<_> = (0..8).map(|_| limiter.acquire(&[check])).collect();
-        for answer in asked {
+        let layout: Vec<_> = (0..8).map(|_| limiter.acquire(&[check])).collect();
+        for answer in layout {
             if answer.await.is_allowed() {
                 admitted += 1;
             } else {
@@ -107,8 +107,8 @@ async fn four_hundred_callers_of_one_key_read_and_write_it_once_each() {
     assert!(ask(&limiter, &[check]).await.is_allowed());
     let mut connection = Resp::connect(server.address());
     connection.say("CONFIG RESETSTAT");
-    let asked: Vec<_> = (0..CALLERS).map(|_| limiter.acquire(&[check])).collect();
-    for answer in asked {
+    let layout: Vec<_> = (0..CALLERS).map(|_| limiter.acquire(&[check])).collect();
+    for answer in layout {
         assert!(answer.await.is_allowed());
     }
     let Value::Bytes(stats) = connection.say("INFO commandstats") else {

@@ -49,14 +49,14 @@ impl Site {
             self.service.loses_everything();
         }
         let (server, proxy) = (&mut self.server, &self.proxy);
-        let (alone, asked) = (self.service.alone(), self.service.asked());
+        let (alone, layout) = (self.service.alone(), self.service.layout());
         let healing = fault.begin(server, proxy, &mut self.numbers).await;
         let lasts = 1 + self.numbers.below(100);
         let felt = fault.is_felt();
         let service = &self.service;
         eventually(&format!("{what} is felt"), || async {
             let felt = !felt || (0..).zip(service.alone()).all(|(n, now)| now > alone[n]);
-            (felt && service.asked() >= asked + lasts).then_some(())
+            (felt && service.layout() >= layout + lasts).then_some(())
         })
         .await;
         fault.end(server, proxy, healing).await;

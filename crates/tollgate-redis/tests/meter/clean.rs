@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Fingerprint, MINUTE, Outcome, Quota, Rule, SECOND, Source,
+    Check, Consistency, Fingerprint, LeaseShare, MINUTE, Outcome, Quota, Rule, SECOND, Source,
 };
 
 use crate::{Site, seen};
@@ -21,13 +21,13 @@ fn quotas() -> [Quota; 4] {
 const WINDOW: u64 = 1_000_000;
 
 /// Two processes at about twice the limit for some ten seconds by their clock. Gives what the meters have seen, and how many
-/// requests were answered from lots.
+/// requests were answered from leases.
 async fn at_twice_the_limit(quota: Quota, consistency: Consistency) -> (crate::Seen, u64) {
     let site = Site::start().await;
     let rules = [Rule::new("per-key", quota).consistency(consistency)];
     let processes = [site.process(1, &rules).await, site.process(1, &rules).await];
     let mut random = fastrand::Rng::with_seed(7);
-    let (mut from_lots, mut refused) = (0, 0);
+    let (mut from_grants, mut refused) = (0, 0);
     let requests = 4_000;
     for request in 1..=requests {
         let pause = random.u64(..5_000);
@@ -42,12 +42,12 @@ async fn at_twice_the_limit(quota: Quota, consistency: Consistency) -> (crate::S
         let process = &processes[random.usize(..2)];
         let check = Check::new(0, Fingerprint::from_bits(7), 1);
         let decision = process.ask(&[check]).await;
-        from_lots += u64::from(decision.verdicts()[0].source() == Source::Lease);
+        from_grants += u64::from(decision.verdicts()[0].source() == Source::Lease);
         refused += u64::from(decision.outcome() == Outcome::Deny);
     }
     assert!(refused > 500, "{refused} of {quota:?}");
     let [one, other] = &processes;
-    (seen(&[one, other], requests).await, from_lots)
+    (seen(&[one, other], requests).await, from_grants)
 }
 
 #[tokio::test]
@@ -63,12 +63,12 @@ async fn an_exact_rule_is_never_above_its_limit_and_refuses_nothing_falsely() {
 async fn a_leased_rule_is_never_above_its_limit() {
     for quota in quotas() {
         let leased = Consistency::Leased {
-            reserve_permille: 100,
+            share: LeaseShare::percent(10),
         };
-        let (seen, from_lots) = at_twice_the_limit(quota, leased).await;
+        let (seen, from_grants) = at_twice_the_limit(quota, leased).await;
         assert_eq!(seen.over, 0, "{seen:?} of {quota:?}");
         assert!(
-            from_lots > 0 && seen.followed > 3_000,
+            from_grants > 0 && seen.followed > 3_000,
             "{seen:?} of {quota:?}"
         );
     }

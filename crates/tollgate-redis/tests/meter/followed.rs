@@ -1,17 +1,17 @@
 //! What is followed, and what is not.
 
 use tollgate_core::{
-    Check, Fingerprint, HOUR, Holding, Quota, Rule, Settlement, Source, algorithm::Taken,
+    Check, Fingerprint, HOUR, Quota, Receipt, Rule, Settlement, Source, algorithm::Taken,
 };
 use tollgate_redis::{Keys, RedisStore};
 
 use crate::{Process, Site, seen, unit};
 
-pub(crate) async fn take(process: &Process, check: Check) -> Holding {
+pub(crate) async fn take(process: &Process, check: Check) -> Receipt {
     let decision = process.ask(&[check]).await;
     assert!(decision.is_allowed());
     let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
-    Holding {
+    Receipt {
         check,
         taken: Taken {
             at: decision.at(),

@@ -15,7 +15,7 @@ mod mistakes;
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{BoundStore, Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, Store};
+use tollgate_core::{Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, RuleStore, Store};
 use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret};
 
 use crate::support::redis_server::{PATIENCE, RedisServer};
@@ -32,7 +32,7 @@ struct Site {
 /// A process with its rules.
 struct Process {
     store: RedisStore,
-    bound: Arc<dyn BoundStore>,
+    bound: Arc<dyn RuleStore>,
 }
 
 /// What meters have seen.

@@ -3,8 +3,8 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use tollgate_core::{
-    Consistency, HOUR, Holding, OnStoreError, Outcome, Quota, Rule, SECOND, Settlement, Source,
-    algorithm::Taken,
+    Consistency, HOUR, LeaseShare, OnStoreError, Outcome, Quota, Receipt, Rule, SECOND, Settlement,
+    Source, algorithm::Taken,
 };
 
 use crate::{
@@ -102,7 +102,7 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
     assert_eq!(seen(&[&one, &other], 2).await.falsely, 0);
 
     let fresh_at = taken.at() + taken.verdicts()[0].reset_after().as_micros() as u64;
-    let holding = Holding {
+    let holding = Receipt {
         check: all,
         taken: Taken {
             at: taken.at(),
@@ -118,7 +118,7 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
     // The bound holds for a second.
     while requests < 880 && other.seen().falsely == 0 {
         let denied = other.ask(&[unit(7)]).await;
-        assert_eq!(denied.verdicts()[0].source(), Source::LearnedBound);
+        assert_eq!(denied.verdicts()[0].source(), Source::DenyCache);
         requests += 1;
         seen(&[&one, &other], requests).await;
         site.clock.advance(Duration::from_millis(1));
@@ -128,10 +128,10 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
 }
 
 #[tokio::test]
-async fn a_refusal_while_units_are_parked_elsewhere_is_seen() {
+async fn a_refusal_while_units_are_on_lease_elsewhere_is_seen() {
     let site = Site::start().await;
     let leased = Consistency::Leased {
-        reserve_permille: 100,
+        share: LeaseShare::percent(10),
     };
     let rules = [Rule::new("per-key", Quota::fixed_window(1_000, HOUR)).consistency(leased)];
     let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
@@ -144,7 +144,7 @@ async fn a_refusal_while_units_are_parked_elsewhere_is_seen() {
         if decision.verdicts()[0].source() == Source::Lease {
             break;
         }
-        assert!(requests < 900, "nothing was lent");
+        assert!(requests < 900, "nothing was granted");
     }
     loop {
         let decision = other.ask(&[unit(7)]).await;

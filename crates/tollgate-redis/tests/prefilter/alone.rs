@@ -52,14 +52,14 @@ impl Twin {
     }
 }
 
-/// A unit or two of a lot are not handed back, now and then.
+/// A unit or two of a lease are not handed back, now and then.
 const FEW: u64 = 10;
 
 /// What a history has seen.
 #[derive(Debug, Default)]
 struct Seen {
     allowed: u64,
-    lent: u64,
+    granted: u64,
     denied: u64,
     /// The most units that memory had left beside those that were denied.
     idle: u64,
@@ -67,7 +67,7 @@ struct Seen {
 
 /// A random history of a client. Memory takes what was admitted; never is it asked for more than it has.
 ///
-/// In a calm one the clock makes no leaps, in which lots run out and nobody hands them back.
+/// In a calm one the clock makes no leaps, in which leases run out and nobody hands them back.
 async fn history(address: &str, seed: u64, limiters: u64, calm: bool) -> Seen {
     let mut numbers = Numbers(seed);
     let quota = quotas()[seed as usize % quotas().len()];
@@ -96,7 +96,7 @@ async fn history(address: &str, seed: u64, limiters: u64, calm: bool) -> Seen {
         let at = format!("seed {seed}, step {step}, {quota:?}, {units} units, {decision:?}");
         let source = decision.verdicts()[0].source();
         assert_ne!(source, Source::Fallback, "{at}");
-        seen.lent += u64::from(source == Source::Lease);
+        seen.granted += u64::from(source == Source::Lease);
         if decision.is_allowed() {
             seen.allowed += 1;
             assert!(twin.takes(units), "above the limit: {at}");
@@ -111,28 +111,28 @@ async fn history(address: &str, seed: u64, limiters: u64, calm: bool) -> Seen {
 #[tokio::test]
 async fn nothing_is_admitted_that_memory_would_deny() {
     let server = RedisServer::start(&[]).await;
-    let mut lent = 0;
+    let mut granted = 0;
     for seed in 0..HISTORIES {
         let seen = history(&server.url(), seed, 1 + seed % 3, false).await;
         assert!(seen.allowed > 0, "seed {seed}: {seen:?}");
-        lent += seen.lent;
+        granted += seen.granted;
         server.ask(&["FLUSHALL"]).await;
     }
     assert!(
-        lent > HISTORIES * 10,
-        "{lent} requests were answered from lots"
+        granted > HISTORIES * 10,
+        "{granted} requests were answered from leases"
     );
 }
 
 /// Units that are in line at once, at most, or were lost there a moment ago.
 fn line(quota: &Quota) -> u64 {
-    let terms = LeaseTerms::new(quota, 100).expect("it is lent");
-    terms.segments().map_or(0, |segments| {
-        segments.line() * quota.rate() / quota.period().as_micros() as u64
+    let terms = LeaseTerms::new(quota, 100).expect("it is granted");
+    terms.schedule().map_or(0, |schedule| {
+        schedule.line() * quota.rate() / quota.period().as_micros() as u64
     })
 }
 
-/// Whoever asks hands back what it holds. What it does not get back is its turn in the line, or the rest of a lot of a window
+/// Whoever asks hands back what it holds. What it does not get back is its turn in the line, or the rest of a lease of a window
 /// that is over.
 #[tokio::test]
 async fn a_client_of_one_limiter_is_denied_what_is_in_line_and_a_few_units_too_early_at_most() {

@@ -54,7 +54,7 @@ fn hot(name: &str, limit: Limit, lasts: Duration) -> Job {
 
 /// Calls for a thousand requests.
 fn permille(calls: u64, counts: Counts) -> u64 {
-    calls * 1_000 / counts.asked.max(1)
+    calls * 1_000 / counts.layout.max(1)
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn hot_clients_under_their_limit_cost_few_calls() {
         let (calls, counts) = counted(&server, &mut site, &job);
         let each = permille(calls, counts);
         println!("{name}: {each} ‰ calls a request, {counts:?}");
-        assert_eq!(counts.allowed, counts.asked, "somebody is above the limit");
-        let most = TO_BEGIN + counts.asked * MOST / 1_000;
+        assert_eq!(counts.allowed, counts.layout, "somebody is above the limit");
+        let most = TO_BEGIN + counts.layout * MOST / 1_000;
         assert!(calls <= most, "{name}: {calls} calls, {most} at most");
         site.keeps_its_bounds(&job, 0);
     }
@@ -120,7 +120,7 @@ fn who_is_far_over_the_limit_costs_a_process_about_a_call_a_second() {
             calls <= most,
             "{name}: {calls} calls, {most} at most, {counts:?}"
         );
-        assert!(counts.asked > 2 * most, "nobody was far over the limit");
+        assert!(counts.layout > 2 * most, "nobody was far over the limit");
     }
 }
 
@@ -143,7 +143,7 @@ fn a_client_that_comes_once_costs_one_call_at_most() {
         println!("{name}: {calls} calls, {counts:?}");
         // One more for each process, of which the server does not know the script.
         assert!(
-            calls <= counts.asked + PROCESSES as u64,
+            calls <= counts.layout + PROCESSES as u64,
             "{name}: {calls} calls"
         );
     }

@@ -94,7 +94,7 @@ async fn a_server_that_stands_still_lets_nothing_more_through() {
         site.begin(&job);
         admitted_more(&site).await;
         server.stop();
-        // Shorter than a lot lives.
+        // Shorter than a lease lives.
         let until = clock::now() + 1_200_000;
         while clock::now() < until {
             sleep(Duration::from_millis(20)).await;

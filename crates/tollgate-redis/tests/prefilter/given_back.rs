@@ -1,4 +1,4 @@
-//! Units of a window that is lent come back whole, whatever became of their requests: denied by another rule, dropped, refused,
+//! Units of a window that is granted come back whole, whatever became of their requests: denied by another rule, dropped, refused,
 //! refunded late.
 
 use std::time::Duration;
@@ -33,10 +33,10 @@ fn windows() -> [Quota; 2] {
     ]
 }
 
-/// A rule that is lent, and an exact one of one unit for each client.
+/// A rule that is granted, and an exact one of one unit for each client.
 fn rules(quota: Quota) -> [Rule; 2] {
     [
-        Rule::new("lent", quota).consistency(LEASED),
+        Rule::new("granted", quota).consistency(LEASED),
         Rule::new("strict", Quota::gcra(1, HOUR)),
     ]
 }
@@ -59,7 +59,7 @@ async fn service(url: &str, quota: Quota) -> (Service, Limiter) {
 fn burst(service: &Service, limiter: &Limiter) -> Vec<Pending<Decision>> {
     // What the denials before have taught is believed for a second.
     service.clock.advance(Duration::from_millis(1_100));
-    let checks = [check(limiter, "lent"), of(limiter, "strict", "used-up")];
+    let checks = [check(limiter, "granted"), of(limiter, "strict", "used-up")];
     let waiting = (0..BURST).map(|_| match limiter.acquire(&checks) {
         Step::Wait(pending) => pending,
         Step::Ready(decision) => panic!("Redis is asked: {decision:?}"),
@@ -67,14 +67,14 @@ fn burst(service: &Service, limiter: &Limiter) -> Vec<Pending<Decision>> {
     waiting.collect()
 }
 
-/// Waits for all of them. Gives of how many the units had been taken from a lot.
+/// Waits for all of them. Gives of how many the units had been taken from a lease.
 async fn are_denied(burst: Vec<Pending<Decision>>) -> u64 {
     let mut held = 0;
     for request in burst {
         let decision = request.await;
         assert!(!decision.is_allowed(), "{decision:?}");
-        let lent = decision.verdicts()[0];
-        held += u64::from(lent.source() == Source::Lease);
+        let granted = decision.verdicts()[0];
+        held += u64::from(granted.source() == Source::Lease);
     }
     held
 }
@@ -84,14 +84,14 @@ async fn what_another_rule_denies_costs_nothing_of_a_window() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
+        let granted = check(&limiter, "granted");
         let mut held = 0;
         for _ in 0..20 {
-            service.take_until(&limiter, lent, Source::Lease).await;
+            service.take_until(&limiter, granted, Source::Lease).await;
             held += are_denied(burst(&service, &limiter)).await;
         }
-        assert!(held > 20, "{held} denied requests had spent from a lot");
-        service.drain(&limiter, lent).await;
+        assert!(held > 20, "{held} denied requests had spent from a lease");
+        service.drain(&limiter, granted).await;
         assert_eq!(service.net, LIMIT, "{quota:?}");
     }
 }
@@ -116,7 +116,7 @@ async fn five_thousand_a_day_are_admitted_in_full_between_bursts_that_another_ru
                 service.clock.advance(Duration::from_micros(6_667));
                 clients += 1;
                 let strict = of(limiter, "strict", &format!("client-{clients}"));
-                let decision = limiter.acquire(&[check(limiter, "lent"), strict]).await;
+                let decision = limiter.acquire(&[check(limiter, "granted"), strict]).await;
                 service.net += u64::from(decision.is_allowed());
                 is_left |= decision.is_allowed();
             }
@@ -126,10 +126,13 @@ async fn five_thousand_a_day_are_admitted_in_full_between_bursts_that_another_ru
         }
     }
     for (service, limiter) in &mut services {
-        let lent = check(limiter, "lent");
-        service.drain(limiter, lent).await;
+        let granted = check(limiter, "granted");
+        service.drain(limiter, granted).await;
     }
-    assert!(spent > 500, "{spent} denied requests had spent from a lot");
+    assert!(
+        spent > 500,
+        "{spent} denied requests had spent from a lease"
+    );
     let admitted: u64 = services.iter().map(|(service, _)| service.net).sum();
     // Nothing was lost: nobody died and no answer was.
     assert_eq!(admitted, LIMIT);
@@ -140,38 +143,38 @@ async fn requests_that_are_dropped_while_they_wait_cost_nothing_of_a_window() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
+        let granted = check(&limiter, "granted");
         for _ in 0..5 {
-            service.take_until(&limiter, lent, Source::Lease).await;
+            service.take_until(&limiter, granted, Source::Lease).await;
             // Some hold a unit and wait for the other rule; the others wait for both.
             drop(burst(&service, &limiter));
-            // More than any lot: it goes with the question, and Redis takes them.
-            if limiter.acquire(&[lent.with_cost(130)]).ready().is_some() {
+            // More than any lease: it goes with the query, and Redis takes them.
+            if limiter.acquire(&[granted.with_cost(130)]).ready().is_some() {
                 service.net += 130;
             }
         }
         let unreported = service.store.flush(PATIENCE).await;
         assert_eq!(unreported, 0);
-        service.drain(&limiter, lent).await;
+        service.drain(&limiter, granted).await;
         assert_eq!(service.net, LIMIT, "{quota:?}");
     }
 }
 
 #[tokio::test]
-async fn tickets_that_are_cancelled_when_their_lot_is_long_gone_give_all_of_a_window_back() {
+async fn tickets_that_are_cancelled_when_their_lease_is_long_gone_give_all_of_a_window_back() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
+        let granted = check(&limiter, "granted");
         let mut tickets = Vec::new();
         while service.net < LIMIT / 2 {
-            let decision = service.take(&limiter, lent, 1).await;
-            tickets.push(limiter.ticket(&[lent], &decision));
+            let decision = service.take(&limiter, granted, 1).await;
+            tickets.push(limiter.ticket(&[granted], &decision));
         }
         // Also what was decided together with a rule that Redis was asked about.
         for client in 0..100 {
             service.clock.advance(Duration::from_millis(1));
-            let checks = [lent, of(&limiter, "strict", &client.to_string())];
+            let checks = [granted, of(&limiter, "strict", &client.to_string())];
             let decision = limiter.acquire(&checks).await;
             service.net += 1;
             tickets.push(limiter.ticket(&checks, &decision));
@@ -180,7 +183,7 @@ async fn tickets_that_are_cancelled_when_their_lot_is_long_gone_give_all_of_a_wi
             ticket.cancel();
             service.net -= 1;
         }
-        service.drain(&limiter, lent).await;
+        service.drain(&limiter, granted).await;
         assert_eq!(service.net, LIMIT, "{quota:?}");
     }
 }
@@ -193,12 +196,12 @@ async fn what_comes_back_when_its_window_is_over_is_nothing_to_a_fixed_one_and_w
     for (quota, weighs) in [(fixed, 0), (sliding, 1)] {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
+        let granted = check(&limiter, "granted");
         let mut tickets = Vec::new();
         while tickets.len() < 400 {
-            let decision = service.take(&limiter, lent, 1).await;
+            let decision = service.take(&limiter, granted, 1).await;
             if decision.verdicts()[0].source() == Source::Lease {
-                tickets.push(limiter.ticket(&[lent], &decision));
+                tickets.push(limiter.ticket(&[granted], &decision));
             }
         }
         let taken = service.net;
@@ -206,10 +209,10 @@ async fn what_comes_back_when_its_window_is_over_is_nothing_to_a_fixed_one_and_w
         let window = 600_000_000;
         let rest = window - service.clock.now() % window;
         service.clock.advance(Duration::from_micros(rest));
-        // A lot of the new window: nothing may go into that.
-        service.take_until(&limiter, lent, Source::Lease).await;
+        // A lease of the new window: nothing may go into that.
+        service.take_until(&limiter, granted, Source::Lease).await;
         tickets.into_iter().for_each(tollgate_core::Ticket::cancel);
-        service.drain(&limiter, lent).await;
+        service.drain(&limiter, granted).await;
         let admitted = service.net - taken;
         // The window before weighs as a whole at first, and hardly less by now.
         let most = LIMIT - weighs * (taken - 400);
@@ -222,34 +225,34 @@ async fn what_comes_back_when_its_window_is_over_is_nothing_to_a_fixed_one_and_w
 }
 
 #[tokio::test]
-async fn a_lot_that_was_to_go_with_a_question_which_was_never_sent_is_still_there() {
+async fn a_lease_that_was_to_go_with_a_query_which_was_never_sent_is_still_there() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let proxy = Proxy::start(server.port(), 7).await;
         let (mut service, limiter) = service(&proxy.url(), quota).await;
-        let lent = check(&limiter, "lent");
-        service.take_until(&limiter, lent, Source::Lease).await;
+        let granted = check(&limiter, "granted");
+        service.take_until(&limiter, granted, Source::Lease).await;
         proxy.set(Fault::Refuse);
         eventually("the connection is gone", || async {
-            let looked = limiter.peek(&[lent.with_cost(0)]).await;
+            let looked = limiter.peek(&[granted.with_cost(0)]).await;
             (looked.verdicts()[0].outcome() == Outcome::Failed).then_some(())
         })
         .await;
         for _ in 0..3 {
-            let decision = limiter.acquire(&[lent.with_cost(LIMIT / 2)]).await;
+            let decision = limiter.acquire(&[granted.with_cost(LIMIT / 2)]).await;
             assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
         }
         // It serves while nobody answers.
-        let decision = service.take(&limiter, lent, 1).await;
+        let decision = service.take(&limiter, granted, 1).await;
         assert_eq!(decision.verdicts()[0].source(), Source::Lease);
         proxy.set(Fault::None);
         service.store.connected().await;
         eventually("Redis answers", || async {
-            let looked = limiter.peek(&[lent.with_cost(0)]).await;
+            let looked = limiter.peek(&[granted.with_cost(0)]).await;
             (looked.verdicts()[0].outcome() == Outcome::Allow).then_some(())
         })
         .await;
-        service.drain(&limiter, lent).await;
+        service.drain(&limiter, granted).await;
         assert_eq!(service.net, LIMIT, "{quota:?}");
     }
 }
@@ -259,18 +262,18 @@ async fn what_comes_back_when_the_limiter_is_gone_goes_back_to_redis() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
-        service.take_until(&limiter, lent, Source::Lease).await;
+        let granted = check(&limiter, "granted");
+        service.take_until(&limiter, granted, Source::Lease).await;
         let waiting = burst(&service, &limiter);
-        let decision = service.take(&limiter, lent, 1).await;
-        let ticket = limiter.ticket(&[lent], &decision);
+        let decision = service.take(&limiter, granted, 1).await;
+        let ticket = limiter.ticket(&[granted], &decision);
         drop(limiter);
-        let exact = Rule::new("lent", quota);
+        let exact = Rule::new("granted", quota);
         let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
         are_denied(waiting).await;
         ticket.cancel();
         service.net -= 1;
-        let look = [of(&exact, "lent", "client").with_cost(0)];
+        let look = [of(&exact, "granted", "client").with_cost(0)];
         eventually("all is back that was not spent", || async {
             let looked = exact.peek(&look).await;
             (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
@@ -280,21 +283,21 @@ async fn what_comes_back_when_the_limiter_is_gone_goes_back_to_redis() {
 }
 
 #[tokio::test]
-async fn a_lot_that_comes_when_the_limiter_is_gone_goes_back_to_redis() {
+async fn a_lease_that_comes_when_the_limiter_is_gone_goes_back_to_redis() {
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
-        service.take_until(&limiter, lent, Source::Lease).await;
-        let Step::Wait(last) = limiter.acquire(&[lent.with_cost(BURST)]) else {
-            panic!("no lot is as large");
+        let granted = check(&limiter, "granted");
+        service.take_until(&limiter, granted, Source::Lease).await;
+        let Step::Wait(last) = limiter.acquire(&[granted.with_cost(BURST)]) else {
+            panic!("no lease is as large");
         };
         drop(limiter);
         // No caller waits for the reply either.
         drop(last);
-        let exact = Rule::new("lent", quota);
+        let exact = Rule::new("granted", quota);
         let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
-        let look = [of(&exact, "lent", "client").with_cost(0)];
+        let look = [of(&exact, "granted", "client").with_cost(0)];
         eventually("all is back that was not spent", || async {
             let looked = exact.peek(&look).await;
             (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
@@ -304,18 +307,18 @@ async fn a_lot_that_comes_when_the_limiter_is_gone_goes_back_to_redis() {
 }
 
 #[tokio::test]
-async fn a_lot_of_a_bucket_is_not_lost_with_the_caller_of_its_question() {
+async fn a_lease_of_a_bucket_is_not_lost_with_the_caller_of_its_query() {
     let server = RedisServer::start(&[]).await;
     let quota = Quota::gcra(LIMIT, MAX_PERIOD);
     let (mut service, limiter) = service(&server.url(), quota).await;
-    let lent = check(&limiter, "lent");
+    let granted = check(&limiter, "granted");
     for _ in 0..3 {
-        service.take_until(&limiter, lent, Source::Lease).await;
-        // Redis takes them, and they stay taken. What it lends is heard of.
-        drop(limiter.acquire(&[lent.with_cost(BURST)]));
+        service.take_until(&limiter, granted, Source::Lease).await;
+        // Redis takes them, and they stay taken. What it grants is heard of.
+        drop(limiter.acquire(&[granted.with_cost(BURST)]));
         service.net += BURST;
         assert_eq!(service.store.flush(PATIENCE).await, 0);
-        let looked = limiter.peek(&[lent.with_cost(0)]).await;
+        let looked = limiter.peek(&[granted.with_cost(0)]).await;
         let left = looked.verdicts()[0].remaining();
         assert_eq!(left, LIMIT - service.net);
     }
@@ -326,36 +329,36 @@ async fn what_was_spent_before_a_reset_and_denied_after_it_is_not_there_twice() 
     for quota in windows() {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
-        service.take_until(&limiter, lent, Source::Lease).await;
+        let granted = check(&limiter, "granted");
+        service.take_until(&limiter, granted, Source::Lease).await;
         let waiting = burst(&service, &limiter);
-        let reset = limiter.reset("lent", &Key::of(["client"]));
+        let reset = limiter.reset("granted", &Key::of(["client"]));
         let reset = reset.expect("the rule is there");
         assert!(are_denied(waiting).await > 0);
         reset.await.expect("Redis answers");
         service.net = 0;
-        service.drain(&limiter, lent).await;
+        service.drain(&limiter, granted).await;
         assert_eq!(service.net, LIMIT, "{quota:?}");
     }
 }
 
-/// What a bucket loses is what comes back after its lot was replaced, and it comes again with time.
+/// What a bucket loses is what comes back after its lease was replaced, and it comes again with time.
 #[tokio::test]
 async fn a_bucket_loses_no_more_than_was_denied_and_has_it_again_when_as_many_have_come_back() {
     let server = RedisServer::start(&[]).await;
     // A unit in 4.32 s.
     let quota = Quota::token_bucket(LIMIT).refill(20_000, DAY);
     let (mut service, limiter) = service(&server.url(), quota).await;
-    let lent = check(&limiter, "lent");
+    let granted = check(&limiter, "granted");
     let started = service.clock.now();
     let mut held = 0;
     for _ in 0..10 {
-        service.take_until(&limiter, lent, Source::Lease).await;
+        service.take_until(&limiter, granted, Source::Lease).await;
         held += are_denied(burst(&service, &limiter)).await;
     }
-    assert!(held > 10, "{held} denied requests had spent from a lot");
+    assert!(held > 10, "{held} denied requests had spent from a lease");
     assert_eq!(service.store.flush(PATIENCE).await, 0);
-    let look = [lent.with_cost(0)];
+    let look = [granted.with_cost(0)];
     let looked = limiter.peek(&look).await;
     let passed = service.clock.now() - started;
     let refilled = passed * 20_000 / DAY.as_micros() as u64;
@@ -365,7 +368,7 @@ async fn a_bucket_loses_no_more_than_was_denied_and_has_it_again_when_as_many_ha
         left <= most && left + held >= LIMIT - service.net,
         "{left} of {most}, with {held} denied"
     );
-    // Lots are out for two generations at most; then all comes back by itself.
+    // Leases are out for two generations at most; then all comes back by itself.
     let lost = (LIMIT - left) * DAY.as_micros() as u64 / 20_000;
     service
         .clock
@@ -381,9 +384,9 @@ async fn a_request_that_costs_nothing_is_told_of_what_this_process_holds() {
     for quota in quotas {
         let server = RedisServer::start(&[]).await;
         let (mut service, limiter) = service(&server.url(), quota).await;
-        let lent = check(&limiter, "lent");
-        service.take_until(&limiter, lent, Source::Lease).await;
-        let free = [lent.with_cost(0)];
+        let granted = check(&limiter, "granted");
+        service.take_until(&limiter, granted, Source::Lease).await;
+        let free = [granted.with_cost(0)];
         let strict = of(&limiter, "strict", "another").with_cost(0);
         for checks in [&free[..], &[free[0], strict]] {
             let decision = limiter.acquire(checks).await;
@@ -409,9 +412,7 @@ async fn a_report_whose_answer_was_lost_is_not_sent_again() {
     let rule = Rule::new("counted", quota).consistency(consistency);
     let limiter = service.limiter([rule]);
     let counted = check(&limiter, "counted");
-    service
-        .take_until(&limiter, counted, Source::Eventual)
-        .await;
+    service.take_until(&limiter, counted, Source::Local).await;
     for _ in 0..20 {
         service.take(&limiter, counted, 1).await;
     }

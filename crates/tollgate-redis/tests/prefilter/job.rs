@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use tollgate_core::{Consistency, Limiter, OnStoreError, Quota, Rule};
+use tollgate_core::{Consistency, LeaseShare, Limiter, OnStoreError, Quota, Rule};
 use tollgate_redis::RedisStore;
 
 /// One rule of each request.
@@ -43,7 +43,7 @@ pub(crate) struct Job {
 
 pub(crate) const EXACT: Consistency = Consistency::Exact;
 pub(crate) const LEASED: Consistency = Consistency::Leased {
-    reserve_permille: 100,
+    share: LeaseShare::percent(10),
 };
 
 pub(crate) fn eventual(max_unreported: u64) -> Consistency {
@@ -136,7 +136,7 @@ impl fmt::Display for Job {
                 Limit::Sliding(limit, window) => (2, limit, 0, window),
             };
             let (how, one, other) = match ask.consistency {
-                Consistency::Leased { reserve_permille } => (1, reserve_permille.into(), 0),
+                Consistency::Leased { share } => (1, share.as_permille().into(), 0),
                 Consistency::Eventual {
                     interval,
                     max_unreported,
@@ -195,7 +195,7 @@ fn ask(word: &str) -> Result<Ask, std::num::ParseIntError> {
         consistency: match how {
             0 => Consistency::Exact,
             1 => Consistency::Leased {
-                reserve_permille: one as u16,
+                share: LeaseShare::permille(one as u16),
             },
             _ => Consistency::Eventual {
                 interval: Duration::from_micros(one),

@@ -13,7 +13,7 @@
 //! losses   how often the server lost its states, or its clock was moved ahead
 //! ```
 //!
-//! Units that were lent before a loss were taken from the states of before, so a loss costs a burst and no more.
+//! Units that were granted before a loss were taken from the states of before, so a loss costs a burst and no more.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -30,8 +30,8 @@ mod partitions;
 mod process;
 mod reports;
 mod resets;
+mod scheduled;
 mod seams;
-mod segments;
 mod service;
 mod several;
 mod site;

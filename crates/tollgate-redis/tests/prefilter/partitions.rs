@@ -1,4 +1,4 @@
-//! Clusters and names: what is lent and reported under each partition and each way of writing keys.
+//! Clusters and names: what is granted and reported under each partition and each way of writing keys.
 
 use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, Secret};
@@ -26,7 +26,7 @@ fn rules(prefix: &str) -> [(Rule, Source); 2] {
     };
     [
         (rule("leased", LEASED), Source::Lease),
-        (rule("eventual", eventual(20)), Source::Eventual),
+        (rule("eventual", eventual(20)), Source::Local),
     ]
 }
 
@@ -47,11 +47,7 @@ async fn is_one_limit(mut one: Service, mut other: Service, prefix: &str) {
         other.clock.set(one.clock.now());
         other.drain(&limiters[1], checks[1]).await;
         let net = one.net + other.net;
-        let beyond = if source == Source::Eventual {
-            2 * 20
-        } else {
-            0
-        };
+        let beyond = if source == Source::Local { 2 * 20 } else { 0 };
         assert!((LIMIT..=LIMIT + beyond).contains(&net), "{name}: {net}");
     }
 }
@@ -114,7 +110,7 @@ async fn keys_may_be_written_in_any_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_lends_and_counts_under_each_partition() {
+async fn a_cluster_grants_and_counts_under_each_partition() {
     let cluster = RedisCluster::start().await;
     let url = cluster.url();
     for (name, partition) in [
@@ -139,11 +135,11 @@ async fn a_cluster_lends_and_counts_under_each_partition() {
             is_exact(&mut service, &limiter, "by-eventual", LIMIT).await;
         }
     }
-    a_denial_in_one_slot_does_not_end_the_lots_of_another(&url).await;
+    a_denial_in_one_slot_does_not_end_the_leases_of_another(&url).await;
 }
 
 /// The rules of a request lie in two slots, and the first one denies: then the second is not asked.
-async fn a_denial_in_one_slot_does_not_end_the_lots_of_another(url: &str) {
+async fn a_denial_in_one_slot_does_not_end_the_leases_of_another(url: &str) {
     let mut service = Service::start_with(url, Keys::plain(), |builder| {
         builder.partition(Partition::Key)
     })
@@ -151,20 +147,20 @@ async fn a_denial_in_one_slot_does_not_end_the_lots_of_another(url: &str) {
     let full = Quota::fixed_window(1, MAX_PERIOD);
     let rules = [
         Rule::new("full", full),
-        Rule::new("lent", quota()).consistency(LEASED),
+        Rule::new("granted", quota()).consistency(LEASED),
     ];
     let limiter = service.limiter(rules);
     let key = Key::of("another client");
     let full = limiter.check("full", &key).expect("the rule is there");
-    let lent = check(&limiter, "lent");
+    let granted = check(&limiter, "granted");
     assert!(limiter.acquire(&[full]).await.is_allowed());
-    service.take_until(&limiter, lent, Source::Lease).await;
-    // More than is held: what is held goes back with the question, which nobody asks.
-    let decision = limiter.acquire(&[full, lent.with_cost(LIMIT / 2)]).await;
+    service.take_until(&limiter, granted, Source::Lease).await;
+    // More than is held: what is held goes back with the query, which nobody asks.
+    let decision = limiter.acquire(&[full, granted.with_cost(LIMIT / 2)]).await;
     assert_eq!(decision.verdicts()[1].outcome(), Outcome::NotAsked);
-    service.take_until(&limiter, lent, Source::Lease).await;
-    service.drain(&limiter, lent).await;
-    // The lot was lost.
+    service.take_until(&limiter, granted, Source::Lease).await;
+    service.drain(&limiter, granted).await;
+    // The lease was lost.
     let net = service.net;
     assert!((LIMIT - LIMIT / 10..=LIMIT).contains(&net), "{net}");
 }

@@ -22,7 +22,7 @@ pub(crate) const ANSWER: &str = "tollgate: ";
 /// What became of the requests of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    pub(crate) asked: u64,
+    pub(crate) layout: u64,
     pub(crate) allowed: u64,
     /// Verdicts by who made them.
     pub(crate) store: u64,
@@ -37,7 +37,7 @@ impl Counts {
         let (store, learned) = (self.store, self.learned);
         let (lease, eventual) = (self.lease, self.eventual);
         [
-            self.asked,
+            self.layout,
             self.allowed,
             store,
             learned,
@@ -52,7 +52,7 @@ impl Counts {
         let mut sums = both.map(|(one, other)| one + other);
         let mut next = || sums.next().unwrap_or_default();
         Self {
-            asked: next(),
+            layout: next(),
             allowed: next(),
             store: next(),
             learned: next(),
@@ -70,7 +70,7 @@ impl FromStr for Counts {
         let mut words = line.split(' ');
         let mut number = || words.next().unwrap_or_default().parse();
         Ok(Self {
-            asked: number()?,
+            layout: number()?,
             allowed: number()?,
             store: number()?,
             learned: number()?,

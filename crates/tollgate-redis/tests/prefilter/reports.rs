@@ -108,7 +108,7 @@ async fn a_look_is_told_of_what_was_counted_alone() {
     let mut service = Service::start(&server.url()).await;
     let limiter = service.limiter([rule()]);
     let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Eventual).await;
+    service.take_until(&limiter, check, Source::Local).await;
     for _ in 0..30 {
         service.take(&limiter, check, 1).await;
         let looked = limiter.peek(&[check.with_cost(0)]).await;
@@ -122,28 +122,28 @@ async fn what_goes_with_a_request_that_nobody_waits_for_is_heard() {
     let mut service = Service::start(&server.url()).await;
     let limiter = service.limiter([rule()]);
     let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Eventual).await;
+    service.take_until(&limiter, check, Source::Local).await;
     for round in 1..5 {
         drop(limiter.acquire(&[check.with_cost(150)]));
         assert_eq!(service.store.flush(LONG).await, 0);
         // All of it was counted, and this process knows it without asking.
         let decision = service.take(&limiter, check, 1).await;
         let verdict = decision.verdicts()[0];
-        assert_eq!(verdict.source(), Source::Eventual, "round {round}");
+        assert_eq!(verdict.source(), Source::Local, "round {round}");
         let remaining = LIMIT - service.net - round * 150;
         assert_eq!(verdict.remaining(), remaining, "round {round}");
     }
 }
 
 #[tokio::test]
-async fn a_process_that_flushes_leaves_nothing_unreported_and_nothing_lent() {
+async fn a_process_that_flushes_leaves_nothing_unreported_and_nothing_granted() {
     let server = RedisServer::start(&[]).await;
     for quota in [
         Quota::gcra(LIMIT, MAX_PERIOD),
         Quota::fixed_window(LIMIT, MAX_PERIOD),
         Quota::sliding_window(LIMIT, MAX_PERIOD),
     ] {
-        for (consistency, source) in [(LEASED, Source::Lease), (eventual(20), Source::Eventual)] {
+        for (consistency, source) in [(LEASED, Source::Lease), (eventual(20), Source::Local)] {
             for is_dropped in [false, true] {
                 let name = format!("{}-{source:?}-{is_dropped}", quota.algorithm().name());
                 let rule = Rule::new(name.to_lowercase(), quota).consistency(consistency);
@@ -167,7 +167,7 @@ async fn a_flush_ends_in_time_when_redis_does_not_answer_and_says_what_is_missin
     let mut service = Service::start(&server.url()).await;
     let limiter = service.limiter([rule()]);
     let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Eventual).await;
+    service.take_until(&limiter, check, Source::Local).await;
     service.take(&limiter, check, 4).await;
     server.stop();
     assert_eq!(service.store.flush(SHORT).await, 5);
@@ -184,7 +184,7 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
         let mut service = Service::start(&server.url()).await;
         let limiter = service.limiter([rule()]);
         let client = check(&limiter, "rule");
-        service.take_until(&limiter, client, Source::Eventual).await;
+        service.take_until(&limiter, client, Source::Local).await;
         service.take(&limiter, client, 4).await;
         server.kill();
         is_lost(&limiter).await;
@@ -208,7 +208,7 @@ async fn units_of_a_limiter_that_is_gone_are_missing_once_however_long_nobody_ca
     let mut service = Service::start(&server.url()).await;
     let limiter = service.limiter([rule()]);
     let check = check(&limiter, "rule");
-    service.take_until(&limiter, check, Source::Eventual).await;
+    service.take_until(&limiter, check, Source::Local).await;
     service.take(&limiter, check, 4).await;
     server.kill();
     is_lost(&limiter).await;
@@ -235,7 +235,7 @@ async fn in_a_cluster_reports_of_one_slot_go_in_calls_of_many() {
             let expected = if round < 2 {
                 Source::Store
             } else {
-                Source::Eventual
+                Source::Local
             };
             assert_eq!(source, expected, "round {round}");
         }

@@ -1,8 +1,8 @@
-//! A key that is reset while units of it are out in lots.
+//! A key that is reset while units of it are out in leases.
 
 use std::time::Duration;
 
-use tollgate_core::{Consistency, Key, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_core::{Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, RedisStore};
 
 use crate::support::blocking_server::RedisServer;
@@ -28,12 +28,12 @@ async fn process(server: &RedisServer, quota: Quota) -> Limiter {
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;
     let rule = Rule::new("rule", quota).consistency(Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     });
     Limiter::new(store, [rule]).expect("a valid rule")
 }
 
-/// Asks until a request is answered from a lot, or denied. Gives the units that were let through.
+/// Asks until a request is answered from a lease, or denied. Gives the units that were let through.
 async fn take_while(limiter: &Limiter, goes_on: impl Fn(bool, Source) -> bool) -> u64 {
     let check = limiter.check("rule", &Key::of("ada"));
     let check = [check.expect("the rule is there")];
@@ -62,7 +62,7 @@ async fn left(limiter: &Limiter) -> u64 {
 }
 
 #[tokio::test]
-async fn lots_of_other_processes_are_spent_within_the_limit() {
+async fn leases_of_other_processes_are_spent_within_the_limit() {
     let server = RedisServer::start(&[]);
     for quota in quotas() {
         let (other, resetting) = (process(&server, quota).await, process(&server, quota).await);
@@ -70,7 +70,7 @@ async fn lots_of_other_processes_are_spent_within_the_limit() {
         reset(&resetting).await;
         assert!(left(&resetting).await < LIMIT, "{quota:?}");
         let mut taken = take_while(&resetting, |allowed, _| allowed).await;
-        // From the lot that it had before.
+        // From the lease that it had before.
         taken += take_while(&other, |allowed, _| allowed).await;
         taken += take_while(&resetting, |allowed, _| allowed).await;
         assert!(taken <= LIMIT, "{taken} of {quota:?}");
@@ -78,7 +78,7 @@ async fn lots_of_other_processes_are_spent_within_the_limit() {
 }
 
 #[tokio::test]
-async fn lots_of_the_process_that_resets_go_back_with_it() {
+async fn leases_of_the_process_that_resets_go_back_with_it() {
     let server = RedisServer::start(&[]);
     for quota in quotas() {
         let limiter = process(&server, quota).await;

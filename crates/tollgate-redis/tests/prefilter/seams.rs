@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Consistency, Key, Limiter, MINUTE, Quota, Rule, Source};
+use tollgate_core::{Check, Consistency, Key, LeaseShare, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
 use crate::support::{
@@ -56,11 +56,11 @@ async fn a_ticket_that_is_cancelled_gives_back_what_every_rule_took_where_one_ru
 }
 
 #[tokio::test]
-async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_later() {
+async fn a_lease_that_was_not_asked_for_because_another_slot_denied_is_asked_for_later() {
     let cluster = RedisCluster::start().await;
     let store = store(&cluster.url(), Partition::Key).await;
     let leased = Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     };
     let rules = [
         Rule::new("strict", Quota::gcra(1, 60 * MINUTE)),
@@ -74,11 +74,11 @@ async fn a_lot_that_was_not_asked_for_because_another_slot_denied_is_asked_for_l
         let decision = limiter.acquire(&[leased]).await;
         (decision.verdicts()[0].source() == Source::Lease).then_some(())
     };
-    eventually("there is a lot", is_leased).await;
-    // More than any lot: the lot goes back with it, if it is asked.
+    eventually("there is a lease", is_leased).await;
+    // More than any lease: the lease goes back with it, if it is asked.
     let both = [strict, leased.with_cost(900_000)];
     assert!(!limiter.acquire(&both).await.is_allowed());
-    eventually("there is a lot again", is_leased).await;
+    eventually("there is a lease again", is_leased).await;
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
     let url = format!("redis://127.0.0.1:{}", server.port());
     let store = store(&url, Partition::One).await;
     let leased = Consistency::Leased {
-        reserve_permille: 500,
+        share: LeaseShare::percent(50),
     };
     for quota in [
         Quota::token_bucket(1_000).refill(1, 60 * MINUTE),

@@ -36,7 +36,7 @@ fn each_rule_keeps_its_bound_and_a_denial_by_one_takes_nothing_from_the_others()
         let mut site = Site::start(&address, PATIENT);
         let counts = site.run(&job);
         assert!(
-            counts.allowed > 50 && counts.asked > counts.allowed * 3 / 2,
+            counts.allowed > 50 && counts.layout > counts.allowed * 3 / 2,
             "{counts:?}"
         );
         site.keeps_its_bounds(&job, 0);

@@ -37,7 +37,7 @@ async fn two_limiters_on_one_store_are_one_limit() {
 }
 
 #[tokio::test]
-async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_lent() {
+async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_granted() {
     let server = RedisServer::start(&[]).await;
     let quotas = |limit| {
         [
@@ -73,7 +73,7 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_lent
             drop(before);
             service.drain(&after, check).await;
             let net = service.net;
-            // Lots go back to whatever quota the state has by then. A bucket rounds each time it changes hands.
+            // Leases go back to whatever quota the state has by then. A bucket rounds each time it changes hands.
             let most = limit.max(LIMIT);
             let slack = if place == 0 { limit / 20 } else { 0 };
             assert!(net <= most, "{name}: {net}");
@@ -127,15 +127,15 @@ async fn what_a_replaced_rule_set_holds_goes_back_while_its_limiter_and_tickets_
             // Of the lease, and of the store.
             let mut tickets = Vec::new();
             for units in [1, 40] {
-                let asked = [old_check.with_cost(units)];
+                let layout = [old_check.with_cost(units)];
                 let decision = service.take(&before, old_check, units).await;
-                tickets.push((units, before.ticket(&asked, &decision)));
+                tickets.push((units, before.ticket(&layout, &decision)));
             }
             let store = service.store.clone();
             let after = Limiter::replacing(&[&before], store, [rule(limit)]).expect("it replaces");
             let check = check(&after, &name);
             service.drain(&after, check).await;
-            // A bucket rounds, and a unit of a lot of its own that has gone back is lost.
+            // A bucket rounds, and a unit of a lease of its own that has gone back is lost.
             let slack = if name.starts_with("gcra") { 2 } else { 0 };
             let net = service.net;
             assert!((limit - slack..=limit).contains(&net), "{name}: {net}");

@@ -27,7 +27,7 @@ fn rules() -> impl Iterator<Item = (Rule, Source)> {
         };
         [
             (rule("leased", LEASED), Source::Lease),
-            (rule("eventual", eventual(20)), Source::Eventual),
+            (rule("eventual", eventual(20)), Source::Local),
         ]
     })
 }
@@ -126,13 +126,13 @@ async fn a_request_that_is_dropped_while_it_waits_loses_what_it_asked_for_and_th
             let before = client.service.net;
             let source = match name.ends_with("leased") {
                 true => Source::Lease,
-                false => Source::Eventual,
+                false => Source::Local,
             };
             client.service.take_until(limiter, check, source).await;
             assert!(client.service.net > before);
         }
         client.service.drain(limiter, check).await;
-        // The three may have been counted, and a lot for each.
+        // The three may have been counted, and a lease for each.
         let net = client.service.net;
         assert!(
             (LIMIT - 3 * 150 - 100..=LIMIT).contains(&net),

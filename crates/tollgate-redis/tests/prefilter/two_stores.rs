@@ -43,7 +43,7 @@ async fn a_denial_without_a_call_says_nothing_of_what_others_have_left() {
             // No unit comes back meanwhile.
             here.clock.advance(Duration::from_millis(100));
             let denied = here.take(&limiters[0], by_here, 10).await.verdicts()[0];
-            assert_eq!(denied.source(), Source::LearnedBound, "{name}");
+            assert_eq!(denied.source(), Source::DenyCache, "{name}");
             assert!(!denied.knows_remaining(), "{name}: {denied:?}");
             waits.extend(denied.retry().delay());
         }
@@ -63,7 +63,7 @@ async fn a_denial_without_a_call_says_nothing_of_what_others_have_left() {
             "{name}"
         );
         let again = there.take(&limiters[1], by_there, 1).await.verdicts()[0];
-        assert_eq!(again.source(), Source::LearnedBound, "{name}");
+        assert_eq!(again.source(), Source::DenyCache, "{name}");
         assert!(
             again.knows_remaining() && again.remaining() == 0,
             "{again:?}"

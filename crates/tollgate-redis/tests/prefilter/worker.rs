@@ -96,7 +96,7 @@ async fn work(job: Job, limiter: Limiter, task: u64, book: PathBuf, until: u64) 
     while clock::now() < until && !end.exists() {
         for _ in 0..job.at_once {
             let key = match job.cold {
-                true => own | counts.asked,
+                true => own | counts.layout,
                 false => fastrand::u64(..job.keys.max(1)),
             };
             let checks = checks(&job, &limiter, key);
@@ -133,16 +133,16 @@ pub(crate) fn checks(job: &Job, limiter: &Limiter, key: u64) -> Vec<Check> {
 fn count(decision: &Decision) -> Counts {
     let by = |source: Source| {
         let verdicts = decision.verdicts().iter();
-        let asked = verdicts.filter(|it| it.outcome() != Outcome::NotAsked);
-        asked.filter(|it| it.source() == source).count() as u64
+        let layout = verdicts.filter(|it| it.outcome() != Outcome::NotAsked);
+        layout.filter(|it| it.source() == source).count() as u64
     };
     Counts {
-        asked: 1,
+        layout: 1,
         allowed: u64::from(decision.is_allowed()),
         store: by(Source::Store),
-        learned: by(Source::LearnedBound),
+        learned: by(Source::DenyCache),
         lease: by(Source::Lease),
-        eventual: by(Source::Eventual),
+        eventual: by(Source::Local),
         fallback: by(Source::Fallback),
     }
 }

@@ -151,8 +151,8 @@ async fn asked_at_the_same_time_they_admit_the_larger_burst_and_the_faster_rate(
                     (by, if allowed { cost } else { 0 })
                 });
             }
-            while let Some(asked) = tasks.join_next().await {
-                let (by, units) = asked.expect("a task asks to the end");
+            while let Some(layout) = tasks.join_next().await {
+                let (by, units) = layout.expect("a task asks to the end");
                 for place in [by, 2] {
                     let holds = bounds[place].admits(now, units);
                     assert!(holds, "{:?} of {both:?}", bounds[place]);

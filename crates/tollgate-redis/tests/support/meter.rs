@@ -46,7 +46,7 @@ impl Meter {
     }
 
     /// All requests.
-    pub(crate) fn asked(&self) -> u64 {
+    pub(crate) fn layout(&self) -> u64 {
         self.alone() + self.0.iter().map(Counts::answered).sum::<u64>()
     }
 }

@@ -153,7 +153,7 @@ async fn connection(client: TcpStream, faults: watch::Receiver<Fault>, shared: A
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let asked = async {
+    let layout = async {
         let mut buffer = vec![0; 16_384];
         while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
             if !passes(&faults, &shared).await {
@@ -191,7 +191,7 @@ async fn connection(client: TcpStream, faults: watch::Receiver<Fault>, shared: A
         false
     };
     let reset = select! {
-        reset = asked => reset,
+        reset = layout => reset,
         reset = answered => reset,
     };
     if reset && let Ok(client) = from_client.reunite(to_client) {

@@ -80,9 +80,9 @@ impl Service {
         meters.map(|meter| meter.alone()).collect()
     }
 
-    pub(crate) fn asked(&self) -> u64 {
+    pub(crate) fn layout(&self) -> u64 {
         let meters = self.instances.iter().map(|instance| &instance.meter);
-        meters.map(|meter| meter.asked()).sum()
+        meters.map(|meter| meter.layout()).sum()
     }
 
     /// Waits until each instance has asked in vain.

@@ -36,7 +36,7 @@
 //! | `no_key` | was rejected because it has no key |
 //! | `degraded` | passed because the store failed |
 //! | `error_denied` | was denied because the store failed, or the look-up of its key |
-//! | `shadow_allowed`, `shadow_denied` | a shadow or a mark would have let through, or not |
+//! | `shadow_allowed`, `shadow_denied` | a shadow or a threshold would have let through, or not |
 //!
 //! The values of `answer`: `allowed` and `denied` by a local share or a cap; `passed` because the rule lets everything pass
 //! then; `refused` because it denies then, or because the cost is above the share and not above the quota.

@@ -466,7 +466,7 @@
 //! | --- | --- |
 //! | whom an additional rule would deny | [`shadow`](crate::Rule::shadow): a state of its own, counted as if it were alone |
 //! | whom it would deny if it took another rule's place | [`shadow_instead_of`](crate::Rule::shadow_instead_of) |
-//! | who is beyond a lower limit of the same rule | [`mark`](crate::Rule::mark): read on the rule's state, never written |
+//! | who is beyond a lower limit of the same rule | [`threshold`](crate::Rule::threshold): read on the rule's state, never written |
 //!
 //! None of them denies, nor shows in header fields. Watch `tollgate_requests_total` with `decision="shadow_denied"` and
 //! `tollgate_shadow_differences_total`; a handler sees them in the [`Admission`](crate::Admission). When the numbers look
@@ -500,7 +500,7 @@
 //!         MemoryStore::new(),
 //!         [
 //!             Rule::new("api", Quota::fixed_window(100, MINUTE))
-//!                 .mark("api-is-busy", Quota::fixed_window(3, MINUTE))
+//!                 .threshold("api-is-busy", Quota::fixed_window(3, MINUTE))
 //!                 .by(constant("all")),
 //!             Rule::new("api-stricter", Quota::sliding_log(2, MINUTE))
 //!                 .shadow_instead_of("api")

@@ -37,7 +37,7 @@
 //! decides from a [lease](crate::Consistency::Leased) or [local usage](crate::Consistency::Eventual), `t` is never too early for
 //! such a client, but may be too late.
 //!
-//! Only enforced rules are reported: not shadow rules, marks and unlimited plans, nor rules that were not checked, because the
+//! Only enforced rules are reported: not shadow rules, thresholds and unlimited plans, nor rules that were not checked, because the
 //! store failed or another rule had denied already. A local denial in front of a shared store is not reported either if other
 //! processes may have taken units since: the remaining units are unknown, and only `Retry-After` is sent. Without a rule to
 //! report there is no field.

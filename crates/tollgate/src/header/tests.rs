@@ -180,7 +180,7 @@ fn only_rules_that_deny_and_were_counted_are_told_of() {
     let rules = rules([
         Rule::new("first", quota),
         Rule::new("tried", quota).shadow(),
-        Rule::new("last", quota).mark("soft", Quota::gcra(10, MINUTE).burst(8)),
+        Rule::new("last", quota).threshold("soft", Quota::gcra(10, MINUTE).burst(8)),
     ]);
     let verdicts = [
         Verdict::unanswered(0, 0, Outcome::NotAsked),

@@ -106,7 +106,7 @@ impl Events {
         }
         let retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64);
         for verdict in decision.verdicts() {
-            // A shadow or a mark denies nothing.
+            // A shadow or a threshold denies nothing.
             let enforced = self
                 .rules
                 .get(verdict.rule())

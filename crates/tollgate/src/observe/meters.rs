@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_core::{BoundStore, Check, Decision, Mode, Outcome, RuleSet, Source, Verdict};
+use tollgate_core::{Check, Decision, Mode, Outcome, RuleSet, RuleStore, Source, Verdict};
 
 use crate::observe::timer::Timer;
 
@@ -103,7 +103,7 @@ fn describe() {
         metrics::describe_counter!(
             DIFFERENCES,
             Unit::Count,
-            "Requests that a shadow rule or a mark would have decided differently, by the enforced decision."
+            "Requests that a shadow rule or a threshold would have decided differently, by the enforced decision."
         );
         metrics::describe_histogram!(
             RETRY_AFTER,
@@ -218,7 +218,7 @@ impl Handles {
         }
     }
 
-    /// The verdict of a shadow or a mark.
+    /// The verdict of a shadow or a threshold.
     fn reported(&self, verdict: &Verdict, allowed: bool) {
         let would_allow = match verdict.outcome() {
             Outcome::Allow => true,
@@ -289,7 +289,7 @@ impl Meters {
 
     pub(crate) fn decided(
         &self,
-        bound: &dyn BoundStore,
+        store: &dyn RuleStore,
         checks: &[Check],
         decision: &Decision,
         timer: Timer,
@@ -321,18 +321,18 @@ impl Meters {
         if self.usage_at.load(Ordering::Relaxed) != second
             && self.usage_at.swap(second, Ordering::Relaxed) != second
         {
-            self.usage(bound);
+            self.usage(store);
         }
     }
 
     /// Reads the store's usage, at most once per second: it takes the locks of a rule's shards one after another.
-    fn usage(&self, bound: &dyn BoundStore) {
+    fn usage(&self, store: &dyn RuleStore) {
         for (index, rule) in self.rules.iter().enumerate() {
             // A rule set has fewer than 65 536 rules.
-            let Some(usage) = bound.usage(index as u16) else {
+            let Some(usage) = store.usage(index as u16) else {
                 continue;
             };
-            if matches!(rule.mode, Mode::Mark { .. }) {
+            if matches!(rule.mode, Mode::Threshold { .. }) {
                 continue;
             }
             let handles = rule.handles();

@@ -118,7 +118,7 @@ impl Admission {
         &self.shared.decision
     }
 
-    /// The verdicts with their rules, marks and shadows included.
+    /// The verdicts with their rules, thresholds and shadows included.
     pub fn verdicts(&self) -> impl Iterator<Item = RuleVerdict<'_>> {
         let rules = self.shared.config.rules.set().rules();
         self.shared
@@ -128,7 +128,7 @@ impl Admission {
             .filter_map(|verdict| Some(RuleVerdict::new(rules.get(verdict.rule())?, verdict)))
     }
 
-    /// The verdict of the rule or mark with this name, if it was checked.
+    /// The verdict of the rule or threshold with this name, if it was checked.
     #[must_use]
     pub fn verdict(&self, name: &str) -> Option<RuleVerdict<'_>> {
         self.verdicts().find(|verdict| verdict.name() == name)
@@ -225,7 +225,7 @@ impl Admission {
         let decision = config.rules.limiter.acquire(&[check]).await;
         let asked = Checks::from_slice(&[check]);
         config.rules.observer.decided(
-            config.rules.limiter.bound().as_ref(),
+            config.rules.limiter.rule_store().as_ref(),
             &asked,
             &decision,
             timer,

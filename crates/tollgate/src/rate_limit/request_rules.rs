@@ -271,7 +271,7 @@ impl RequestRules {
         self.limiter.ticket(&returned, decision).cancel();
     }
 
-    /// Whether a rule keeps the units on errors. A mark has taken none.
+    /// Whether a rule keeps the units on errors. A threshold has taken none.
     fn keeps_units(&self, rule: u16) -> bool {
         self.list
             .get(usize::from(rule))

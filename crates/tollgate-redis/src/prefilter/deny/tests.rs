@@ -8,7 +8,7 @@ use super::*;
 fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when_it_is_not() {
     let quota = Quota::token_bucket(10).refill(7, SECOND);
     let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
-    let slot = Slot::new(0, 0, Fingerprint::from_bits(7));
+    let slot = TableKey::new(0, 0, Fingerprint::from_bits(7));
     let now = 1_700_000_000_000_000;
     // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
     let owes = Assessment {
@@ -32,8 +32,8 @@ fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when
 
 const NOW: Tick = 1_700_000_000_000_000;
 
-fn slot(key: u128) -> Slot {
-    Slot::new(0, 0, Fingerprint::from_bits(key))
+fn slot(key: u128) -> TableKey {
+    TableKey::new(0, 0, Fingerprint::from_bits(key))
 }
 
 /// A denial by the store.
@@ -81,7 +81,7 @@ fn where_a_rule_has_plans_nobody_is_denied_for_longer_than_the_store_said() {
 fn of_what_two_plans_taught_the_later_counts() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
     let (denials, cache) = (Denials::of(&quota, 2), DenyCache::new());
-    let other = Slot::new(0, 1, slot(7).key());
+    let other = TableKey::new(0, 1, slot(7).key());
     let told = verdict(0, 600_000, 600_000);
     cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
     cache.learn(&denials, other, (NOW, NOW), 1, &told, true);
@@ -142,7 +142,7 @@ fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
     let (denials, cache) = (Denials::of(&quota, 1), DenyCache::new());
     let mut random = fastrand::Rng::with_seed(7);
     let slots: Vec<_> = (0..10_000).map(|_| slot(random.u128(..))).collect();
-    let mut asked = 0;
+    let mut layout = 0;
     for round in 0..10 {
         for _ in 0..slots.len() {
             let slot = slots[random.usize(..slots.len())];
@@ -156,12 +156,12 @@ fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
                     &verdict(0, 1_100_000, 200_000),
                     false,
                 );
-                asked += u32::from(round > 4);
+                layout += u32::from(round > 4);
             }
         }
     }
     // Of 50 000 requests.
-    assert!(asked < 1_000, "{asked}");
+    assert!(layout < 1_000, "{layout}");
 }
 
 /// A denial of each kind of one unit, which fits in 300 ms: of a bucket of a unit each 300 ms, and of windows.
@@ -177,12 +177,12 @@ fn each_kind() -> [Denials; 3] {
 }
 
 #[test]
-fn what_a_reply_says_counts_from_when_its_question_was_sent() {
+fn what_a_reply_says_counts_from_when_its_query_was_sent() {
     for denials in each_kind() {
         let cache = DenyCache::new();
-        let answered = NOW + 40_000;
+        let on_reply = NOW + 40_000;
         let told = verdict(0, 300_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, answered), 1, &told, false);
+        cache.learn(&denials, slot(7), (NOW, on_reply), 1, &told, false);
         let last = cache.deny(&denials, slot(7), NOW + 299_999, 1);
         assert!(last.is_some(), "{denials:?}");
         let free = cache.deny(&denials, slot(7), NOW + 300_000, 1);

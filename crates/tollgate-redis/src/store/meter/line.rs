@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tollgate_core::{Check, Holding, Settlement, Tick};
+use tollgate_core::{Check, Receipt, Settlement, Tick};
 
 /// The most that waits. What comes then is not followed.
 const MOST: usize = 1_024;
@@ -35,7 +35,7 @@ pub(in crate::store) enum Event {
     Admitted(Check, u64),
     /// So many requests were refused, each of which cost what the check does.
     Refused(Check, u64),
-    Settled(Holding, Settlement),
+    Settled(Receipt, Settlement),
     Forgotten(Check),
 }
 
@@ -74,7 +74,7 @@ impl Event {
         }
     }
 
-    /// Adds another of the same kind, if both are one question.
+    /// Adds another of the same kind, if both are one query.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Admitted(mine, requests), Self::Admitted(check, more)) => {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_key_is_let_through_within_a_millisecond_is_one_question() {
+    fn what_a_busy_key_is_let_through_within_a_millisecond_is_one_query() {
         let line = Line::default();
         let admitted = |at, key| line.join(entry(at, Event::Admitted(check(key, 2), 1)));
         assert_eq!(admitted(5_000, 1), Joined::Begin);

@@ -3,13 +3,13 @@
 use tollgate_core::{Check, Outcome, RuleSet, Tick, Verdict};
 
 use crate::{
-    call::{Asked, Call},
+    call::{Call, RequestLayout},
     reply::Reply,
     store::meter::{
         Meter, Placed, Plan,
-        doubts::{Doubt, LONGEST, Why},
         line::{Entry, Event},
-        unsure::UnsureAsked,
+        rechecks::{LONGEST, Recheck, Why},
+        tolerance::UnsureAsked,
     },
 };
 
@@ -17,22 +17,22 @@ use crate::{
 pub(in crate::store) enum Looks {
     Well,
     /// It is asked about again.
-    Wrong(Doubt),
+    Wrong(Recheck),
     /// The account has been told of so many units, but not at their time.
-    Missed(Check),
+    Miss(Check),
     /// Nobody knows.
     Lost,
 }
 
 /// Where the answers about a doubt are.
-pub(in crate::store) struct AskedAgain {
-    account: Asked,
-    unsure: UnsureAsked,
+pub(in crate::store) struct QueriedAgain {
+    reference: RequestLayout,
+    tolerance: UnsureAsked,
 }
 
 impl Meter {
     /// Counts an entry that was told.
-    pub(in crate::store) fn judge(
+    pub(in crate::store) fn audit(
         &self,
         now: Tick,
         rules: &RuleSet,
@@ -43,39 +43,39 @@ impl Meter {
         let Some(plan) = self.plan(entry.event.check()) else {
             return Looks::Well;
         };
-        let (asked, debit) = match placed {
-            Placed::Judged(asked, debit) => (asked, debit),
-            Placed::Told => return Looks::Well,
+        let (layout, debit) = match placed {
+            Placed::Judged(layout, debit) => (layout, debit),
+            Placed::NewKeyReply => return Looks::Well,
             Placed::Nowhere => return Looks::Lost,
         };
         let told = debit.is_none_or(|debit| reply.left(debit).is_some());
         let check = entry.event.check();
-        let Some(answer) = answer(reply, asked, check, rules).filter(|_| told) else {
+        let Some(answer) = answer(reply, layout, check, rules).filter(|_| told) else {
             // A value that is not ours.
             return Looks::Lost;
         };
         let answer = &answer;
         let took = now.saturating_sub(entry.since);
         let (at, units) = (entry.at, check.cost());
-        let tolerance = plan.judge.tolerance().saturating_add(took);
+        let tolerance = plan.audit.tolerance().saturating_add(took);
         let entry = *entry;
         match entry.event {
             Event::Admitted(check, requests) => {
                 plan.counts.judged(requests, 0, 0);
-                if plan.judge.counts_later(at, answer) || plan.judge.is_told_late(took) {
-                    return Looks::Missed(check);
+                if plan.audit.counts_later(at, answer) || plan.audit.is_told_late(took) {
+                    return Looks::Miss(check);
                 }
-                let why = Why::Over(plan.judge.over(at, units, answer, tolerance));
+                let why = Why::Over(plan.audit.over(at, units, answer, tolerance));
                 match why {
                     Why::Over(0) => Looks::Well,
-                    why => Looks::Wrong(Doubt { entry, why }),
+                    why => Looks::Wrong(Recheck { entry, why }),
                 }
             }
             Event::Refused(_, requests) => {
                 plan.counts.judged(requests, 0, 0);
                 let why = Why::False(tolerance);
-                match plan.judge.is_false(at, units, answer, tolerance) {
-                    true if self.knows_of_all(plan, now) => Looks::Wrong(Doubt { entry, why }),
+                match plan.audit.is_false(at, units, answer, tolerance) {
+                    true if self.knows_of_all(plan, now) => Looks::Wrong(Recheck { entry, why }),
                     _ => Looks::Well,
                 }
             }
@@ -84,46 +84,46 @@ impl Meter {
     }
 
     /// Puts into a call what is asked about a doubt. `None`: it does not fit any more.
-    pub(in crate::store) fn write_doubt(
+    pub(in crate::store) fn write_recheck(
         &self,
         call: &mut Call,
-        doubt: &Doubt,
-    ) -> Option<AskedAgain> {
-        let check = doubt.entry.event.check();
-        Some(AskedAgain {
-            account: self.look(call, check)?,
-            unsure: self.unsure.ask(call, check)?,
+        recheck: &Recheck,
+    ) -> Option<QueriedAgain> {
+        let check = recheck.entry.event.check();
+        Some(QueriedAgain {
+            reference: self.look(call, check)?,
+            tolerance: self.tolerance.query(call, check)?,
         })
     }
 
     /// Counts a decision as wrong if it looks so once more. `now` by this process's clock, `at` by the store's.
-    pub(in crate::store) fn judge_again(
+    pub(in crate::store) fn audit_again(
         &self,
         (now, at): (Tick, Tick),
         rules: &RuleSet,
         reply: &Reply,
-        doubt: &Doubt,
-        asked: &AskedAgain,
+        recheck: &Recheck,
+        layout: &QueriedAgain,
     ) {
-        let entry = &doubt.entry;
+        let entry = &recheck.entry;
         let check = entry.event.check();
         let is_late = now.saturating_sub(entry.since) > LONGEST;
         let Some(plan) = self.plan(check).filter(|_| !is_late) else {
             return;
         };
-        let Some(unsure) = asked.unsure.units(reply, check, rules) else {
+        let Some(tolerance) = layout.tolerance.units(reply, check, rules) else {
             return;
         };
-        match doubt.why {
-            Why::Over(units) => plan.counts.judged(0, units.saturating_sub(unsure), 0),
+        match recheck.why {
+            Why::Over(units) => plan.counts.judged(0, units.saturating_sub(tolerance), 0),
             Why::False(tolerance) => {
-                let Some(answer) = answer(reply, &asked.account, check, rules) else {
+                let Some(answer) = answer(reply, &layout.reference, check, rules) else {
                     return;
                 };
-                let cost = check.cost().saturating_add(unsure);
+                let cost = check.cost().saturating_add(tolerance);
                 let times = (entry.at, at);
                 if self.knows_of_all(plan, now)
-                    && plan.judge.was_false(times, cost, &answer, tolerance)
+                    && plan.audit.was_false(times, cost, &answer, tolerance)
                 {
                     plan.counts.judged(0, 0, entry.event.requests());
                 }
@@ -133,12 +133,17 @@ impl Meter {
 
     /// An account that began late, or has lost something, knows of too little.
     fn knows_of_all(&self, plan: &Plan, now: Tick) -> bool {
-        plan.counts.is_whole(now, plan.judge.memory())
+        plan.counts.is_whole(now, plan.audit.memory())
     }
 }
 
-fn answer(reply: &Reply, asked: &Asked, check: &Check, rules: &RuleSet) -> Option<Verdict> {
-    let decision = reply.decision(asked, std::slice::from_ref(check), rules);
+fn answer(
+    reply: &Reply,
+    layout: &RequestLayout,
+    check: &Check,
+    rules: &RuleSet,
+) -> Option<Verdict> {
+    let decision = reply.decision(layout, std::slice::from_ref(check), rules);
     let answer = decision.verdicts().first().copied();
     answer.filter(|answer| matches!(answer.outcome(), Outcome::Allow | Outcome::Deny))
 }

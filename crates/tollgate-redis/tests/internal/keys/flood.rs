@@ -11,7 +11,7 @@ use crate::{
     reply::NewKey,
 };
 use tollgate_core::{
-    Check, DAY, HOUR, Holding, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule,
+    Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Receipt, Rule,
     RuleSet, SECOND, Settlement, Source, Store as _, algorithm::Taken,
 };
 
@@ -45,20 +45,20 @@ fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
     let (mut now, mut made, mut refused, mut overflowed) = (NOW, 0, 0, 0);
     let send = |server: &mut Server, now, clients: std::ops::Range<u64>| {
         let mut call = Call::at(now, MARGIN);
-        let asked: Vec<_> = clients
+        let layout: Vec<_> = clients
             .map(|number| {
                 let checks = [Check::new(0, encoder.fingerprint(0, &client(number)), 1)];
-                let asked = call.acquire_capped(&encoder, &checks, |_| leave.take(now));
-                (asked.expect("there is room"), checks)
+                let layout = call.acquire_capped(&encoder, &checks, |_| leave.take(now));
+                (layout.expect("there is room"), checks)
             })
             .collect();
         let reply = server.send(&call);
-        let answers = asked.into_iter().map(|(asked, checks)| {
-            let told = reply.new_keys(&asked).next().expect("the rule has a cap");
+        let answers = layout.into_iter().map(|(layout, checks)| {
+            let told = reply.new_keys(&layout).next().expect("the rule has a cap");
             if told.may_make && told.new_key != NewKey::Made {
                 leave.give_back();
             }
-            (told.new_key, reply.decision(&asked, &checks, &rules))
+            (told.new_key, reply.decision(&layout, &checks, &rules))
         });
         answers.collect::<Vec<_>>()
     };
@@ -163,12 +163,12 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
             let on_server = checks(&|rule, who| encoder.fingerprint(rule, &client(who)));
             let mut leave = Vec::new();
             let mut call = Call::at(clock.now(), MARGIN);
-            let asked = call.acquire_capped(encoder, &on_server, |rule| {
+            let layout = call.acquire_capped(encoder, &on_server, |rule| {
                 let may_make = may_make.next().expect("at most one for each check");
                 leave.push((rule, may_make));
                 may_make
             });
-            let asked = asked.expect("there is room");
+            let layout = layout.expect("there is room");
             if leave.len() < wanted.len() {
                 // Checks on one state were folded: who has leave is another then.
                 continue;
@@ -183,7 +183,7 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
                 .collect();
             let by_memory = memory.acquire(&in_memory).ready().expect("at once");
             let reply = server.send(&call);
-            let by_script = reply.decision(&asked, &on_server, &rules);
+            let by_script = reply.decision(&layout, &on_server, &rules);
             assert_eq!(
                 by_script.is_allowed(),
                 by_memory.is_allowed(),
@@ -194,7 +194,7 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
                     assert_eq!(*script, memory.from_source(Source::Store), "seed {seed}");
                 }
             }
-            for (told, (rule, who, _, may_make)) in reply.new_keys(&asked).zip(&wanted) {
+            for (told, (rule, who, _, may_make)) in reply.new_keys(&layout).zip(&wanted) {
                 assert_eq!((told.rule, told.may_make), (*rule, *may_make));
                 let is_known = known.contains(&(*rule, *who));
                 match told.new_key {
@@ -217,9 +217,9 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
     let check = |who, cost| Check::new(0, encoder.fingerprint(0, &client(who)), cost);
     let take = |server: &mut Server, check: Check, may_make| {
         let mut call = Call::at(NOW, MARGIN);
-        let asked = call.acquire_capped(&encoder, &[check], |_| may_make);
+        let layout = call.acquire_capped(&encoder, &[check], |_| may_make);
         let reply = server.send(&call);
-        let decision = reply.decision(&asked.expect("there is room"), &[check], &rules);
+        let decision = reply.decision(&layout.expect("there is room"), &[check], &rules);
         let verdict = decision.verdicts()[0];
         let reset = verdict.reset_after().as_micros() as u64;
         let taken = Taken {
@@ -228,14 +228,14 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
         };
         (
             verdict.remaining(),
-            Holding {
+            Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store,
             },
         )
     };
-    let settle = |server: &mut Server, now, holding: &Holding, how| {
+    let settle = |server: &mut Server, now, holding: &Receipt, how| {
         let mut call = Call::at(now, MARGIN);
         assert!(call.settle(&encoder, holding, how));
         server.send(&call);

@@ -30,9 +30,9 @@ fn address() -> KeyBuf {
 fn take(server: &mut Server, (rules, encoder): &(Arc<RuleSet>, Encoder), key: &KeyBuf) -> u64 {
     let checks = [Check::new(0, encoder.fingerprint(0, key), 1)];
     let mut call = Call::at(NOW, MARGIN);
-    let asked = call.acquire(encoder, &checks).expect("there is room");
+    let layout = call.acquire(encoder, &checks).expect("there is room");
     let reply = server.send(&call);
-    reply.decision(&asked, &checks, rules).verdicts()[0].remaining()
+    reply.decision(&layout, &checks, rules).verdicts()[0].remaining()
 }
 
 #[test]
@@ -88,17 +88,17 @@ fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
         let overflowing = encoder.with_overflow("api").expect("it is there");
         let checks = [Check::new(0, overflowing.fingerprint(0, &address()), 1)];
         let mut call = Call::at(NOW, MARGIN);
-        let asked = call.acquire_capped(&overflowing, &checks, |_| false);
-        let asked = asked.expect("there is room");
+        let layout = call.acquire_capped(&overflowing, &checks, |_| false);
+        let layout = layout.expect("there is room");
         // Two names of the client, two of the bucket of all.
         let names: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();
         assert_eq!(names.len(), 4);
         for name in names {
             server.put_list(&name);
             let reply = server.send(&call);
-            let decision = reply.decision(&asked, &checks, &rules);
+            let decision = reply.decision(&layout, &checks, &rules);
             assert_eq!(decision.outcome(), Outcome::Failed);
-            assert_eq!(reply.new_keys(&asked).count(), 0);
+            assert_eq!(reply.new_keys(&layout).count(), 0);
             assert_eq!(server.names().len(), 1);
             server.forget_everything();
         }

@@ -9,7 +9,7 @@ use crate::{
     keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{
-    Check, Fingerprint, Holding, Key, MINUTE, Quota, Rule, RuleSet, Settlement, algorithm::Taken,
+    Check, Fingerprint, Key, MINUTE, Quota, Receipt, Rule, RuleSet, Settlement, algorithm::Taken,
 };
 
 use crate::internal_tests::keys::secret;
@@ -95,7 +95,7 @@ fn a_ticket_is_settled_and_a_reset_made_where_a_request_was_decided() {
     let mut taken = Call::new();
     assert!(taken.acquire(&encoder, &checks).is_some());
     let at = Taken { at: 1, fresh_at: 2 };
-    let holdings = checks.map(|check| Holding {
+    let holdings = checks.map(|check| Receipt {
         check,
         taken: at,
         source: tollgate_core::Source::Store,

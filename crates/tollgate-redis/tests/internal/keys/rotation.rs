@@ -9,8 +9,8 @@ use crate::{
     keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{
-    BoundStore, Check, Decision, Holding, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota,
-    Rule, RuleSet, SECOND, Settlement, Source, Store as _, algorithm::Taken,
+    Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Receipt, Rule, RuleSet,
+    RuleStore, SECOND, Settlement, Source, Store as _, algorithm::Taken,
 };
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
@@ -25,9 +25,9 @@ const STEPS: u64 = 400;
 struct History {
     numbers: Numbers,
     clock: ManualClock,
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     server: Server,
-    held: Vec<(KeyBuf, Holding)>,
+    held: Vec<(KeyBuf, Receipt)>,
     allowed: u64,
     denied: u64,
 }
@@ -106,7 +106,7 @@ impl History {
             .collect();
         let mut call = Call::at(self.clock.now(), MARGIN);
         let peek = self.numbers.one_in(6);
-        let (asked, by_memory) = if peek {
+        let (layout, by_memory) = if peek {
             (call.peek(process, &on_server), self.memory.peek(&in_memory))
         } else {
             (
@@ -114,9 +114,9 @@ impl History {
                 self.memory.acquire(&in_memory),
             )
         };
-        let asked = asked.expect("there is room");
+        let layout = layout.expect("there is room");
         let reply = self.server.send(&call);
-        let by_script = reply.decision(&asked, &on_server, self.memory.rules());
+        let by_script = reply.decision(&layout, &on_server, self.memory.rules());
         let by_memory = by_memory.ready().expect("memory answers at once");
         assert_eq!(by_script, without_source(&by_memory), "{in_memory:?}");
         if by_memory.is_allowed() {
@@ -139,7 +139,7 @@ impl History {
                 let check = *check;
                 self.held.push((
                     key.clone(),
-                    Holding {
+                    Receipt {
                         check,
                         taken,
                         source: tollgate_core::Source::Store,
@@ -168,7 +168,7 @@ impl History {
         let taken = holding.taken;
         assert!(call.settle(
             process,
-            &Holding {
+            &Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store
@@ -248,9 +248,9 @@ fn a_state_has_one_name_at_a_time() {
     let mut take = |process: &Encoder, cost| {
         let mut call = Call::at(NOW, MARGIN);
         let checks = [Check::new(1, process.fingerprint(1, &key), cost)];
-        let asked = call.acquire(process, &checks).expect("there is room");
+        let layout = call.acquire(process, &checks).expect("there is room");
         let reply = history.server.send(&call);
-        let decision = reply.decision(&asked, &checks, history.memory.rules());
+        let decision = reply.decision(&layout, &checks, history.memory.rules());
         (decision.verdicts()[0].remaining(), history.server.names())
     };
     let (left, old_name) = take(&old, 1);

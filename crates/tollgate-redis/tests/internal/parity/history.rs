@@ -7,13 +7,13 @@ use std::{
 
 use crate::{
     Keys, Secret,
-    call::{Asked, Call},
+    call::{Call, RequestLayout},
     encode::Encoder,
     keyspace::{Keyspace, Partition},
     reply::Reply,
 };
 use tollgate_core::{
-    BoundStore, Check, Decision, Fingerprint, Holding, ManualClock, MemoryStore, Outcome, RuleSet,
+    Check, Decision, Fingerprint, ManualClock, MemoryStore, Outcome, Receipt, RuleSet, RuleStore,
     Settlement, Store as _, algorithm::Taken,
 };
 
@@ -50,7 +50,7 @@ const REAL: u64 = 300_000;
 /// A rule set in memory, and as the script is told of it.
 #[derive(Clone, Debug)]
 struct Version {
-    bound: Arc<dyn BoundStore>,
+    bound: Arc<dyn RuleStore>,
     encoders: Arc<Encoders>,
 }
 
@@ -59,13 +59,13 @@ struct Version {
 enum Act {
     Request {
         step: u64,
-        asked: Asked,
+        layout: RequestLayout,
         checks: Vec<Check>,
         takes: bool,
         version: Version,
     },
     Settle {
-        holding: Holding,
+        holding: Receipt,
         how: Settlement,
         version: Version,
     },
@@ -94,7 +94,7 @@ pub(crate) struct History<'a> {
     live: Vec<Version>,
     modes: bool,
     /// What tickets hold, each of the rule set that gave it.
-    held: Vec<(Version, Holding)>,
+    held: Vec<(Version, Receipt)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
     denied: Option<(Check, u64)>,
     again: Option<Check>,
@@ -232,7 +232,7 @@ impl<'a> History<'a> {
         match act {
             Act::Request {
                 step,
-                asked,
+                layout,
                 checks,
                 takes,
                 version,
@@ -244,8 +244,8 @@ impl<'a> History<'a> {
                     bound.peek(&checks)
                 };
                 let decision = decision.ready().expect("memory answers at once");
-                if let (false, Some(reply)) = (asked.is_nothing(), reply) {
-                    let by_script = reply.decision(&asked, &checks, bound.rules());
+                if let (false, Some(reply)) = (layout.is_nothing(), reply) {
+                    let by_script = reply.decision(&layout, &checks, bound.rules());
                     let by_memory = decision.clone();
                     Expected {
                         step,
@@ -307,14 +307,14 @@ impl<'a> History<'a> {
                 }
             }
         }
-        let asked = if takes {
+        let layout = if takes {
             call.acquire(version.encoders.any(), &checks)
         } else {
             call.peek(version.encoders.any(), &checks)
         };
         self.acts.push(Act::Request {
             step,
-            asked: asked.expect("there is room"),
+            layout: layout.expect("there is room"),
             checks,
             takes,
             version,
@@ -353,7 +353,7 @@ impl<'a> History<'a> {
                 && check.cost() > 0
                 && version.bound.rules().enforces(verdict.rule())
             {
-                let holding = Holding {
+                let holding = Receipt {
                     check: *check,
                     taken: Taken {
                         at: decision.at(),
@@ -530,8 +530,8 @@ impl Encoders {
     /// The names that a check's state may have.
     fn names(&self, check: &Check) -> Vec<Vec<u8>> {
         let mut call = Call::new();
-        let asked = call.peek(&self.settling[0], std::slice::from_ref(check));
-        assert!(asked.is_some());
+        let layout = call.peek(&self.settling[0], std::slice::from_ref(check));
+        assert!(layout.is_some());
         call.keys().map(<[u8]>::to_vec).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Lots beside the state machines of the prefilter, which a model checker has explored.
+//! Leases beside the state machines of the prefilter, which a model checker has explored.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, FixedWindow, SlidingWindow},
 };
 use tollgate_prefilter::{
-    Ask, BucketLender, BucketState, Closed, LeaseTerms, Lot, WindowLender, WindowState,
+    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor,
+    WindowState,
 };
 
 use crate::internal_tests::parity::server::Server;
@@ -26,14 +27,14 @@ const MARGIN: Duration = Duration::from_secs(10_000_000_000);
 /// The state machine that a quota is held to.
 #[derive(Debug)]
 enum Twin {
-    Bucket(BucketLender, BucketState),
+    Bucket(BucketGrantor, BucketState),
     Fixed(
-        WindowLender<FixedWindow>,
+        WindowGrantor<FixedWindow>,
         WindowState<<FixedWindow as Algorithm>::State>,
         FixedWindow,
     ),
     Sliding(
-        WindowLender<SlidingWindow>,
+        WindowGrantor<SlidingWindow>,
         WindowState<<SlidingWindow as Algorithm>::State>,
         SlidingWindow,
     ),
@@ -41,57 +42,57 @@ enum Twin {
 
 impl Twin {
     fn new(quota: &Quota, terms: LeaseTerms) -> Self {
-        if let Some(lender) = BucketLender::new(quota, terms) {
-            return Self::Bucket(lender, BucketState::default());
+        if let Some(grantor) = BucketGrantor::new(quota, terms) {
+            return Self::Bucket(grantor, BucketState::default());
         }
         let window = "the terms are those of a window";
         if let Some(quota) = FixedWindow::new(quota) {
-            let lender = WindowLender::new(quota, &terms).expect(window);
-            return Self::Fixed(lender, WindowState::default(), quota);
+            let grantor = WindowGrantor::new(quota, &terms).expect(window);
+            return Self::Fixed(grantor, WindowState::default(), quota);
         }
         let quota = SlidingWindow::new(quota).expect("a sliding window");
-        let lender = WindowLender::new(quota, &terms).expect(window);
-        Self::Sliding(lender, WindowState::default(), quota)
+        let grantor = WindowGrantor::new(quota, &terms).expect(window);
+        Self::Sliding(grantor, WindowState::default(), quota)
     }
 
     fn reset(&mut self, now: u64) {
         match self {
-            Self::Bucket(lender, state) => lender.reset(state, now),
-            Self::Fixed(lender, state, _) => lender.reset(state, now),
-            Self::Sliding(lender, state, _) => lender.reset(state, now),
+            Self::Bucket(grantor, state) => grantor.reset(state, now),
+            Self::Fixed(grantor, state, _) => grantor.reset(state, now),
+            Self::Sliding(grantor, state, _) => grantor.reset(state, now),
         }
     }
 
     /// The tick from which on the state need not be kept.
     fn fresh_at(&self) -> u64 {
         match self {
-            Self::Bucket(lender, state) => lender.fresh_at(state),
+            Self::Bucket(grantor, state) => grantor.fresh_at(state),
             Self::Fixed(_, state, quota) => quota.fresh_at(&state.counts),
             Self::Sliding(_, state, quota) => quota.fresh_at(&state.counts),
         }
     }
 
-    fn acquire(&mut self, now: u64, cost: u64, ask: &Ask) -> (Assessment, Option<Lot>) {
+    fn acquire(&mut self, now: u64, cost: u64, ask: &LeaseQuery) -> (Assessment, Option<Grant>) {
         match self {
-            Self::Bucket(lender, state) => lender.acquire(state, now, cost, ask),
-            Self::Fixed(lender, state, _) => lender.acquire(state, now, cost, ask),
-            Self::Sliding(lender, state, _) => lender.acquire(state, now, cost, ask),
+            Self::Bucket(grantor, state) => grantor.acquire(state, now, cost, ask),
+            Self::Fixed(grantor, state, _) => grantor.acquire(state, now, cost, ask),
+            Self::Sliding(grantor, state, _) => grantor.acquire(state, now, cost, ask),
         }
     }
 }
 
-/// Runs a history, and says how often units were lent that the bucket did not have, and how often to a request that was denied.
+/// Runs a history, and says how often units were granted that the bucket did not have, and how often to a request that was denied.
 fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
     let mut numbers = Numbers(seed);
-    let terms = LeaseTerms::new(&quota, 20 + numbers.below(480) as u16).expect("it is lent");
+    let terms = LeaseTerms::new(&quota, 20 + numbers.below(480) as u16).expect("it is granted");
     let mut twin = Twin::new(&quota, terms);
     let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
     let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
     let encoder = Encoder::new(&rules, keyspace).expect("no plans");
     let check = Check::new(0, Fingerprint::from_bits(u128::from(seed)), 1);
     let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
-    let mut lots: Vec<(Lot, u64)> = Vec::new();
-    // Units of a window that were spent of lots that are closed.
+    let mut grants: Vec<(Grant, u64)> = Vec::new();
+    // Units of a window that were spent of leases that are closed.
     let mut spent = (0, 0);
     let mut ahead = [0; 2];
     let mut written: Option<Vec<u8>> = None;
@@ -103,12 +104,12 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             2..4 => 0,
             _ => numbers.below(unit * 8),
         };
-        let closed = match (numbers.below(3), lots.len()) {
+        let returned = match (numbers.below(3), grants.len()) {
             (0, 1..) => {
-                let (lot, left) = lots.swap_remove(numbers.below(lots.len() as u64) as usize);
-                match lot {
-                    Lot::Parking { units, generation } => {
-                        // Of a window also units of lots before it, which come back later.
+                let (grant, left) = grants.swap_remove(numbers.below(grants.len() as u64) as usize);
+                match grant {
+                    Grant::Tracked { units, generation } => {
+                        // Of a window also units of leases before it, which come back later.
                         let mut earlier = 0;
                         if terms.window().is_some() {
                             if spent.0 != generation {
@@ -117,22 +118,22 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
                             earlier = numbers.below(2) * numbers.below(spent.1 + 1);
                             spent.1 = spent.1 + units - left - earlier;
                         }
-                        Some(Closed {
+                        Some(ReturnedLease {
                             size: units,
                             left: left + earlier,
                             generation,
                         })
                     }
-                    Lot::Segment { .. } => None,
+                    Grant::Scheduled { .. } => None,
                 }
             }
             _ => None,
         };
         let resets = numbers.below(20) == 0;
-        let ask = Ask {
-            closed,
-            parking: numbers.below(3) * numbers.below(quota.limit()),
-            segment: numbers.below(2) * numbers.below(quota.limit()),
+        let ask = LeaseQuery {
+            returned,
+            tracked: numbers.below(3) * numbers.below(quota.limit()),
+            scheduled: numbers.below(2) * numbers.below(quota.limit()),
         };
         let cost = match numbers.below(16) {
             // Near the limit, where what is out is in the way.
@@ -145,26 +146,26 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             assert!(call.reset(&encoder, 0, check.key()));
             twin.reset(now);
         }
-        if let Some(closed) = closed {
-            assert!(call.close(&encoder, &check, closed).is_some());
+        if let Some(returned) = returned {
+            assert!(call.close(&encoder, &check, returned).is_some());
         }
         let checks = [check.with_cost(cost)];
-        let asked = call.acquire(&encoder, &checks).expect("there is room");
-        let lend = call
-            .lend(&encoder, &check, &ask, &terms)
+        let layout = call.acquire(&encoder, &checks).expect("there is room");
+        let grant = call
+            .grant(&encoder, &check, &ask, &terms)
             .expect("there is room");
         let carried_out = server.carry_out(&call);
         let integers = carried_out.answer.integers();
         let reply = Reply::new(call.checks(), integers).expect("a whole reply");
-        let decision = reply.decision(&asked, &checks, &rules);
+        let decision = reply.decision(&layout, &checks, &rules);
         let verdict = decision.verdicts()[0];
-        let by_script = reply.lot(lend).expect("it is ours");
-        let (answer, lot) = twin.acquire(now, cost, &ask);
+        let by_script = reply.grant(grant).expect("it is ours");
+        let (answer, grant) = twin.acquire(now, cost, &ask);
         let at = format!(
             "seed {seed}, step {step}, {quota:?}, {terms:?}, {ask:?}, cost {cost}, {twin:?}"
         );
-        assert_eq!(by_script, lot, "{at}");
-        let units = lot.map_or(0, |lot| lot.units());
+        assert_eq!(by_script, grant, "{at}");
+        let units = grant.map_or(0, |grant| grant.units());
         assert_eq!(
             verdict.remaining().saturating_sub(units),
             answer.remaining,
@@ -192,12 +193,12 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             assert!((least..=right).contains(lives), "{lives}, {right}: {at}");
         }
         written = state.map(|(bytes, _)| bytes);
-        if matches!(lot, Some(Lot::Segment { .. })) {
+        if matches!(grant, Some(Grant::Scheduled { .. })) {
             ahead[0] += 1;
             ahead[1] += u64::from(!answer.fits);
         }
-        if let Some(lot) = lot {
-            lots.push((lot, numbers.below(lot.units() + 1)));
+        if let Some(grant) = grant {
+            grants.push((grant, numbers.below(grant.units() + 1)));
         }
     }
     ahead
@@ -215,7 +216,7 @@ fn holds(quotas: &[Quota]) -> [u64; 2] {
 }
 
 #[test]
-fn lots_of_buckets_are_lent_by_the_script_as_by_the_state_machine() {
+fn leases_of_buckets_are_granted_by_the_script_as_by_the_state_machine() {
     let [ahead, denied] = holds(&[
         Quota::gcra(100, SECOND),
         Quota::token_bucket(1_000).refill(7, SECOND),
@@ -228,7 +229,7 @@ fn lots_of_buckets_are_lent_by_the_script_as_by_the_state_machine() {
 }
 
 #[test]
-fn lots_of_windows_are_lent_by_the_script_as_by_the_state_machine() {
+fn leases_of_windows_are_granted_by_the_script_as_by_the_state_machine() {
     let none = holds(&[
         Quota::fixed_window(100, SECOND),
         Quota::sliding_window(100, SECOND),

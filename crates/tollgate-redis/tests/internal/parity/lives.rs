@@ -8,7 +8,7 @@
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use crate::{call::Call, encode::Encoder};
-use tollgate_core::{BoundStore, Check, Fingerprint};
+use tollgate_core::{Check, Fingerprint, RuleStore};
 
 use crate::internal_tests::parity::server::CarriedOut;
 
@@ -29,7 +29,7 @@ pub(crate) struct Lives {
 
 #[derive(Clone, Debug)]
 struct Writer {
-    bound: Arc<dyn BoundStore>,
+    bound: Arc<dyn RuleStore>,
     rule: u16,
     plan: u16,
 }
@@ -55,7 +55,7 @@ impl Lives {
     }
 
     /// These rules may write states from now on.
-    pub(crate) fn writes(&mut self, bound: &Arc<dyn BoundStore>, encoder: &Encoder) {
+    pub(crate) fn writes(&mut self, bound: &Arc<dyn RuleStore>, encoder: &Encoder) {
         for (rule, given) in (0..).zip(bound.rules().rules()) {
             for plan in 0..given.quotas() as u16 {
                 let check = Check::new(rule, Fingerprint::from_bits(7), 1).with_plan(plan);
@@ -64,7 +64,7 @@ impl Lives {
                 let Some(packed) = call.args().nth(1) else {
                     continue;
                 };
-                // A mark reads states and writes none.
+                // A threshold reads states and writes none.
                 let name = call.keys().next().map(rule_of).unwrap_or_default();
                 if name == given.name().as_bytes() {
                     let bound = Arc::clone(bound);
@@ -80,7 +80,7 @@ impl Lives {
     pub(crate) fn compare(
         &mut self,
         names: &[Vec<u8>],
-        (bound, check): (&Arc<dyn BoundStore>, &Check),
+        (bound, check): (&Arc<dyn RuleStore>, &Check),
         carried_out: &CarriedOut,
         at: u64,
         seed: u64,
@@ -159,8 +159,8 @@ impl Lives {
     }
 
     /// In how many µs what is used of a check's rule is fresh in memory: by a quota that has written it, the soonest.
-    fn fresh_after(&self, names: &[Vec<u8>], bound: &Arc<dyn BoundStore>, check: &Check) -> u64 {
-        let asked = Writer {
+    fn fresh_after(&self, names: &[Vec<u8>], bound: &Arc<dyn RuleStore>, check: &Check) -> u64 {
+        let layout = Writer {
             bound: Arc::clone(bound),
             rule: check.rule(),
             plan: check.plan(),
@@ -168,7 +168,7 @@ impl Lives {
         let rule = names.first().map(|name| rule_of(name));
         let writers = self.writers.iter();
         let writers = writers.filter(|((name, _), _)| Some(name) == rule.as_ref());
-        let all = writers.map(|(_, writer)| writer).chain([&asked]);
+        let all = writers.map(|(_, writer)| writer).chain([&layout]);
         all.map(|writer| fresh_after(writer, check.key()))
             .min()
             .unwrap_or(0)

@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    BoundStore, Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND,
+    Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, RuleStore, SECOND,
     Store as _,
 };
 
@@ -26,7 +26,7 @@ struct Pair {
 /// The rule at a quota of its own.
 #[derive(Debug)]
 struct Bound {
-    memory: Arc<dyn BoundStore>,
+    memory: Arc<dyn RuleStore>,
     encoder: Encoder,
 }
 
@@ -55,13 +55,13 @@ impl Pair {
         let checks = vec![Check::new(0, Fingerprint::from_bits(7), cost)];
         let decision = bound.memory.acquire(&checks).ready().expect("at once");
         let mut call = Call::at(now, Duration::from_secs(10_000_000_000));
-        let asked = call
+        let layout = call
             .acquire(&bound.encoder, &checks)
             .expect("there is room");
         let value = self.server.ask(&call);
         let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
         let allowed = decision.is_allowed();
-        let by_script = reply.decision(&asked, &checks, bound.memory.rules());
+        let by_script = reply.decision(&layout, &checks, bound.memory.rules());
         let expected = Expected {
             step: now,
             checks: &checks,

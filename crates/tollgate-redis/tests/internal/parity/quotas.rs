@@ -97,7 +97,7 @@ impl Range {
     }
 
     /// Another limit on the state of `quota`.
-    fn mark(&self, quota: &Quota, numbers: &mut Numbers) -> Quota {
+    fn threshold(&self, quota: &Quota, numbers: &mut Numbers) -> Quota {
         let units = 1 + numbers.below(quota.limit().saturating_mul(2));
         let (rate, period) = (quota.rate(), quota.period());
         match self.family {
@@ -172,7 +172,10 @@ pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> 
                     rule = rule.plan(format!("plan-{plan}"), quota);
                 }
                 if numbers.one_in(4) {
-                    rule = rule.mark(format!("mark-{place}"), range.mark(&quota, numbers));
+                    rule = rule.threshold(
+                        format!("threshold-{place}"),
+                        range.threshold(&quota, numbers),
+                    );
                 }
                 match numbers.below(8) {
                     0 if modes => rule.shadow(),

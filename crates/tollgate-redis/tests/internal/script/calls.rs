@@ -14,7 +14,7 @@ fn requests_of_one_call_see_each_other_in_order() {
         crate::internal_tests::script::NOW,
         crate::internal_tests::script::MARGIN,
     );
-    let asked: Vec<_> = (0..3)
+    let layout: Vec<_> = (0..3)
         .map(|_| {
             call.acquire(&subject.encoder, &checks)
                 .expect("there is room")
@@ -22,9 +22,9 @@ fn requests_of_one_call_see_each_other_in_order() {
         .collect();
     let reply = subject.send(&call).integers();
     let reply = Reply::new(call.checks(), reply).expect("a whole reply");
-    let allowed: Vec<bool> = asked
+    let allowed: Vec<bool> = layout
         .iter()
-        .map(|asked| reply.decision(asked, &checks, &subject.rules).is_allowed())
+        .map(|layout| reply.decision(layout, &checks, &subject.rules).is_allowed())
         .collect();
     assert_eq!(allowed, [true, true, false]);
 }

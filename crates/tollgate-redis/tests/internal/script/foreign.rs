@@ -35,7 +35,7 @@ fn a_failed_check_takes_no_other_with_it() {
         vec![Subject::check(2, 1)],
         vec![Subject::check(4, 1)],
     ];
-    let asked: Vec<_> = requests
+    let layout: Vec<_> = requests
         .iter()
         .map(|checks| {
             call.acquire(&subject.encoder, checks)
@@ -46,9 +46,9 @@ fn a_failed_check_takes_no_other_with_it() {
     let reply = Reply::new(call.checks(), reply).expect("a whole reply");
     let outcomes: Vec<Vec<Outcome>> = requests
         .iter()
-        .zip(&asked)
-        .map(|(checks, asked)| {
-            let decision = reply.decision(asked, checks, &subject.rules);
+        .zip(&layout)
+        .map(|(checks, layout)| {
+            let decision = reply.decision(layout, checks, &subject.rules);
             decision
                 .verdicts()
                 .iter()
@@ -91,7 +91,7 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
                 at: NOW,
                 fresh_at: NOW + 1,
             };
-            let holding = tollgate_core::Holding {
+            let holding = tollgate_core::Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store,
@@ -153,7 +153,7 @@ fn a_damaged_state_never_ends_the_script() {
                 damaged[place..place + 8].copy_from_slice(&number.to_le_bytes());
             }
             if numbers.one_in(2) {
-                // As if units were out in lots.
+                // As if units were out in leases.
                 damaged.extend((0..16).map(|_| numbers.of(&[0, 0, 0, 1, 0x42, 0xff])));
             }
             subject.connection.ask([&b"SET"[..], &key, &damaged]);
@@ -166,7 +166,7 @@ fn a_damaged_state_never_ends_the_script() {
                 fresh_at: NOW + 1_000_000,
             };
             let check = Subject::check(rule, 1);
-            let holding = tollgate_core::Holding {
+            let holding = tollgate_core::Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store,

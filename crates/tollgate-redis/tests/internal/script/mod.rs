@@ -2,8 +2,8 @@
 
 mod calls;
 mod foreign;
+mod grants;
 mod heartbeat;
-mod lots;
 mod owed;
 mod refused;
 mod replaced;
@@ -100,10 +100,10 @@ impl Subject {
     /// A request alone in its call.
     fn acquire(&mut self, now: u64, checks: &[Check]) -> Decision {
         let mut call = Call::at(now, MARGIN);
-        let asked = call.acquire(&self.encoder, checks).expect("there is room");
+        let layout = call.acquire(&self.encoder, checks).expect("there is room");
         let reply = self.send(&call).integers();
         let reply = Reply::new(call.checks(), reply).expect("a whole reply");
-        reply.decision(&asked, checks, &self.rules)
+        reply.decision(&layout, checks, &self.rules)
     }
 
     /// What the script wrote since the last time: the words of its SET and DEL commands, but for states.

@@ -2,7 +2,7 @@
 
 use crate::{call::Call, refusal::Refusal, reply::Reply};
 use tollgate_core::{Check, Fingerprint, Outcome, Quota, Rule, SECOND};
-use tollgate_prefilter::{Ask, LeaseTerms};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms};
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
 use crate::support::resp::Value;
@@ -27,11 +27,11 @@ impl Subject {
             of_another(rule, 0),
         ];
         let mut call = Call::at(NOW, MARGIN);
-        let asked: Vec<_> = requests
+        let layout: Vec<_> = requests
             .iter()
             .map(|check| {
-                let asked = call.acquire(&self.encoder, &[*check]);
-                asked.expect("there is room")
+                let layout = call.acquire(&self.encoder, &[*check]);
+                layout.expect("there is room")
             })
             .collect();
         let reply = self.reply(&call);
@@ -40,8 +40,8 @@ impl Subject {
         assert_eq!(reply.first_refusal(), Some(refusal));
         let outcomes: Vec<_> = requests
             .iter()
-            .zip(&asked)
-            .map(|(check, asked)| reply.decision(asked, &[*check], &self.rules).outcome())
+            .zip(&layout)
+            .map(|(check, layout)| reply.decision(layout, &[*check], &self.rules).outcome())
             .collect();
         use Outcome::{Allow, Deny, Failed};
         assert_eq!(outcomes, [Deny, Failed, Failed, Allow], "{rule}");
@@ -110,7 +110,7 @@ fn a_command_that_the_user_lacks_fails_the_checks_that_need_it() {
 }
 
 #[test]
-fn a_request_of_several_rules_is_refused_check_by_check_and_lends_nothing() {
+fn a_request_of_several_rules_is_refused_check_by_check_and_grants_nothing() {
     let quota = Quota::gcra(1_000, SECOND);
     let mut subject = Subject::new(["one", "other"].map(|name| Rule::new(name, quota)));
     let checks = [Subject::check(0, 1), Subject::check(1, 1)];
@@ -119,19 +119,19 @@ fn a_request_of_several_rules_is_refused_check_by_check_and_lends_nothing() {
     for together in [&checks[..], &checks[..1]] {
         subject.connection.say("CONFIG SET maxmemory 1");
         let mut call = Call::at(NOW, MARGIN);
-        let asked = call.acquire(&subject.encoder, together).expect("room");
-        let ask = Ask {
-            parking: 50,
-            ..Ask::default()
+        let layout = call.acquire(&subject.encoder, together).expect("room");
+        let ask = LeaseQuery {
+            tracked: 50,
+            ..LeaseQuery::default()
         };
-        let lent = call.lend(&subject.encoder, &together[0], &ask, &terms);
+        let granted = call.grant(&subject.encoder, &together[0], &ask, &terms);
         let reply = subject.reply(&call);
-        let decision = reply.decision(&asked, together, &subject.rules);
+        let decision = reply.decision(&layout, together, &subject.rules);
         for verdict in decision.verdicts() {
             assert_eq!(verdict.outcome(), Outcome::Failed);
         }
-        // Nothing is lent to a request that was not granted; not even asked of the server.
-        assert_eq!(reply.lot(lent.expect("room")), Some(None));
+        // Nothing is granted to a request that was not granted; not even asked of the server.
+        assert_eq!(reply.grant(granted.expect("room")), Some(None));
         subject.connection.say("CONFIG SET maxmemory 0");
         for check in together {
             let looked = subject.acquire(NOW, &[check.with_cost(0)]);

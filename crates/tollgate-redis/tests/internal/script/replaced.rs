@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{Check, Fingerprint, Quota, Rule, RuleSet};
-use tollgate_prefilter::{Ask, Closed, LeaseTerms, Lot};
+use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
 use crate::internal_tests::keys::server::Server;
 
@@ -32,7 +32,7 @@ impl Process {
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
         Self {
             encoder: Encoder::new(&rules, keyspace).expect("no plans"),
-            terms: LeaseTerms::new(&quota, 500).expect("it is lent"),
+            terms: LeaseTerms::new(&quota, 500).expect("it is granted"),
             rules,
         }
     }
@@ -43,8 +43,8 @@ impl Process {
 
     fn take(&self, server: &mut Server, now: u64, cost: u64) -> u64 {
         let (mut call, checks) = (call(now), [Self::check().with_cost(cost)]);
-        let asked = call.acquire(&self.encoder, &checks).expect("there is room");
-        let decision = server.send(&call).decision(&asked, &checks, &self.rules);
+        let layout = call.acquire(&self.encoder, &checks).expect("there is room");
+        let decision = server.send(&call).decision(&layout, &checks, &self.rules);
         assert!(decision.is_allowed());
         decision.verdicts()[0].remaining()
     }
@@ -53,31 +53,34 @@ impl Process {
         self.take(server, now, 0)
     }
 
-    /// Takes a unit, and a lot.
-    fn lend(&self, server: &mut Server, now: u64) -> (u64, u64) {
+    /// Takes a unit, and a lease.
+    fn grant(&self, server: &mut Server, now: u64) -> (u64, u64) {
         let (mut call, checks) = (call(now), [Self::check().with_cost(1)]);
-        let asked = call.acquire(&self.encoder, &checks);
-        let ask = Ask {
-            parking: 20,
-            ..Ask::default()
+        let layout = call.acquire(&self.encoder, &checks);
+        let ask = LeaseQuery {
+            tracked: 20,
+            ..LeaseQuery::default()
         };
-        let place = call.lend(&self.encoder, &checks[0], &ask, &self.terms);
-        assert!(asked.is_some());
-        let lot = server.send(&call).lot(place.expect("there is room"));
-        match lot.flatten() {
-            Some(Lot::Parking { units, generation }) => (units, generation),
-            other => panic!("{other:?} is not parked"),
+        let place = call.grant(&self.encoder, &checks[0], &ask, &self.terms);
+        assert!(layout.is_some());
+        let grant = server.send(&call).grant(place.expect("there is room"));
+        match grant.flatten() {
+            Some(Grant::Tracked { units, generation }) => (units, generation),
+            other => panic!("{other:?} is not on lease"),
         }
     }
 
     fn close(&self, server: &mut Server, now: u64, (size, generation): (u64, u64), left: u64) {
         let mut call = call(now);
-        let closed = Closed {
+        let returned = ReturnedLease {
             size,
             left,
             generation,
         };
-        assert!(call.close(&self.encoder, &Self::check(), closed).is_some());
+        assert!(
+            call.close(&self.encoder, &Self::check(), returned)
+                .is_some()
+        );
         server.send(&call);
     }
 
@@ -93,7 +96,7 @@ fn call(now: u64) -> Call {
     Call::at(now, Duration::from_secs(10_000_000_000))
 }
 
-/// Each kind that is lent, with another limit, and windows with another length.
+/// Each kind that is granted, with another limit, and windows with another length.
 fn replaced() -> Vec<(Quota, Quota)> {
     vec![
         (Quota::gcra(100, HOUR), Quota::gcra(1_000, HOUR)),
@@ -126,14 +129,17 @@ fn replaced() -> Vec<(Quota, Quota)> {
 }
 
 #[test]
-fn a_lot_that_the_quota_before_has_lent_comes_back_to_the_one_in_force() {
+fn a_lease_that_the_quota_before_has_granted_comes_back_to_the_one_in_force() {
     for (old, new) in replaced() {
         let mut server = Server::start();
         let (before, after) = (Process::new(old), Process::new(new));
-        let lot = before.lend(&mut server, NOW);
-        // The state is the new quota's from now on; it counts the lot as used.
-        assert_eq!(after.take(&mut server, NOW, 2), new.limit() - 1 - lot.0 - 2);
-        before.close(&mut server, NOW, lot, lot.0 - 5);
+        let grant = before.grant(&mut server, NOW);
+        // The state is the new quota's from now on; it counts the lease as used.
+        assert_eq!(
+            after.take(&mut server, NOW, 2),
+            new.limit() - 1 - grant.0 - 2
+        );
+        before.close(&mut server, NOW, grant, grant.0 - 5);
         let text = format!("{old:?} to {new:?}");
         assert_eq!(
             after.left(&mut server, NOW),
@@ -141,7 +147,7 @@ fn a_lot_that_the_quota_before_has_lent_comes_back_to_the_one_in_force() {
             "{text}"
         );
         // Once.
-        before.close(&mut server, NOW, lot, lot.0 - 5);
+        before.close(&mut server, NOW, grant, grant.0 - 5);
         assert_eq!(
             after.left(&mut server, NOW),
             new.limit() - 1 - 5 - 2,
@@ -158,11 +164,11 @@ fn a_bucket_that_has_forgotten_what_was_used_gives_nothing_back_for_it() {
         Process::new(Quota::gcra(30, HOUR)),
     );
     before.take(&mut server, NOW, 100);
-    let lot = before.lend(&mut server, NOW);
+    let grant = before.grant(&mut server, NOW);
     assert_eq!(after.left(&mut server, NOW), 0);
     // A denial leaves it as it is, and a unit that comes back makes it the small one's.
     after.report(&mut server, NOW, 1);
-    before.close(&mut server, NOW, lot, 20);
+    before.close(&mut server, NOW, grant, 20);
     assert_eq!(after.left(&mut server, NOW), 0);
 }
 

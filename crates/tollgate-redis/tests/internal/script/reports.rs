@@ -24,8 +24,8 @@ fn a_request_is_decided_after_the_reports_before_it_in_its_call_and_before_those
         let first = reports(&mut call, &subject, 3);
         let second = reports(&mut call, &subject, 1);
         let request = |call: &mut Call, subject: &Subject, cost| {
-            let asked = call.acquire(&subject.encoder, &[check(cost)]);
-            asked.expect("there is room")
+            let layout = call.acquire(&subject.encoder, &[check(cost)]);
+            layout.expect("there is room")
         };
         let fits = request(&mut call, &subject, 6);
         let denied = request(&mut call, &subject, 1);
@@ -38,8 +38,8 @@ fn a_request_is_decided_after_the_reports_before_it_in_its_call_and_before_those
         let reply = Reply::new(call.checks(), reply).expect("a whole reply");
         let left = [first, second, above].map(|place| reply.left(place));
         assert_eq!(left, [Some(7), Some(6), Some(0)], "{quota:?}");
-        let decided = [(&fits, 6), (&denied, 1), (&look, 0)].map(|(asked, cost)| {
-            let decision = reply.decision(asked, &[check(cost)], &subject.rules);
+        let decided = [(&fits, 6), (&denied, 1), (&look, 0)].map(|(layout, cost)| {
+            let decision = reply.decision(layout, &[check(cost)], &subject.rules);
             (decision.is_allowed(), decision.verdicts()[0].remaining())
         });
         assert_eq!(decided, [(true, 0), (false, 0), (true, 0)], "{quota:?}");

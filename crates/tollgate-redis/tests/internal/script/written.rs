@@ -138,7 +138,7 @@ fn checks_on_one_state_are_one_check() {
 
 #[test]
 fn a_reset_and_a_refund_of_everything_leave_no_state() {
-    use tollgate_core::{Holding, Settlement, algorithm::Taken};
+    use tollgate_core::{Receipt, Settlement, algorithm::Taken};
 
     let mut subject = Subject::new(every_algorithm());
     for rule in 0..QUOTAS.len() as u16 {
@@ -154,7 +154,7 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         let mut call = Call::at(NOW, std::time::Duration::ZERO);
         assert!(call.settle(
             &subject.encoder,
-            &Holding {
+            &Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store

@@ -1,0 +1,118 @@
+//! How exactly processes count together.
+
+use std::{fmt, time::Duration};
+
+/// How exactly the processes that share a store count together.
+///
+/// In memory there is one process, and everything is exact. A store that is shared may let a process answer alone, which
+/// spares the question, and has a price:
+///
+/// | | above the limit by at most | the price |
+/// | --- | --- | --- |
+/// | [`Exact`](Self::Exact) | 0 | a question for each request that is let through |
+/// | [`Leased`](Self::Leased) | 0 | up to `share · limit` units may sit unused in some processes while another rejects requests |
+/// | [`Eventual`](Self::Eventual) | `N · max_unreported` for N processes | that |
+///
+/// A denial teaches a process of every rule until when further ones follow, for up to a second: those need no question.
+///
+/// A rule whose quota cannot have what it asks for is exact; the store says so when it is bound. The page
+/// `guide::consistency` of `tollgate-redis` helps to choose.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tollgate_core::{Consistency, LeaseShare, MINUTE, Quota, Rule, SECOND};
+///
+/// let rules = [
+///     // Five log-ins are five.
+///     Rule::new("log-in", Quota::sliding_log(5, MINUTE)),
+///     // Never above 6 000 a minute. Some 600 of them may lie idle with a process that has fewer clients than it had.
+///     Rule::new("per-key", Quota::gcra(6_000, MINUTE))
+///         .consistency(Consistency::Leased { share: LeaseShare::percent(10) }),
+///     // Keeps a backend from being overrun: with ten processes at most 1 000 above 50 000.
+///     Rule::new("everybody", Quota::fixed_window(50_000, SECOND)).consistency(Consistency::Eventual {
+///         interval: Duration::from_millis(50),
+///         max_unreported: 100,
+///     }),
+/// ];
+/// assert_eq!(rules[0].consistency_of(), Consistency::Exact);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// Every take is decided by the store.
+    #[default]
+    Exact,
+    /// Processes lease units in advance and spend them without calling the store. The limit is never exceeded.
+    ///
+    /// Leased units are taken from the quota when they are granted. Once the rest of the quota is used up, requests may be
+    /// denied while other processes still hold unused units: at most the share. The units that a crashed process holds are
+    /// lost until time gives them back.
+    ///
+    /// It pays for keys that one process sees several times a second. Buckets, fixed windows and sliding windows of two
+    /// counters can be leased, with limits of 20 and above.
+    Leased {
+        /// How much of a key's limit or burst all processes together may hold on lease. 10 % is usual. More saves more
+        /// calls, and more may sit unused.
+        share: LeaseShare,
+    },
+    /// Processes count alone and report; above the limit by at most `max_unreported` units for each process.
+    ///
+    /// The units that are not reported yet are what the others do not know of. So N processes together are above the limit
+    /// by at most `N · max_unreported`, and by at most what they are asked for within `interval` and the way to the store.
+    /// What is above counts: it has to be paid back before anything is let through again. A process that crashes takes what
+    /// it had not reported with it: up to `max_unreported` more for each crash.
+    ///
+    /// Every algorithm but the log can count so.
+    Eventual {
+        /// How often a process reports what it has let through, more than 0. 50 to 500 ms is usual: more often costs calls,
+        /// more seldom lets more through above the limit.
+        interval: Duration,
+        /// How many units of one key a process may let through before it has reported them. At 0 the rule is exact, and so
+        /// is a plan whose limit is smaller; more than the largest limit of the rule and its plans is refused.
+        max_unreported: u64,
+    },
+}
+
+/// A part of a quota: how much of it may be on lease at once. From 0.1 % to 50 %.
+///
+/// ```
+/// use tollgate_core::{Consistency, LeaseShare};
+///
+/// let leased = Consistency::Leased { share: LeaseShare::percent(10) };
+/// assert_eq!(leased, Consistency::Leased { share: LeaseShare::permille(100) });
+/// assert_eq!(LeaseShare::permille(125).to_string(), "12.5 %");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseShare {
+    permille: u16,
+}
+
+impl LeaseShare {
+    /// Hundredths of the quota: 1 to 50. It is checked when the rule becomes part of a rule set.
+    #[must_use]
+    pub const fn percent(percent: u16) -> Self {
+        Self::permille(percent.saturating_mul(10))
+    }
+
+    /// Thousandths of the quota: 1 to 500. It is checked when the rule becomes part of a rule set.
+    #[must_use]
+    pub const fn permille(permille: u16) -> Self {
+        Self { permille }
+    }
+
+    /// The share in thousandths.
+    #[must_use]
+    pub const fn as_permille(self) -> u16 {
+        self.permille
+    }
+}
+
+impl fmt::Display for LeaseShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.permille / 10, self.permille % 10) {
+            (percent, 0) => write!(f, "{percent} %"),
+            (percent, tenths) => write!(f, "{percent}.{tenths} %"),
+        }
+    }
+}

@@ -1,0 +1,528 @@
+//! A rule set on the memory store: the atomic step.
+
+use std::{slice::from_ref, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{
+        Algorithm, Assessment, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
+    },
+    decision::{Decision, Outcome, Source, Verdict, Verdicts},
+    error::StoreError,
+    key::{Fingerprint, KeyBuf},
+    memory::{
+        hasher::Hasher,
+        store::Shared,
+        table::{Locked, Plan, Table},
+    },
+    rule::Mode,
+    rule_set::RuleSet,
+    store::{Check, Receipt, RuleStore, Settlement, Step, Usage},
+    time::{Clock, Tick},
+};
+
+/// A rule's table, and its quotas made ready. `None` is a plan without a limit.
+#[derive(Debug)]
+pub(super) struct RuleTable<A: Algorithm> {
+    pub(super) table: Arc<Table<A>>,
+    pub(super) plans: Box<[Option<Plan<A>>]>,
+}
+
+impl<A: Algorithm> RuleTable<A> {
+    #[inline]
+    fn plan(&self, check: &Check) -> Option<&Plan<A>> {
+        self.plans
+            .get(usize::from(check.plan()))
+            .or_else(|| self.plans.first())?
+            .as_ref()
+    }
+}
+
+/// A rule on its table.
+#[derive(Debug)]
+pub(super) enum AnyRuleTable {
+    Gcra(RuleTable<Gcra>),
+    FixedWindow(RuleTable<FixedWindow>),
+    SlidingWindow(RuleTable<SlidingWindow>),
+    SlidingBuckets(RuleTable<SlidingBuckets>),
+    SlidingLog(RuleTable<SlidingLog>),
+    /// A rule whose every quota is unlimited.
+    Unlimited,
+}
+
+/// A locked shard of any table.
+enum AnyLocked<'a> {
+    Gcra(Locked<'a, Gcra>),
+    FixedWindow(Locked<'a, FixedWindow>),
+    SlidingWindow(Locked<'a, SlidingWindow>),
+    SlidingBuckets(Locked<'a, SlidingBuckets>),
+    SlidingLog(Locked<'a, SlidingLog>),
+}
+
+/// Runs `$body` with the rule's table and plans, whatever their algorithm.
+macro_rules! with_table {
+    ($rule:expr, $rule_table:ident => $body:expr, else $other:expr) => {
+        match $rule {
+            AnyRuleTable::Gcra($rule_table) => $body,
+            AnyRuleTable::FixedWindow($rule_table) => $body,
+            AnyRuleTable::SlidingWindow($rule_table) => $body,
+            AnyRuleTable::SlidingBuckets($rule_table) => $body,
+            AnyRuleTable::SlidingLog($rule_table) => $body,
+            AnyRuleTable::Unlimited => $other,
+        }
+    };
+}
+
+/// Runs `$body` with a rule and the lock of its table. A lock of another algorithm is another table's.
+macro_rules! with_locked {
+    ($rule:expr, $lock:expr, ($rule_table:ident, $locked:ident) => $body:expr, else $other:expr) => {
+        match ($rule, $lock) {
+            (AnyRuleTable::Gcra($rule_table), AnyLocked::Gcra($locked)) => $body,
+            (AnyRuleTable::FixedWindow($rule_table), AnyLocked::FixedWindow($locked)) => $body,
+            (AnyRuleTable::SlidingWindow($rule_table), AnyLocked::SlidingWindow($locked)) => $body,
+            (AnyRuleTable::SlidingBuckets($rule_table), AnyLocked::SlidingBuckets($locked)) => {
+                $body
+            }
+            (AnyRuleTable::SlidingLog($rule_table), AnyLocked::SlidingLog($locked)) => $body,
+            _ => $other,
+        }
+    };
+}
+
+impl AnyRuleTable {
+    /// The number of the table; 0 where there is none.
+    fn rank(&self) -> u64 {
+        with_table!(self, rule => rule.table.id, else 0)
+    }
+
+    /// The table's id and the shard of `key`: where the lock stands in the order of locks.
+    ///
+    /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
+    fn place(&self, check: &Check) -> Option<(u64, usize)> {
+        with_table!(self, rule => {
+            rule.plan(check)?;
+            Some((rule.table.id, rule.table.shard_of(check.key())))
+        }, else None)
+    }
+
+    fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
+        Some(match self {
+            Self::Gcra(rule) => AnyLocked::Gcra(rule.table.lock(shard)),
+            Self::FixedWindow(rule) => AnyLocked::FixedWindow(rule.table.lock(shard)),
+            Self::SlidingWindow(rule) => AnyLocked::SlidingWindow(rule.table.lock(shard)),
+            Self::SlidingBuckets(rule) => AnyLocked::SlidingBuckets(rule.table.lock(shard)),
+            Self::SlidingLog(rule) => AnyLocked::SlidingLog(rule.table.lock(shard)),
+            Self::Unlimited => return None,
+        })
+    }
+}
+
+/// As many checks as a decision holds without an allocation.
+const FEW: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct MemoryRuleStore {
+    rules: Arc<RuleSet>,
+    tables: Box<[AnyRuleTable]>,
+    /// The table's number by rule: the order of locks.
+    ranks: Box<[u64]>,
+    clock: Clock,
+    hasher: Hasher,
+    store: Arc<Shared>,
+}
+
+/// A check on its way through the atomic step.
+struct Slot {
+    check: Check,
+    /// Index into the locks; `None`: there is nothing to decide.
+    lock: Option<usize>,
+    /// The first check on the same state; it stands for all of them.
+    leader: usize,
+    answer: Option<Assessment>,
+}
+
+impl MemoryRuleStore {
+    pub(super) fn new(
+        rules: Arc<RuleSet>,
+        tables: Box<[AnyRuleTable]>,
+        store: Arc<Shared>,
+    ) -> Self {
+        Self {
+            ranks: tables.iter().map(AnyRuleTable::rank).collect(),
+            clock: store.clock.clone(),
+            hasher: store.hasher.clone(),
+            rules,
+            tables,
+            store,
+        }
+    }
+
+    /// One enforced check: the same step with one lock, and a denial without any.
+    ///
+    /// The clock is read before the lock: an older time never lets more pass, and a denial is decided anew.
+    ///
+    /// Not inlined, so that each algorithm's step is compiled as a whole.
+    #[inline(never)]
+    fn acquire_one<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
+        let Some(plan) = rule.plan(check) else {
+            return Step::Ready(self.decide(from_ref(check), true));
+        };
+        let (key, cost) = (check.key(), check.cost());
+        let shard = rule.table.shard_of(key);
+        let now = self.clock.now();
+        if let Some(answer) = rule.table.deny_from_cache(shard, key, plan, now, cost) {
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
+            return Step::Ready(Decision::single(now, verdict, true));
+        }
+        let mut locked = rule.table.lock(shard);
+        if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
+            drop(locked);
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+            return Step::Ready(Decision::single(now, verdict, true));
+        }
+        let (now, answer) = locked.acquire_anew(key, plan, &self.clock, cost);
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        Step::Ready(Decision::single(now, verdict, true))
+    }
+
+    /// A few enforced checks that all fit, on states that are there: one look at each, under locks that are taken in one
+    /// order and held together. False where that is not so; then nothing was taken, and [`decide`](Self::decide) goes step
+    /// by step.
+    #[inline(always)]
+    fn acquire_few(&self, checks: &[Check], decision: &mut Decision) -> bool {
+        if checks.len() > FEW || !self.rules.all_enforced() {
+            return false;
+        }
+        let mut order = [0; FEW];
+        for (index, check) in checks.iter().enumerate() {
+            let rank = self.rank(check);
+            let mut at = index;
+            while at > 0 && self.rank(&checks[order[at - 1]]) >= rank {
+                // Two checks of one rule, and perhaps of one state.
+                if self.rank(&checks[order[at - 1]]) == rank {
+                    return false;
+                }
+                order[at] = order[at - 1];
+                at -= 1;
+            }
+            order[at] = index;
+        }
+        let order = &order[..checks.len()];
+        if !self.take_next(order, checks, decision) {
+            return false;
+        }
+        // Verdicts came in the order of the locks, which mostly is that of the checks.
+        if !order.is_sorted() {
+            let taken = std::mem::take(decision.verdicts_mut());
+            for index in 0..checks.len() {
+                let verdict = order.iter().position(|place| *place == index);
+                decision.verdicts_mut().extend(verdict.map(|at| taken[at]));
+            }
+        }
+        true
+    }
+
+    /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for thresholds.
+    #[inline]
+    fn rank(&self, check: &Check) -> u64 {
+        self.ranks
+            .get(usize::from(check.rule()))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Takes the first of the checks in `order` under its lock, then the rest within it. What was taken is put back if
+    /// one of the rest cannot be.
+    #[inline]
+    fn take_next(&self, order: &[usize], checks: &[Check], decision: &mut Decision) -> bool {
+        let Some((&index, rest)) = order.split_first() else {
+            return true;
+        };
+        match self.rule(&checks[index]) {
+            Some(AnyRuleTable::Gcra(rule)) => self.take_in(rule, index, rest, checks, decision),
+            Some(AnyRuleTable::FixedWindow(rule)) => {
+                self.take_in(rule, index, rest, checks, decision)
+            }
+            Some(AnyRuleTable::SlidingWindow(rule)) => {
+                self.take_in(rule, index, rest, checks, decision)
+            }
+            // What is on the heap is not put back.
+            _ => false,
+        }
+    }
+
+    fn take_in<A: Algorithm>(
+        &self,
+        rule: &RuleTable<A>,
+        index: usize,
+        rest: &[usize],
+        checks: &[Check],
+        decision: &mut Decision,
+    ) -> bool {
+        let check = &checks[index];
+        let Some(plan) = rule.plan(check) else {
+            return false;
+        };
+        let mut locked = rule.table.lock(rule.table.shard_of(check.key()));
+        let Some((answer, before)) =
+            locked.try_acquire(check.key(), plan, decision.at(), check.cost())
+        else {
+            return false;
+        };
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        decision.verdicts_mut().push(verdict);
+        let all = self.take_next(rest, checks, decision);
+        if !all {
+            locked.put_back(before);
+        }
+        all
+    }
+
+    /// Locks the shards of all checks in one order.
+    fn lock_all(&self, checks: &[Check]) -> (SmallVec<[AnyLocked<'_>; 4]>, SmallVec<[Slot; 4]>) {
+        let places: SmallVec<[Option<(u64, usize)>; 4]> = checks
+            .iter()
+            .map(|check| self.rule(check)?.place(check))
+            .collect();
+        let mut order: SmallVec<[((u64, usize), u16); 4]> = places
+            .iter()
+            .zip(checks)
+            .filter_map(|(place, check)| place.map(|place| (place, check.rule())))
+            .collect();
+        order.sort_unstable();
+        order.dedup_by_key(|(place, _)| *place);
+        let locks = order
+            .iter()
+            .filter_map(|((_, shard), rule)| self.tables.get(usize::from(*rule))?.lock(*shard))
+            .collect();
+        let mut slots: SmallVec<[Slot; 4]> = SmallVec::with_capacity(checks.len());
+        for (index, (check, place)) in checks.iter().zip(&places).enumerate() {
+            let lock = place.and_then(|place| order.binary_search_by_key(&place, |(p, _)| *p).ok());
+            // A threshold has a limit of its own on the state, so it is never folded into the rule it reads.
+            let leader = (0..index)
+                .find(|other| {
+                    let (there, other) = (places[*other], &checks[*other]);
+                    place.is_some()
+                        && there == *place
+                        && other.rule() == check.rule()
+                        && other.key() == check.key()
+                })
+                .unwrap_or(index);
+            slots.push(Slot {
+                check: *check,
+                lock,
+                leader,
+                answer: None,
+            });
+        }
+        for index in 0..slots.len() {
+            let leader = slots[index].leader;
+            if leader != index {
+                let cost = slots[leader]
+                    .check
+                    .cost()
+                    .saturating_add(slots[index].check.cost());
+                slots[leader].check = slots[leader].check.with_cost(cost);
+            }
+        }
+        (locks, slots)
+    }
+
+    #[inline]
+    fn rule(&self, check: &Check) -> Option<&AnyRuleTable> {
+        self.tables.get(usize::from(check.rule()))
+    }
+
+    /// Decides all checks under their locks, then takes all or nothing.
+    fn decide(&self, checks: &[Check], take: bool) -> Decision {
+        if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
+            return denied;
+        }
+        let (mut locks, mut slots) = self.lock_all(checks);
+        // Under the locks, as in `acquire_one`.
+        let now = self.clock.now();
+        let mut denied: SmallVec<[u16; 4]> = SmallVec::new();
+        for (index, slot) in slots.iter_mut().enumerate() {
+            let Some(lock) = slot.lock.filter(|_| slot.leader == index) else {
+                continue;
+            };
+            let check = &slot.check;
+            let Some(rule) = self.rule(check).filter(|_| !self.is_off(check)) else {
+                continue;
+            };
+            slot.answer = with_locked!(rule, &locks[lock], (rule, locked) => {
+                rule.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
+            }, else None);
+            let fits = slot.answer.is_none_or(|answer| answer.fits);
+            if !fits && self.rules.enforces(usize::from(check.rule())) {
+                denied.push(check.rule());
+            }
+        }
+        if !denied.is_empty() {
+            for slot in &mut slots {
+                self.tell_what_is_left(slot, &locks, now);
+            }
+        }
+        if take {
+            for slot in &slots {
+                self.write(slot, &mut locks, &denied, now);
+            }
+        }
+        drop(locks);
+        let verdicts: Verdicts = slots
+            .iter()
+            .map(|slot| {
+                let (rule, plan) = (slot.check.rule(), slot.check.plan());
+                match slots[slot.leader].answer {
+                    Some(answer) => Verdict::new(rule, plan, answer, Source::Store),
+                    None => Verdict::unanswered(rule, plan, Outcome::NotAsked),
+                }
+            })
+            .collect();
+        Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    /// A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
+    #[cold]
+    fn tell_what_is_left(&self, slot: &mut Slot, locks: &[AnyLocked<'_>], now: Tick) {
+        let (Some(lock), Some(answer)) = (slot.lock, &mut slot.answer) else {
+            return;
+        };
+        let check = &slot.check;
+        if !answer.fits || !self.rules.enforces(usize::from(check.rule())) {
+            return;
+        }
+        let Some(rule) = self.rule(check) else { return };
+        with_locked!(rule, &locks[lock], (rule, locked) => {
+            if let Some(plan) = rule.plan(check) {
+                *answer = locked.assess(check.key(), plan, now, 0);
+            }
+        }, else ());
+    }
+
+    /// Takes the units of a check, or what a denial leaves to be done.
+    fn write(&self, slot: &Slot, locks: &mut [AnyLocked<'_>], denied: &[u16], now: Tick) {
+        let (Some(lock), Some(answer)) = (slot.lock, slot.answer) else {
+            return;
+        };
+        let check = &slot.check;
+        let Some(rule) = self.rule(check) else { return };
+        let place = usize::from(check.rule());
+        let takes = match self.rules.rules()[place].mode() {
+            Mode::Threshold { .. } | Mode::Off => return,
+            // As if it were alone, or in the place of the rule it refers to.
+            Mode::Shadow { instead_of } => {
+                let replaced = self.rules.refers_to(place);
+                answer.fits
+                    && (instead_of.is_none()
+                        || denied
+                            .iter()
+                            .all(|denied| replaced == Some(usize::from(*denied))))
+            }
+            Mode::Enforce => denied.is_empty(),
+        };
+        with_locked!(rule, &mut locks[lock], (rule, locked) => {
+            if let Some(plan) = rule.plan(check) {
+                if takes {
+                    locked.take(check.key(), plan, now, check.cost());
+                } else if !answer.fits {
+                    locked.denied(check.key(), plan, now);
+                }
+            }
+        }, else ());
+    }
+
+    #[inline]
+    fn is_off(&self, check: &Check) -> bool {
+        matches!(
+            self.rules
+                .rules()
+                .get(usize::from(check.rule()))
+                .map(crate::rule::Rule::mode),
+            None | Some(Mode::Off)
+        )
+    }
+}
+
+impl Drop for MemoryRuleStore {
+    /// The last one that uses a name leaves its states packed.
+    fn drop(&mut self) {
+        drop(std::mem::take(&mut self.tables));
+        self.store.release(&self.rules);
+    }
+}
+
+impl RuleStore for MemoryRuleStore {
+    fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn fingerprint(&self, _rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.hasher.fingerprint(key)
+    }
+
+    #[inline]
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        if let [check] = checks
+            && self.rules.enforces(usize::from(check.rule()))
+            && let Some(rule) = self.rule(check)
+        {
+            return with_table!(rule, rule => self.acquire_one(rule, check), else {
+                Step::Ready(self.decide(checks, true))
+            });
+        }
+        // Filled where it lies: a decision is large to move.
+        let mut step = Step::Ready(Decision::unlimited(self.clock.now()));
+        if let Step::Ready(decision) = &mut step
+            && self.acquire_few(checks, decision)
+        {
+            return step;
+        }
+        Step::Ready(self.decide(checks, true))
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        Step::Ready(self.decide(checks, false))
+    }
+
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        for Receipt { check, taken, .. } in receipts {
+            let Some(rule) = self.rule(check) else {
+                continue;
+            };
+            with_table!(rule, rule => {
+                if let Some(plan) = rule.plan(check) {
+                    let taken: (Taken, u64) = (*taken, check.cost());
+                    let mut locked = rule.table.lock(rule.table.shard_of(check.key()));
+                    let now = self.clock.now();
+                    locked.settle(check.key(), plan, now, taken, how);
+                }
+            }, else ());
+        }
+    }
+
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        let now = self.clock.now();
+        let mut was_kept = false;
+        for check in checks.iter().filter(|check| check.cost() > 0) {
+            let Some(rule) = self.rule(check) else {
+                continue;
+            };
+            was_kept |= with_table!(rule, rule => {
+                rule.table.lock(rule.table.shard_of(check.key())).reset(check.key(), now)
+            }, else false);
+        }
+        Step::Ready(Ok(was_kept))
+    }
+
+    fn usage(&self, rule: u16) -> Option<Usage> {
+        let rule = self.tables.get(usize::from(rule))?;
+        with_table!(rule, rule => Some(rule.table.usage(self.clock.now())), else None)
+    }
+}

@@ -1,0 +1,313 @@
+//! Cells that are read without a lock: the storage of deny caches.
+
+use std::fmt;
+
+use crate::{
+    key::Fingerprint,
+    sync::{AtomicU64, Ordering},
+};
+
+/// The cells of a deny cache. Each holds `WORDS` words about one key, or nothing, and is read without a lock.
+///
+/// A cell has one word more: the key's tag, mixed with the words. Words of two writes that a reader sees together do not mix
+/// to the tag. So a torn read is a miss (but for one in 2^64), and readers never wait. The number of cells is fixed: two
+/// share a cache line, and of three keys that fall on one line, the one that was inserted first is dropped.
+///
+/// A cell must have one writer at a time: callers of [`insert`](Self::insert) and [`remove`](Self::remove) hold a lock of the
+/// shard.
+///
+/// ```
+/// use tollgate_core::{Fingerprint, SeqCells};
+///
+/// let cells = SeqCells::new(1, 8);
+/// let key = Fingerprint::from_bits(7 << 64);
+/// cells.insert(0, key, 0, [10, 20, 30]);
+/// assert_eq!(cells.get(0, key, 0), Some([10, 20, 30]));
+/// cells.remove(0, key);
+/// assert_eq!(cells.get(0, key, 0), None);
+/// ```
+///
+/// Words that were inserted under one salt, such as the number of a quota, are not found under another:
+///
+/// ```
+/// # use tollgate_core::{Fingerprint, SeqCells};
+/// # let (cells, key) = (SeqCells::new(1, 8), Fingerprint::from_bits(7 << 64));
+/// cells.insert(0, key, 1, [10, 20, 30]);
+/// assert_eq!(cells.get(0, key, 2), None);
+/// ```
+pub struct SeqCells<const WORDS: usize> {
+    lines: Box<[CacheLine<WORDS>]>,
+    /// Lines of a shard.
+    per_shard: usize,
+}
+
+/// The cell that was filled last is the first, so that one look is enough for most.
+#[repr(align(64))]
+struct CacheLine<const WORDS: usize>([Cell<WORDS>; WAYS]);
+
+/// Cells on a line.
+const WAYS: usize = 2;
+
+#[repr(align(32))]
+struct Cell<const WORDS: usize> {
+    words: [AtomicU64; WORDS],
+    tag: AtomicU64,
+}
+
+impl<const WORDS: usize> SeqCells<WORDS> {
+    /// `per_shard` cells for each of `shards`. Both are rounded up to powers of two, the first to two at least; a cell of
+    /// two or three words has 32 bytes. One word does not compile: it would not show that it is whole.
+    #[must_use]
+    pub fn new(shards: usize, per_shard: usize) -> Self {
+        const { assert!(WORDS >= 2) };
+        let (shards, per_shard) = (shards.next_power_of_two(), per_shard.next_power_of_two());
+        let per_shard = (per_shard / WAYS).max(1);
+        Self {
+            lines: (0..shards * per_shard)
+                .map(|_| CacheLine::empty())
+                .collect(),
+            per_shard,
+        }
+    }
+
+    #[inline(always)]
+    fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
+        let place = (key.bits() >> 24) as usize & (self.per_shard - 1);
+        self.lines.get(shard * self.per_shard + place)
+    }
+
+    /// The words of `key` under this salt.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, shard: usize, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
+        let cells = &self.line(shard, key)?.0;
+        cells.iter().find_map(|cell| cell.read(key, salt))
+    }
+
+    /// Whether there is certainly no cell of `key` under any salt.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(&self, shard: usize, key: Fingerprint) -> bool {
+        let line = self.line(shard, key);
+        line.is_none_or(|line| line.0.iter().all(Cell::is_empty))
+    }
+
+    /// Whether there may be a cell of `key` whose words satisfy `may_be`.
+    #[inline(always)]
+    #[must_use]
+    pub fn any(
+        &self,
+        shard: usize,
+        key: Fingerprint,
+        may_be: impl Fn(&[u64; WORDS]) -> bool,
+    ) -> bool {
+        let line = self.line(shard, key);
+        let mut cells = line.iter().flat_map(|line| &line.0);
+        cells.any(|cell| !cell.is_empty() && may_be(&cell.words()))
+    }
+
+    /// Puts the words of `key` in. The shard's lock is held.
+    pub fn insert(&self, shard: usize, key: Fingerprint, salt: u64, words: [u64; WORDS]) {
+        let Some(CacheLine([first, second])) = self.line(shard, key) else {
+            return;
+        };
+        if first.is_empty() || first.read(key, salt).is_some() {
+            first.write(mixed_tag(key, salt, words), words);
+        } else if second.read(key, salt).is_some() {
+            second.write(mixed_tag(key, salt, words), words);
+        } else {
+            second.write(first.tag.load(Ordering::Relaxed), first.words());
+            first.write(mixed_tag(key, salt, words), words);
+        }
+    }
+
+    /// Removes the words of `key`, whose state is about to change. The shard's lock is held.
+    ///
+    /// Cells that hold other keys may be emptied as well, which costs each of those one look at its state.
+    #[inline(always)]
+    pub fn remove(&self, shard: usize, key: Fingerprint) {
+        self.remove_if(shard, key, |_| true);
+    }
+
+    /// Removes only cells whose words satisfy `may_be`.
+    #[inline(always)]
+    pub fn remove_if(
+        &self,
+        shard: usize,
+        key: Fingerprint,
+        may_be: impl Fn(&[u64; WORDS]) -> bool,
+    ) {
+        let line = self.line(shard, key);
+        for cell in line.iter().flat_map(|line| &line.0) {
+            if !cell.is_empty() && may_be(&cell.words()) {
+                cell.tag.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<const WORDS: usize> CacheLine<WORDS> {
+    fn empty() -> Self {
+        Self(std::array::from_fn(|_| Cell {
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+            tag: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl<const WORDS: usize> Cell<WORDS> {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.tag.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline(always)]
+    fn words(&self) -> [u64; WORDS] {
+        std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed))
+    }
+
+    /// The words, if this is the cell of the key under the salt and no write is under way.
+    #[inline(always)]
+    fn read(&self, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
+        let tag = self.tag.load(Ordering::Relaxed);
+        if tag == 0 {
+            return None;
+        }
+        let words = self.words();
+        (tag == mixed_tag(key, salt, words)).then_some(words)
+    }
+
+    fn write(&self, tag: u64, words: [u64; WORDS]) {
+        for (to, word) in self.words.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+}
+
+/// The tag of a key under a salt, mixed with the words; never 0, which is an empty cell.
+#[inline(always)]
+fn mixed_tag<const WORDS: usize>(key: Fingerprint, salt: u64, words: [u64; WORDS]) -> u64 {
+    let tag = (key.bits() >> 64) as u64 ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let fold = |one: u64, other: u64| {
+        let product = u128::from(one) * u128::from(other);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let mut mixed = fold(
+        words[0] ^ 0x2d35_8dcc_aa6c_78a5,
+        words[1] ^ 0x8bb8_4b93_962e_acc9,
+    );
+    for word in &words[2..] {
+        mixed = fold(mixed ^ 0x4b33_a62e_d433_d4a3, word ^ 0xd6e8_feb8_6659_fd93);
+    }
+    (tag ^ mixed) | 1
+}
+
+/// Without the keys.
+impl<const WORDS: usize> fmt::Debug for SeqCells<WORDS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SeqCells")
+            .field("cells", &(WAYS * self.lines.len()))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+
+    fn key(bits: u128) -> Fingerprint {
+        Fingerprint::from_bits(bits)
+    }
+
+    #[test]
+    fn words_are_found_under_their_key_and_salt_only() {
+        let cells = SeqCells::new(1, 8);
+        cells.insert(0, key(7 << 64), 1, [10, 20]);
+        assert_eq!(cells.get(0, key(7 << 64), 1), Some([10, 20]));
+        assert_eq!(cells.get(0, key(7 << 64), 2), None);
+        assert_eq!(cells.get(0, key(8 << 64), 1), None);
+        cells.remove(0, key(7 << 64));
+        assert_eq!(cells.get(0, key(7 << 64), 1), None);
+    }
+
+    #[test]
+    fn of_three_keys_on_one_cache_line_the_one_that_was_inserted_first_is_dropped() {
+        let cells = SeqCells::new(1, 2);
+        for bits in [2, 4, 2, 6] {
+            cells.insert(0, key(bits << 64), 1, [bits as u64, 20]);
+        }
+        assert_eq!(cells.get(0, key(2 << 64), 1), None);
+        assert_eq!(cells.get(0, key(4 << 64), 1), Some([4, 20]));
+        assert_eq!(cells.get(0, key(6 << 64), 1), Some([6, 20]));
+    }
+
+    #[test]
+    fn a_key_is_forgotten_without_its_neighbour_where_the_words_tell_them_apart() {
+        let cells = SeqCells::new(1, 2);
+        cells.insert(0, key(7 << 64), 1, [7, 20]);
+        cells.insert(0, key(8 << 64), 1, [8, 20]);
+        cells.remove_if(0, key(7 << 64), |words| words[0] == 7);
+        assert_eq!(cells.get(0, key(7 << 64), 1), None);
+        assert_eq!(cells.get(0, key(8 << 64), 1), Some([8, 20]));
+    }
+
+    #[test]
+    fn words_in_another_order_are_a_miss() {
+        let words = [1, 2, 3];
+        for other in [[2, 1, 3], [1, 3, 2], [3, 2, 1]] {
+            assert_ne!(mixed_tag(key(7), 0, words), mixed_tag(key(7), 0, other));
+        }
+    }
+}
+
+#[cfg(all(test, tollgate_shuttle))]
+mod schedules {
+    use super::*;
+    use crate::sync::Mutex;
+    use shuttle::sync::Arc;
+
+    /// Three keys fight for two cells while a reader looks: it sees the words of its key as they were written, or nothing.
+    fn a_reader_never_sees_half<const WORDS: usize>() {
+        let words_of = |writer: u64, round| {
+            std::array::from_fn(|word| (writer * (word as u64 + 1)) << 8 | round)
+        };
+        shuttle::check_random(
+            move || {
+                let cells = Arc::new((SeqCells::<WORDS>::new(1, 1), Mutex::new(())));
+                let writers: Vec<_> = (1..=3_u64)
+                    .map(|writer| {
+                        let cells = Arc::clone(&cells);
+                        shuttle::thread::spawn(move || {
+                            let key = Fingerprint::from_bits(u128::from(writer) << 64);
+                            for round in 0..2 {
+                                let _writer = crate::sync::lock(&cells.1);
+                                cells.0.insert(0, key, 0, words_of(writer, round));
+                            }
+                        })
+                    })
+                    .collect();
+                for _ in 0..4 {
+                    let key = Fingerprint::from_bits(1 << 64);
+                    if let Some(words) = cells.0.get(0, key, 0) {
+                        assert_eq!(words, words_of(1, words[0] & 0xff));
+                    }
+                }
+                for writer in writers {
+                    writer.join().expect("the writer ends");
+                }
+            },
+            20_000,
+        );
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_two_words() {
+        a_reader_never_sees_half::<2>();
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_three_words() {
+        a_reader_never_sees_half::<3>();
+    }
+}

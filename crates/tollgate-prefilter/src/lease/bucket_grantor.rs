@@ -1,0 +1,263 @@
+//! The store's side of leases, for buckets.
+
+use tollgate_core::{
+    Quota, Retry, Tick,
+    algorithm::{Algorithm, Assessment, Gcra, GcraState},
+};
+
+use crate::lease::{
+    grant::{Grant, LeaseQuery, ReturnedLease},
+    overdraft::Overdraft,
+    terms::LeaseTerms,
+};
+
+/// Lends units of a token bucket, a GCRA or a leaky bucket.
+///
+/// A store that does the same in another language is held to this one.
+///
+/// ```
+/// use tollgate_core::{MINUTE, Quota};
+/// use tollgate_prefilter::{LeaseQuery, BucketGrantor, BucketState, LeaseTerms};
+///
+/// let quota = Quota::gcra(6_000, MINUTE);
+/// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
+///
+/// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
+/// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+/// let (answer, grant) = grantor.acquire(&mut state, now, 1, &query);
+/// // A quarter of the reserve of six hundred.
+/// assert_eq!(grant.map(|grant| grant.units()), Some(150));
+/// assert_eq!(answer.remaining, 6_000 - 1 - 150);
+///
+/// // Time brings back what was granted, and not what is tracked.
+/// let (answer, _) = grantor.acquire(&mut state, now + 9_000_000, 0, &LeaseQuery::default());
+/// assert_eq!(answer.remaining, 6_000 - 150);
+/// # Ok::<(), tollgate_prefilter::NoLease>(())
+/// ```
+///
+/// # Accuracy
+///
+/// All processes together never admit more than the burst and what comes back, as if each request had asked, while the
+/// store's clock runs like theirs to a thousandth.
+///
+/// When the store's clock **goes back**, no more passes than if it had not, and no more is on lease than the reserve: what was
+/// on lease stays so, for five lives of a lease at most. Only a lease that is handed back before the step in a query which
+/// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
+/// most. This one does so too, and forgets leases that processes still hold: they are spent above it, once, so that at most
+/// the reserve and what is granted ahead comes on top.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketGrantor {
+    pub(super) quota: Gcra,
+    pub(super) overdraft: Overdraft,
+    terms: LeaseTerms,
+}
+
+/// What the store keeps of a key: the arrival time, and what is on lease. The default is fresh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketState {
+    /// The arrival time. What is granted is taken from it.
+    pub arrival: GcraState,
+    /// What is on lease.
+    pub leases: TrackedLeases,
+    /// For how many µs more than it takes to fill up the bucket is behind, as of the last query: scheduled leases are granted that
+    /// have not come back.
+    pub owed: Tick,
+}
+
+/// Units in tracked leases, in two generations of the length of a lease's life.
+///
+/// A lease of generation `g` is granted in `[g·life, (g+1)·life)` and has run out before `(g+2)·life`. A lease counts with its
+/// whole size until it is handed back or its generation is over, whatever was spent of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrackedLeases {
+    /// The number of the current generation.
+    pub generation: u64,
+    /// Units granted in the current generation.
+    pub current: u64,
+    /// Units granted in the one before.
+    pub previous: u64,
+}
+
+/// A clock that goes back by so many generations at most leaves their number as it is. Numbered anew, a lease from before
+/// the step would be taken for one that is granted when its number comes again, and that one forgotten too early. By more than
+/// these, the leases from before have run out by then.
+const AHEAD: u64 = 3;
+
+impl TrackedLeases {
+    /// All units that are on lease.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.current.saturating_add(self.previous)
+    }
+}
+
+impl BucketGrantor {
+    /// A grantor of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
+    #[must_use]
+    pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
+        let bucket = Gcra::new(quota).filter(|_| terms.window().is_none())?;
+        Some(Self {
+            quota: bucket,
+            overdraft: Overdraft::new(quota, bucket),
+            terms,
+        })
+    }
+
+    /// Decides about `cost` units, takes them if they fit, and grants.
+    ///
+    /// The order matters: the burst is cut by what is on lease before anything is handed back; what is handed back is there
+    /// for the request; and what the bucket has is granted only where the request was granted. A scheduled lease is what it has not, and
+    /// is granted to whom it has refused too: that is who waits for it.
+    pub fn acquire(
+        &self,
+        state: &mut BucketState,
+        now: Tick,
+        cost: u64,
+        query: &LeaseQuery,
+    ) -> (Assessment, Option<Grant>) {
+        self.settle(state, now);
+        if let Some(returned) = query.returned {
+            self.take_back(state, now, returned);
+        }
+        let mut arrival = state.arrival;
+        self.overdraft.repair(&mut arrival, now, state.owed);
+        let mut answer = self.overdraft.assess(&arrival, now, cost);
+        if cost > 0 {
+            state.arrival = arrival;
+        }
+        if answer.fits {
+            self.quota.take(&mut state.arrival, now, cost);
+        }
+        if answer.retry != Retry::Now {
+            answer.retry = self.retry(state, now, cost.max(1));
+        }
+        let grant = self.grant(state, now, &answer, query);
+        state.owed = self.overdraft.time(&state.arrival, now);
+        if !answer.fits && grant.is_none() {
+            return (answer, grant);
+        }
+        let granted = grant.map_or(0, |grant| grant.units());
+        // What is on lease comes back by itself. Told with it, a refund would give back what time has.
+        let mut alone = state.arrival;
+        self.quota.put_back(&mut alone, now, state.leases.total());
+        let after = self.overdraft.assess(&alone, now, 0);
+        let answer = Assessment {
+            remaining: answer.remaining.saturating_sub(granted),
+            reset_after: after.reset_after,
+            ..answer
+        };
+        (answer, grant)
+    }
+
+    /// Brings a state up to `now`: holds back from the burst what was on lease, for as long as it was, and forgets leases
+    /// that have run out.
+    ///
+    /// Whatever reads or writes the state does this first, leased or not.
+    pub fn settle(&self, state: &mut BucketState, now: Tick) {
+        let leases = &mut state.leases;
+        if leases.total() == 0 {
+            *leases = TrackedLeases::default();
+            return;
+        }
+        let generation = now / self.terms.tracked_life();
+        if leases.generation > generation.saturating_add(AHEAD) {
+            // The clock went back by far. No lease lives longer than a life from now.
+            leases.current = leases.total();
+            (leases.generation, leases.previous) = (generation, 0);
+        }
+        let next = self.starts(leases.generation + 1);
+        self.quota
+            .hold_back(&mut state.arrival, now.min(next), leases.total());
+        if now < next {
+            return;
+        }
+        (leases.previous, leases.current) = (leases.current, 0);
+        leases.generation += 1;
+        let over = self.starts(leases.generation + 1);
+        self.quota
+            .hold_back(&mut state.arrival, now.min(over), leases.previous);
+        if now >= over {
+            *leases = TrackedLeases::default();
+        }
+    }
+
+    /// Until when the state has to be kept: from then on it equals a fresh one.
+    #[must_use]
+    pub fn fresh_at(&self, state: &BucketState) -> Tick {
+        let mut last = *state;
+        if state.leases.total() > 0 {
+            // As it will be when all leases have run out and nobody came. What was on lease until then has yet to come back.
+            let over = state.leases.generation.saturating_add(2);
+            self.settle(&mut last, self.starts(over));
+        }
+        self.quota.fresh_at(&last.arrival)
+    }
+
+    pub(super) fn starts(&self, generation: u64) -> Tick {
+        generation.saturating_mul(self.terms.tracked_life())
+    }
+
+    /// A lease that comes back. Units go back only of a lease that is still tracked: of one that is not, the bucket has
+    /// filled up since as if they had been spent.
+    fn take_back(&self, state: &mut BucketState, now: Tick, returned: ReturnedLease) {
+        let leases = &mut state.leases;
+        let tracked = match leases.generation.checked_sub(returned.generation) {
+            Some(0) => &mut leases.current,
+            Some(1) => &mut leases.previous,
+            _ => return,
+        };
+        if *tracked < returned.size || returned.size < returned.left {
+            return;
+        }
+        *tracked -= returned.size;
+        self.quota.put_back(&mut state.arrival, now, returned.left);
+    }
+
+    fn grant(
+        &self,
+        state: &mut BucketState,
+        now: Tick,
+        answer: &Assessment,
+        query: &LeaseQuery,
+    ) -> Option<Grant> {
+        let level = answer.remaining;
+        if answer.fits {
+            let room = self.terms.reserve().saturating_sub(state.leases.total());
+            let units = self.terms.grant(query.tracked, level, room);
+            if units > 0 {
+                // What is on lease already is of the same, for the state was settled; or of a later one, if the clock went back.
+                let generation = (now / self.terms.tracked_life()).max(state.leases.generation);
+                state.leases.generation = generation;
+                state.leases.current += units;
+                self.quota.take(&mut state.arrival, now, units);
+                return Some(Grant::Tracked { units, generation });
+            }
+        }
+        if answer.retry == Retry::Never {
+            return None;
+        }
+        self.schedule(state, now, level, query)
+    }
+
+    /// A scheduled lease, where the bucket has nothing to grant.
+    fn schedule(
+        &self,
+        state: &mut BucketState,
+        now: Tick,
+        level: u64,
+        query: &LeaseQuery,
+    ) -> Option<Grant> {
+        let terms = self.terms.schedule()?;
+        let after = self.overdraft.time(&state.arrival, now);
+        let units = terms.units(query.scheduled, after);
+        let is_empty = self.terms.grant(u64::MAX, level, u64::MAX) == 0;
+        if units == 0 || !is_empty || level > terms.below() {
+            return None;
+        }
+        self.quota.take(&mut state.arrival, now, units);
+        Some(Grant::Scheduled { units, after })
+    }
+}
+
+#[cfg(test)]
+mod tests;

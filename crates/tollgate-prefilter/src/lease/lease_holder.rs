@@ -1,0 +1,378 @@
+//! A process's side of leases.
+
+use tollgate_core::Tick;
+
+use crate::lease::{
+    demand::Demand,
+    grant::{Grant, LeaseQuery, ReturnedLease},
+    held_lease::{HeldLease, Kind},
+    scheduled_lease_sizer::ScheduledLeaseSizer,
+    terms::{LeaseTerms, TRACKED_LIFE},
+};
+
+/// What one process holds of one key: a lease, and how many units it is asked for.
+///
+/// Times are by the process's own clock, which never goes back. A process that starts holds nothing.
+///
+/// # Units that come back
+///
+/// A unit that was spent of a lease, and whose request was not let through after all, comes back: another rule has denied, the caller
+/// has gone, or a ticket was cancelled. Often its lease has been replaced by then.
+///
+/// - **Of a window** no unit is lost. It was counted in its window when it was granted, and stays counted until that is over,
+///   so it may be spent there by whoever has it: it goes [into whatever the process holds](Self::give_back_to) of the same
+///   window, and back to the store with the next query, or by a refund.
+/// - **Of a bucket** it goes back into [the lease it was spent of](Self::give_back), and is lost where that is gone: the bucket has
+///   refilled since as if it had been spent, and in another lease it would be there twice. So of each lease at most the units are lost
+///   that were spent on requests which were still undecided, or are refunded later, when it was replaced; and the bucket
+///   has them again after the time in which as many come back.
+///
+/// ```
+/// use tollgate_core::{
+///     MINUTE, Quota,
+///     algorithm::{Algorithm, FixedWindow},
+/// };
+/// use tollgate_prefilter::{LeaseQuery, LeaseHolder, LeaseTerms, WindowGrantor, WindowState};
+///
+/// let quota = Quota::fixed_window(1_000, MINUTE);
+/// let terms = LeaseTerms::new(&quota, 100)?;
+/// let window = FixedWindow::new(&quota).expect("a window");
+/// let grantor = WindowGrantor::new(window, &terms).expect("terms of a window");
+/// let (mut state, mut holder) = (WindowState::default(), LeaseHolder::default());
+/// let now = 1_700_000_000_000_000;
+///
+/// let query = LeaseQuery { tracked: 25, ..LeaseQuery::default() };
+/// let (_, grant) = grantor.acquire(&mut state, now, 1, &query);
+/// assert_eq!(holder.on_reply((now, now), now, grant, &terms), None);
+/// assert!(holder.spend(now, 25));
+/// let window = holder.window().expect("a lease of a window");
+///
+/// // The grant is used up and goes back; then another rule denies what it was spent on.
+/// let query = holder.query(now, 1, &terms);
+/// grantor.acquire(&mut state, now, 1, &query);
+/// assert_eq!(holder.on_reply((now, now), now, None, &terms), None);
+/// assert_eq!(holder.give_back_to(window, (now, now), 25), 0);
+/// assert_eq!(holder.left(now), 25);
+/// # Ok::<(), tollgate_prefilter::NoLease>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseHolder {
+    grant: Option<HeldLease>,
+    /// A query is under way that may bring a lease, and what was held went with it.
+    asking: bool,
+    /// The last answer took so long that much of a scheduled lease would be over by the time it comes.
+    is_far: bool,
+    demand: Demand,
+    sizer: ScheduledLeaseSizer,
+    /// What a sweep has last seen of the lease, and since when.
+    seen: Seen,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    units: u64,
+    since: Tick,
+}
+
+/// A lease pays where so many units are asked for in its life.
+const PAYS: u64 = 20;
+
+/// A lease of which nothing was taken for so long goes back: 2 s. Sooner, keys that are asked for once a second would hand back
+/// and ask in turn.
+const IDLE: Tick = 2_000_000;
+
+/// A lease also goes back where it holds so many times what will likely be asked for before it runs out, and more than
+/// [`PAYS`].
+const TOO_MUCH: u64 = 4;
+
+impl LeaseHolder {
+    /// Takes units from the lease, if they are there and due. Otherwise the store has to be [asked](Self::query), unless it is known
+    /// what it would say.
+    #[inline]
+    pub fn spend(&mut self, now: Tick, cost: u64) -> bool {
+        self.demand.count(cost);
+        match &mut self.grant {
+            Some(grant) if now < grant.until && grant.due(now) >= cost && cost > 0 => {
+                // No more than there are.
+                grant.units -= cost as u32;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The units of the lease that may be spent now.
+    #[inline]
+    #[must_use]
+    pub fn left(&self, now: Tick) -> u64 {
+        self.grant
+            .map_or(0, |grant| grant.alive(now).min(grant.due(now)))
+    }
+
+    /// The units that are left of the lease, due or not.
+    #[must_use]
+    pub fn held(&self, now: Tick) -> u64 {
+        self.grant.map_or(0, |grant| grant.alive(now))
+    }
+
+    /// In how many µs so many units of the lease are due, if they will be.
+    #[must_use]
+    pub fn due_after(&self, now: Tick, cost: u64) -> Option<Tick> {
+        let due_at = self.grant?.due_at(cost)?;
+        let is_in_time = due_at < self.grant?.until;
+        is_in_time.then(|| due_at.saturating_sub(now))
+    }
+
+    /// What to say to the store with a request of `cost` units that the lease does not hold: the lease goes back, and another
+    /// is asked for if it would pay. A scheduled lease stays. [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow,
+    /// unless it says nothing.
+    pub fn query(&mut self, now: Tick, cost: u64, terms: &LeaseTerms) -> LeaseQuery {
+        // What costs nothing needs no lease, and leaves the one that is there.
+        if self.asking || cost == 0 {
+            return LeaseQuery::default();
+        }
+        self.sizer.on_query_after(self.demand.age(now));
+        self.demand.average(now);
+        let tracked = self.demand.within(terms.tracked_life());
+        let tracked = if tracked >= PAYS { tracked } else { 0 };
+        let has_scheduled = self.has_scheduled(now);
+        // Of a window that does not even weigh for the next any more nothing need be said.
+        let is_over = |grant: &HeldLease| match (grant.kind, terms.window()) {
+            (Kind::Window(_), Some(window)) => now >= grant.until.saturating_add(2 * window),
+            _ => false,
+        };
+        self.grant.take_if(|grant| is_over(grant));
+        if !has_scheduled && let Some(grant) = self.grant.take_if(|grant| grant.is_scheduled()) {
+            self.sizer.on_expired(grant.size.into(), grant.units.into());
+        }
+        let scheduled = terms.schedule().filter(|_| !has_scheduled && !self.is_far);
+        let scheduled = scheduled.map_or(0, |schedule| {
+            let demand = self.demand.within(schedule.line() / 2);
+            self.sizer.wants(now, demand, schedule)
+        });
+        let query = LeaseQuery {
+            returned: self.take_out(now),
+            tracked,
+            scheduled,
+        };
+        self.asking = !query.is_nothing();
+        query
+    }
+
+    fn has_scheduled(&self, now: Tick) -> bool {
+        self.grant
+            .is_some_and(|grant| grant.is_scheduled() && grant.alive(now) > 0)
+    }
+
+    /// What to say to the store, with a request that costs nothing, about a lease that is not needed: that it goes back. To be
+    /// called about once a second while there is a lease. Left to run out instead, its units are lost, and the burst is cut
+    /// by its whole size for as long as it is out.
+    ///
+    /// [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow.
+    pub fn sweep(&mut self, now: Tick) -> Option<LeaseQuery> {
+        let is_tracked = |grant: &HeldLease| {
+            matches!(grant.kind, Kind::Tracked(_) | Kind::Window(_)) && now < grant.until
+        };
+        let grant = self.grant.filter(is_tracked).filter(|_| !self.asking)?;
+        // A call is made only for a lease that has spared one: no key is asked for more often than without leases. One of a long
+        // window would be missed until that is over, and goes back all the same.
+        let runs_out_soon = grant.until - now <= TRACKED_LIFE;
+        let units = u64::from(grant.units);
+        if grant.units == 0 || (grant.units == grant.size && runs_out_soon) {
+            return None;
+        }
+        if self.seen.units != units {
+            self.seen = Seen { units, since: now };
+        }
+        self.demand.average(now);
+        let idle = now >= self.seen.since.saturating_add(IDLE);
+        let rest = self.demand.within(grant.until - now);
+        if !idle && units <= rest.saturating_mul(TOO_MUCH).saturating_add(PAYS) {
+            return None;
+        }
+        let returned = self.take_out(now)?;
+        self.asking = true;
+        Some(LeaseQuery {
+            returned: Some(returned),
+            ..LeaseQuery::default()
+        })
+    }
+
+    /// Forgets the lease, for what was used of the key is forgotten too: units that were spent by now do not
+    /// [come back](Self::give_back_to) any more. What is left of the lease is lost, if it was not [taken out](Self::take_out).
+    pub fn forget(&mut self, now: Tick) {
+        match &mut self.grant {
+            Some(grant) if matches!(grant.kind, Kind::Window(_)) => {
+                (grant.units, grant.size) = (0, 0);
+                grant.since = now.saturating_add(1);
+            }
+            grant => *grant = None,
+        }
+    }
+
+    /// Takes the lease out, to be handed back. `None` where there is none that the store tracks; a scheduled lease stays.
+    ///
+    /// One of a window also when it has run out: the store knows whether the window is over.
+    pub fn take_out(&mut self, now: Tick) -> Option<ReturnedLease> {
+        let grant = self.grant.as_mut().filter(|grant| !grant.is_scheduled())?;
+        let returned = |generation| ReturnedLease {
+            size: grant.size.into(),
+            left: grant.units.into(),
+            generation,
+        };
+        let returned = match grant.kind {
+            Kind::Window(window) => Some(returned(window)),
+            // Nothing comes back that has run out here: it may not be tracked any more.
+            Kind::Tracked(generation) => (now < grant.until).then(|| returned(generation)),
+            _ => None,
+        };
+        let was_empty = grant.is_empty();
+        (grant.units, grant.size) = (0, 0);
+        returned.filter(|_| !was_empty)
+    }
+
+    /// The store has answered a query that was sent at `sent` and that [said](Self::query) something; it was heard at `heard`.
+    /// `at` is the time by the store's clock at which it answered.
+    ///
+    /// Gives what is left of an earlier window, which a lease has taken the place of: where windows slide it still weighs, and has
+    /// to go back.
+    #[must_use = "what is left of an earlier window is lost if it does not go back"]
+    pub fn on_reply(
+        &mut self,
+        (sent, heard): (Tick, Tick),
+        at: Tick,
+        grant: Option<Grant>,
+        terms: &LeaseTerms,
+    ) -> Option<ReturnedLease> {
+        self.asking = false;
+        let took = heard.saturating_sub(sent);
+        self.is_far = terms.schedule().is_some_and(|it| took > it.line() / 4);
+        self.sizer.on_reply(heard, grant.as_ref());
+        let grant = grant?;
+        let units = grant.units();
+        let (life, since, kind) = match (grant, terms.schedule(), terms.window()) {
+            (Grant::Scheduled { after, .. }, Some(schedule), _) => {
+                let span = schedule.span(units);
+                // From the answer on: counted from the query, its units would be spent before they have come back.
+                let since = heard.saturating_add(after + after / 1_000);
+                (schedule.life(), since, Kind::Scheduled(span + span / 1_000))
+            }
+            // Not on these terms.
+            (Grant::Scheduled { .. }, None, _) => return None,
+            (Grant::Tracked { generation, .. }, _, None) => {
+                (terms.tracked_life(), heard, Kind::Tracked(generation))
+            }
+            // To the end of the window in which the store has answered.
+            (Grant::Tracked { generation, .. }, _, Some(window)) => {
+                let life = window - at % window.max(1);
+                (life, 0, Kind::Window(generation))
+            }
+        };
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let mut held = HeldLease {
+            units,
+            size: units,
+            since,
+            // From when it was asked for: from the answer it would outlive what the store knows of it. And a thousandth
+            // less, for clocks that do not run alike.
+            until: sent.saturating_add(life - life / 1_000),
+            kind,
+        };
+        let mut left = None;
+        if let (Some(before), Kind::Window(_)) = (self.grant, kind)
+            && before.kind != kind
+        {
+            left = self.take_out(heard);
+        } else if let (Some(before), Kind::Window(_)) = (self.grant, kind) {
+            // What came back meanwhile is counted in the same window.
+            held.units = held.units.saturating_add(before.units);
+            held.size = held.size.saturating_add(before.size);
+            (held.since, held.until) = (before.since, held.until.max(before.until));
+        }
+        self.seen = Seen {
+            units: held.units.into(),
+            since: sent,
+        };
+        self.grant = Some(held);
+        left
+    }
+
+    /// No answer came to a query that [said](Self::query) something: nothing was granted, and what was handed back is lost.
+    pub fn lost(&mut self) {
+        self.asking = false;
+    }
+
+    /// A query that [said](Self::query) something certainly did not reach the store: what was handed back with it is here
+    /// again.
+    pub fn on_not_sent(&mut self, returned: Option<ReturnedLease>) {
+        self.asking = false;
+        if let (Some(returned), Some(grant)) = (returned, &mut self.grant)
+            && let Kind::Tracked(generation) | Kind::Window(generation) = grant.kind
+            && generation == returned.generation
+        {
+            let plus =
+                |some: u32, more: u64| some.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+            grant.units = plus(grant.units, returned.left);
+            grant.size = plus(grant.size, returned.size);
+        }
+    }
+
+    /// Units of a bucket that were spent at `spent`, of a request that was not let through after all. They are
+    /// [lost](Self#units-that-come-back) where the lease is gone.
+    pub fn give_back(&mut self, now: Tick, spent: Tick, units: u64) {
+        if let Some(grant) = &mut self.grant
+            && !matches!(grant.kind, Kind::Window(_))
+            && now < grant.until
+            && spent > grant.since
+        {
+            let units = u64::from(grant.units).saturating_add(units);
+            grant.units = u32::try_from(units).unwrap_or(u32::MAX).min(grant.size);
+        }
+    }
+
+    /// Units that are counted in a [window](Self::window), and were spent at `spent` on a request that was not let through after
+    /// all. Gives those that have no place here: nothing is held of that window. They are to be refunded by the store, which knows
+    /// whether it is over.
+    #[must_use = "these units are lost if they are not refunded"]
+    pub fn give_back_to(&mut self, window: u64, (now, spent): (Tick, Tick), units: u64) -> u64 {
+        match &mut self.grant {
+            Some(grant) if grant.kind == Kind::Window(window) && now < grant.until => {
+                // What was spent before a reset is not counted any more.
+                if spent < grant.since {
+                    return 0;
+                }
+                let some = units.min((u32::MAX - grant.units).into());
+                // No more than there is room for.
+                grant.units += some as u32;
+                units - some
+            }
+            _ => units,
+        }
+    }
+
+    /// The number of the window in which the units are counted that are held, or were last. `None`: they are of a bucket.
+    #[inline]
+    #[must_use]
+    pub fn window(&self) -> Option<u64> {
+        match self.grant?.kind {
+            Kind::Window(window) => Some(window),
+            _ => None,
+        }
+    }
+
+    /// When the lease runs out, if there is one.
+    #[must_use]
+    pub fn until(&self) -> Option<Tick> {
+        let grant = self.grant.filter(|grant| !grant.is_empty())?;
+        Some(grant.until)
+    }
+
+    /// Whether nothing would be lost if this were forgotten.
+    #[must_use]
+    pub fn is_idle(&self, now: Tick) -> bool {
+        !self.asking && self.held(now) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! What one process has admitted of one key, and not reported.
+
+use tollgate_core::Tick;
+
+use crate::report::terms::ReportTerms;
+
+/// Counts alone what the store last said is left.
+///
+/// Times are by the process's own clock; what was sent, or heard, one after the other has different ones. A process that
+/// starts knows nothing, and asks.
+///
+/// Answers may come in another order than queries were sent, and be about states in yet another. So an answer replaces what
+/// is known only if it was asked for after everything that was heard; any other can make it less, never more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalUsage {
+    /// What the store said is left, less what was admitted since it was asked.
+    room: u64,
+    /// Admitted, and in no report.
+    unreported: u64,
+    /// Admitted, and in reports without an answer so far.
+    reporting: u64,
+    /// When the store was asked for what it last said; 0: never.
+    asked: Tick,
+    /// What was asked before replaces nothing.
+    believes_from: Tick,
+    /// When there was last something to report that had not been before.
+    since: Tick,
+    /// Whether the room was learned while reports were under way, without what they hold.
+    was_told: bool,
+}
+
+/// Where a process stands with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spend {
+    /// It was counted here.
+    Here,
+    /// The store has to be asked: what it said is too old, used up, or too much is unreported.
+    QueryStore,
+}
+
+/// What the store said is not believed for longer: 5 s.
+const TRUST: Tick = 5_000_000;
+
+impl LocalUsage {
+    /// Admits `cost` units alone, if they are left and may be unreported.
+    #[inline]
+    pub fn spend(&mut self, now: Tick, cost: u64, terms: &ReportTerms) -> Spend {
+        let unreported = self.unreported + self.reporting;
+        if self.asked == 0
+            || now.abs_diff(self.asked) >= TRUST
+            || cost > self.room
+            || unreported.saturating_add(cost) > terms.max_unreported()
+            || cost == 0
+        {
+            return Spend::QueryStore;
+        }
+        if self.unreported == 0 {
+            self.since = now;
+        }
+        self.room -= cost;
+        self.unreported += cost;
+        Spend::Here
+    }
+
+    /// The units left, as far as this process knows.
+    #[inline]
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.room
+    }
+
+    /// Units admitted and not known to the store.
+    #[must_use]
+    pub fn unreported(&self) -> u64 {
+        self.unreported + self.reporting
+    }
+
+    /// Units admitted and in no report.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unreported
+    }
+
+    /// Whether a report is due.
+    #[must_use]
+    pub fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
+        self.due_at(terms).is_some_and(|due| now >= due)
+    }
+
+    /// When a report is due. `None` while there is nothing to say, or one is under way.
+    #[must_use]
+    pub fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
+        (self.unreported > 0 && self.reporting == 0)
+            .then_some(self.since.saturating_add(terms.interval()))
+    }
+
+    /// The units to report now, by which the store is to be debited whatever is left; 0 if there is nothing to say. A
+    /// request that has to ask the store takes them along, also while other reports are under way.
+    ///
+    /// [`reported`](Self::reported), [`kept`](Self::kept) or [`given_up`](Self::given_up) has to follow with these units,
+    /// unless they are 0.
+    pub fn report(&mut self) -> u64 {
+        let units = std::mem::take(&mut self.unreported);
+        if self.reporting == 0 {
+            self.was_told = false;
+        }
+        self.reporting += units;
+        units
+    }
+
+    /// The store has answered a request that was sent at `sent`: so many units are left.
+    ///
+    /// It has debited nothing that was counted here; what is not reported yet is not in what is left, and what is being
+    /// reported may not be.
+    pub fn learned(&mut self, sent: Tick, left: u64) {
+        let room = left.saturating_sub(self.unreported());
+        if sent > self.asked && sent >= self.believes_from {
+            self.asked = sent;
+            self.room = room;
+        } else {
+            self.room = self.room.min(room);
+        }
+        self.was_told |= self.reporting > 0;
+    }
+
+    /// The store knows the units of a report that was sent at `sent`; the answer came at `now`, and so many are left.
+    ///
+    /// What else was asked in between may have been answered before the report was counted.
+    pub fn reported(&mut self, units: u64, (sent, now): (Tick, Tick), left: u64) {
+        self.reporting = self.reporting.saturating_sub(units);
+        let room = left.saturating_sub(self.unreported());
+        if self.was_told {
+            // Whichever of the two the store did first, one of these is right and the other is more.
+            self.room = room.min(self.room.saturating_add(units));
+        } else if sent >= self.believes_from {
+            self.asked = self.asked.max(sent);
+            self.room = room;
+        }
+        self.was_told = self.reporting > 0;
+        self.believes_from = self.believes_from.max(now);
+    }
+
+    /// A report was certainly not carried out: its units are reported with the next.
+    pub fn kept(&mut self, units: u64, now: Tick) {
+        let units = units.min(self.reporting);
+        self.reporting -= units;
+        self.unreported += units;
+        self.since = now;
+    }
+
+    /// Whether a report was carried out is not known. It is not sent again: a unit must not count twice. Gives the units
+    /// that the store may not know of.
+    ///
+    /// The store has to be asked before more is admitted: else as much again would be lost with each report.
+    pub fn given_up(&mut self, units: u64) -> u64 {
+        let units = units.min(self.reporting);
+        self.reporting -= units;
+        self.asked = 0;
+        units
+    }
+
+    /// Forgets what was counted and what the store said: the key's state was forgotten at `now`. Reports that are under way
+    /// stay so.
+    pub fn forget(&mut self, now: Tick) {
+        (self.room, self.unreported, self.asked) = (0, 0, 0);
+        self.believes_from = self.believes_from.max(now);
+    }
+
+    /// Units that were counted here, of a request that was not let through after all.
+    pub fn give_back(&mut self, units: u64) -> u64 {
+        let back = units.min(self.unreported);
+        self.unreported -= back;
+        self.room += back;
+        back
+    }
+
+    /// Whether nothing would be lost if this were forgotten.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.unreported() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{Quota, SECOND};
+
+    use super::*;
+
+    #[test]
+    fn while_reports_are_lost_no_more_is_admitted_than_may_be_unreported() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut usage = LocalUsage::default();
+        usage.learned(1_000, 1_000);
+        let mut admitted = 0;
+        for now in 1_000..2_000 {
+            while usage.spend(now, 1, &terms) == Spend::Here {
+                admitted += 1;
+            }
+            let units = usage.report();
+            usage.given_up(units);
+        }
+        assert_eq!(admitted, 10);
+        usage.learned(2_000, 1_000);
+        assert_eq!(usage.spend(2_000, 1, &terms), Spend::Here);
+    }
+
+    /// The store's side of one process: it answers in the order in which it was asked, or in the other.
+    fn known(in_order: bool, answers_in_order: bool) -> u64 {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let (mut usage, mut left) = (LocalUsage::default(), 1_000);
+        usage.learned(1, left);
+        for now in 2..5 {
+            assert_eq!(usage.spend(now, 1, &terms), Spend::Here);
+        }
+        // A report at 10, and a request of 20 units at 11, by a call of its own.
+        let units = usage.report();
+        let mut carry_out = |taken| {
+            left -= taken;
+            left
+        };
+        let (reported, taken) = if in_order {
+            let reported = carry_out(units);
+            (reported, carry_out(20))
+        } else {
+            let taken = carry_out(20);
+            (carry_out(units), taken)
+        };
+        if answers_in_order {
+            usage.reported(units, (10, 12), reported);
+            usage.learned(11, taken);
+        } else {
+            usage.learned(11, taken);
+            usage.reported(units, (10, 12), reported);
+        }
+        usage.left()
+    }
+
+    #[test]
+    fn what_is_left_is_known_in_whatever_order_a_report_and_a_request_are_carried_out_and_answered()
+    {
+        for (in_order, answers_in_order) in
+            [(true, true), (true, false), (false, true), (false, false)]
+        {
+            assert_eq!(
+                known(in_order, answers_in_order),
+                977,
+                "in order {in_order}, answers in order {answers_in_order}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_takes_along_what_was_counted_while_a_report_was_under_way() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        for first_is_answered_first in [true, false] {
+            let mut usage = LocalUsage::default();
+            usage.learned(1, 1_000);
+            usage.spend(2, 3, &terms);
+            let first = usage.report();
+            usage.spend(3, 4, &terms);
+            let second = usage.report();
+            assert_eq!((first, second, usage.unreported()), (3, 4, 7));
+            assert_eq!(usage.spend(4, 4, &terms), Spend::QueryStore);
+            if first_is_answered_first {
+                usage.reported(first, (10, 20), 997);
+                usage.reported(second, (11, 21), 993);
+            } else {
+                usage.reported(second, (11, 20), 993);
+                usage.reported(first, (10, 21), 997);
+            }
+            assert_eq!((usage.left(), usage.unreported()), (993, 0));
+        }
+    }
+
+    #[test]
+    fn what_was_asked_before_a_reset_is_not_believed_after_it() {
+        let quota = Quota::gcra(1_000, SECOND);
+        let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
+        let mut usage = LocalUsage::default();
+        usage.learned(1, 1_000);
+        usage.spend(2, 3, &terms);
+        let units = usage.report();
+        usage.forget(5);
+        usage.learned(4, 900);
+        usage.reported(units, (3, 6), 897);
+        assert_eq!(usage.spend(7, 1, &terms), Spend::QueryStore);
+    }
+}

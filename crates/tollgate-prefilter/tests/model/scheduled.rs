@@ -1,0 +1,142 @@
+//! Worlds in which a bucket grants what it does not have yet.
+
+use tollgate_prefilter::{LeaseTerms, ScheduleTerms};
+
+use crate::{
+    bucket::Bucket,
+    explore::{holds, is_caught},
+    fault::Fault,
+    world::World,
+};
+
+/// Two processes, a line and lives of so many ticks, and a unit that may be on lease.
+fn schedule(burst: u64, line: u64, life: u64) -> World<Bucket> {
+    let schedule = ScheduleTerms::by_hand(1, 1, burst - 1, line, life);
+    let terms = LeaseTerms::of_bucket(1, 3).in_grants_of(2, 1);
+    let terms = terms.with_schedule(Some(schedule.expect("it does not fill up")));
+    World {
+        store: Bucket::new(burst, terms),
+        terms,
+        processes: 2,
+        costs: &[1],
+        queries: &[0, 1],
+        wants: &[0],
+        ahead: &[0, 1, 9],
+        strays: 0,
+        patience: None,
+        steps_back: (0, &[]),
+        giving_back: false,
+        leaving: false,
+        changes: false,
+        resets: false,
+        fault: None,
+    }
+}
+
+/// Two units ahead, which live for three ticks, beside a tracked lease.
+fn short() -> World<Bucket> {
+    World {
+        queries: &[0],
+        wants: &[0, 9],
+        patience: Some(3),
+        ..schedule(5, 2, 3)
+    }
+}
+
+/// Three units ahead, which live for five ticks.
+fn long() -> World<Bucket> {
+    World {
+        queries: &[0],
+        patience: Some(3),
+        ..schedule(7, 3, 5)
+    }
+}
+
+fn with(fault: Fault, world: World<Bucket>) -> World<Bucket> {
+    World {
+        fault: Some(fault),
+        ..world
+    }
+}
+
+#[test]
+fn what_a_bucket_does_not_have_yet_is_spent_as_it_comes_back() {
+    holds(short());
+}
+
+#[test]
+fn scheduled_leases_in_line_are_never_spent_too_early() {
+    holds(long());
+}
+
+#[test]
+fn three_processes_in_line_spend_nothing_too_early() {
+    holds(World {
+        processes: 3,
+        queries: &[0],
+        ..schedule(5, 2, 3)
+    });
+}
+
+#[test]
+fn queries_that_arrive_late_bring_no_scheduled_lease_that_lives_too_long() {
+    holds(World {
+        queries: &[0],
+        strays: 1,
+        ..schedule(5, 2, 3)
+    });
+}
+
+#[test]
+fn a_clock_that_goes_back_repays_nothing() {
+    holds(World {
+        queries: &[0, 1],
+        steps_back: (1, &[1, 3]),
+        patience: Some(3),
+        ..schedule(5, 2, 3)
+    });
+}
+
+#[test]
+fn units_that_are_due_from_the_query_on_let_too_much_pass() {
+    is_caught(with(Fault::PacedFromQuery, short()));
+}
+
+#[test]
+fn units_that_are_due_at_once_let_too_much_pass() {
+    let mut world = with(Fault::NotPaced, short());
+    let schedule = world.terms.schedule().copied();
+    let life = schedule.map_or(0, |schedule| schedule.life());
+    world.terms = LeaseTerms::of_bucket(1, life).with_schedule(schedule);
+    is_caught(world);
+}
+
+#[test]
+fn scheduled_leases_that_do_not_wait_for_those_before_let_too_much_pass() {
+    is_caught(with(Fault::NotQueued, long()));
+}
+
+#[test]
+fn scheduled_leases_at_any_level_let_too_much_pass() {
+    let mut world = short();
+    let schedule = ScheduleTerms::by_hand(1, 1, 100, 2, 3);
+    let terms = world.terms.in_grants_of(9, 1).with_schedule(schedule);
+    // Those of the grantor, which are others than hold together.
+    world.store = Bucket::new(5, terms);
+    is_caught(world);
+}
+
+#[test]
+fn a_scheduled_lease_that_lives_from_the_answer_on_lets_too_much_pass() {
+    is_caught(with(Fault::DeadlineFromAnswer, schedule(5, 2, 3)));
+}
+
+#[test]
+fn a_scheduled_lease_that_is_spent_after_its_end_lets_too_much_pass() {
+    is_caught(with(Fault::SpentTooLate, schedule(5, 2, 3)));
+}
+
+#[test]
+fn a_refusal_that_forgives_what_is_owed_lets_too_much_pass() {
+    is_caught(with(Fault::Forgiven, long()));
+}

@@ -1,0 +1,39 @@
+//! Where the answers to a request are.
+
+use smallvec::SmallVec;
+
+/// The place of a check that the script is not asked about. There are not as many checks in a call.
+pub(super) const NOBODY: u16 = u16::MAX;
+
+/// Where the answers to a request are in the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestLayout {
+    /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
+    pub(super) places: SmallVec<[u16; 4]>,
+    /// The checks of rules with a cap on new keys.
+    pub(crate) capped: SmallVec<[Capped; 1]>,
+}
+
+/// A check of a rule with a cap on new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capped {
+    pub(crate) rule: u16,
+    /// The answer that is its own.
+    pub(crate) place: u16,
+    /// Whether it was allowed to make a key.
+    pub(crate) may_make: bool,
+}
+
+impl RequestLayout {
+    /// Whether the script was asked at all: not if no rule of the request has a limit.
+    #[must_use]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.places.iter().all(|place| *place == NOBODY)
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
+        self.places
+            .iter()
+            .map(|place| (*place != NOBODY).then_some(usize::from(*place)))
+    }
+}

@@ -1,0 +1,61 @@
+//! One client above its limit on all processes at once: what Redis grants ahead.
+
+use std::time::Duration;
+
+use tollgate_core::{Consistency, SECOND};
+
+use crate::{
+    calls::calls,
+    job::{Ask, EXACT, Job, LEASED, bucket},
+    process::Counts,
+    site::{PATIENT, Site},
+    support::blocking_server::RedisServer,
+};
+
+/// A client of 100 units a second that eight processes together are asked for many times as often; four times on a machine
+/// that is busy.
+fn crowd(name: &str, consistency: Consistency) -> Job {
+    Job {
+        at_once: 2,
+        pause: Duration::from_millis(20),
+        ..Job::new(
+            [Ask::new(name, bucket(100, 100, SECOND), consistency)],
+            Duration::from_secs(5),
+        )
+    }
+}
+
+/// What became of a job in each process, and how often Redis was asked for a thousand requests.
+fn run(server: &RedisServer, site: &mut Site, job: &Job) -> (Vec<Counts>, u64) {
+    let before = calls(server);
+    site.begin(job);
+    let processes = site.processes.iter_mut();
+    let counts: Vec<_> = processes
+        .map(|process| process.finish().expect("it lives"))
+        .collect();
+    let layout: u64 = counts.iter().map(|counts| counts.layout).sum();
+    (counts, (calls(server) - before) * 1_000 / layout.max(1))
+}
+
+#[test]
+fn a_client_far_above_its_limit_costs_few_calls_and_every_process_serves_its_part() {
+    const MOST: u64 = 250;
+    let server = RedisServer::start(&[]);
+    let mut site = Site::start(&format!("redis://{}", server.address()), PATIENT);
+    for (name, consistency) in [("exact", EXACT), ("leased", LEASED)] {
+        site.turn_over();
+        let job = crowd(name, consistency);
+        let (counts, each) = run(&server, &mut site, &job);
+        println!("{name}: {each} ‰ calls a request, {counts:?}");
+        site.keeps_its_bounds(&job, 0);
+        if consistency == EXACT {
+            continue;
+        }
+        assert!(each <= MOST, "{each} ‰ calls a request, {counts:?}");
+        let allowed = counts.iter().map(|counts| counts.allowed);
+        let even = allowed.clone().sum::<u64>() / counts.len() as u64;
+        for allowed in allowed {
+            assert!(allowed * 4 >= even, "{allowed} of {even}: {counts:?}");
+        }
+    }
+}
