@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::{
+use tollgate_core::{
     Check, Decision, Fingerprint, KeyBuf, MemoryStore, Receipt, RuleError, RuleRegistry, RuleSet,
     RuleStore, Settlement, Step, Store, StoreError,
 };

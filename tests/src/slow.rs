@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{
+use tollgate_core::{
     Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, Receipt, RuleError,
     RuleRegistry, RuleSet, RuleStore, Settlement, Step, Store, StoreError, Usage, Verdict,
 };
