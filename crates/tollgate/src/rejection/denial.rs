@@ -87,6 +87,7 @@ impl<'a> Denial<'a> {
     }
 
     /// The decision. It has no verdicts if there is [no key](Self::no_key).
+    #[must_use]
     pub fn decision(&self) -> &'a Decision {
         self.decision
     }
