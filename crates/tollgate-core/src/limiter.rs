@@ -511,10 +511,10 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name.
-    pub fn admitted_alone(&self, rule: &str) -> Result<u64, UnknownName> {
+    pub fn admitted_in_fallback(&self, rule: &str) -> Result<u64, UnknownName> {
         let place = self.place(rule)?;
         let fallback = self.shared.fallback.as_ref();
-        Ok(fallback.map_or(0, |fallback| fallback.admitted_alone(place)))
+        Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(place)))
     }
 
     pub(crate) fn lines(&self) -> &Lines {

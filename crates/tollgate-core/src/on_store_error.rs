@@ -16,7 +16,7 @@ pub enum OnStoreError {
     /// A share begins with 1/N of what was used of the key when the store last answered this process, rounded up, less what
     /// time has given back since: of a bucket evenly, of a window at its end. When the store is back it counts on from its own
     /// state. Nothing is credited to either side, and
-    /// [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) says how much passed.
+    /// [`Limiter::admitted_in_fallback`](crate::Limiter::admitted_in_fallback) says how much passed.
     ///
     /// # Accuracy
     ///
