@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::{
+use tollgate_core::{
     Check, Decision, Fingerprint, KeyBuf, MemoryStore, RuleError, RuleSet, Step, Store, StoreError,
     store::{Receipt, RuleRegistry, RuleStore, Settlement},
 };

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{
+use tollgate_core::{
     Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step,
     Store, StoreError, Verdict,
     store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},

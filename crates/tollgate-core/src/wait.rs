@@ -22,7 +22,8 @@ use crate::{
 #[cfg(feature = "tokio")]
 impl Limiter {
     /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost:
-    /// [`acquire_within`](Self::acquire_within) in short.
+    /// [`acquire_within`](Self::acquire_within) in short. The decision may be a denial: when the unit does not come in time, and at
+    /// once where a rule denies while its store fails. A loop that only repeats it would spin then.
     ///
     /// ```
     /// use std::time::Duration;

@@ -78,7 +78,7 @@ async fn store(address: &str, deadline: Duration) -> RedisStore {
         .deadline(deadline)
         // Nobody but the test is to ask.
         .without_heartbeats()
-        .without_learned_bounds()
+        .without_deny_cache()
         .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;

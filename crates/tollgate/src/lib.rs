@@ -124,59 +124,60 @@
 //! ```
 //!
 //! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
-//! - A [`Rule`] is a named quota. The name is the budget: one name on one store is one budget, wherever it is used.
-//! - [`Rule::by`] says whom a rule counts: see [`key`].
-//! - A [`RateLimitLayer`] takes rules and a store. It has no type parameter, and neither has what it makes except for the
-//!   inner service.
+//! - A [`Rule`] is a named quota. The name identifies the budget: one name on one store is one budget, wherever it is used.
+//! - [`Rule::by`] adds the key: see [`key`].
+//! - A [`RateLimitLayer`] takes rules and a store. Neither it nor its service has a type parameter, except for the inner service.
 //! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
-//! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is the layer's own.
+//! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is that of the layer.
 //!
-//! Denials are responses: the service's error type is the inner one's, untouched. What a request took is given back where the
-//! inner service fails, or a response says so by a [`Refund`]. How denials look is the subject of
-//! [`rejection`], what clients are told of their budget that of [`header`].
+//! Denials are responses: the service's error type is that of the inner service. Requests are refunded if the inner service
+//! fails, or if a response has the extension [`Refund`]. See [`rejection`] for the responses to denials, and [`header`] for the
+//! fields that report the quota.
+//!
+//! To write a store, depend on `tollgate-core`: its documentation has a guide, and this crate does not re-export the types that
+//! only stores need.
 //!
 //! # gRPC
 //!
-//! The same layer goes around tonic: `Server::builder().layer(limits)` for all services, `limits.layer(service)` for one
-//! (with the feature `tonic` it keeps the service's name), a [condition] for one method. Calls are
-//! denied [in gRPC](rejection#grpc) without being told so, and REST and gRPC on one port may share a budget.
+//! The same layer wraps tonic: `Server::builder().layer(limits)` for all services, `limits.layer(service)` for one (with the
+//! feature `tonic` it keeps the service's name), a [condition] for one method. It detects gRPC and denies calls
+//! [in gRPC](rejection#grpc), and REST and gRPC on one port can share a budget.
 //!
-//! One call may be a stream that lasts for days: [`MessageLimitLayer`] counts its messages. The [guide](guide::grpc) has a
-//! page on all this.
+//! A call may be a stream that lasts for days: [`MessageLimitLayer`] counts its messages. See the [guide](guide::grpc).
 //!
-//! # For clients
+//! # Outgoing requests
 //!
 //! The crate `tollgate-client` is the other side: a Tower layer for outgoing requests. It obeys the limits that servers
 //! report, and retries what they reject.
 //!
 //! # In the handler
 //!
-//! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; a rule that is left to handlers does so by
-//! itself. It has the verdict of each rule, and a
-//! [`Ticket`] to settle what the request took. [`Admission::acquire`] asks a rule whose key only the handler knows. With the
-//! feature `axum` it is an extractor, and `Option<Admission>` one where a route may be without a layer. The response to a
-//! denied request then has the [`Decision`] in its extensions, for layers outside.
+//! [`RateLimitLayer::attach_decision`] puts an [`Admission`] into the request's extensions; so does a rule for handlers. It has
+//! the verdict of each rule, and a [`Ticket`] to settle the actual cost. [`Admission::acquire`] checks a rule whose key only the
+//! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
+//! layer. The response to a denied request has the [`Decision`] in its extensions, for outer layers.
 //!
 //! # Where the layer goes
 //!
-//! Inside of tracing and CORS; outside of whatever is expensive. By address in front of authentication, by account behind
-//! it. Around a concurrency limit with [load shedding](guide::choosing#load-shedding) between, or a denial waits for a place. In `ServiceBuilder` the layer written first is the outermost, with `Router::layer` the one added last. The
+//! Inside of tracing and CORS, outside of expensive work. By address in front of authentication, by account behind it. Around a
+//! concurrency limit with [load shedding](guide::choosing#load-shedding) between them, or a denial waits for a permit. In
+//! `ServiceBuilder` the first layer is the outermost, with `Router::layer` the last one. The
 //! [guide](guide::choosing#order-of-layers) has the whole order.
 //!
 //! # Features
 //!
-//! None is on by default. A feature adds, and changes no answer.
+//! None is on by default. Features only add API; they change no response.
 //!
 //! | feature | adds |
 //! | --- | --- |
 //! | `axum` | the peer's address from `ConnectInfo`, the extractors `matched_path` and `path_parameter`, [`Admission`] as an argument of handlers, [`Denied`] as a response |
-//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in line, and `Clock::tokio` |
-//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut for its handler |
+//! | `tokio` | `Limiter::wait`, `Limiter::acquire_within` and `MessageLimitLayer::wait_up_to`, which wait in a queue, and `Clock::tokio` |
+//! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut off for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!
-//! # Further
+//! # See also
 //!
 //! The [guide]: [choosing](guide::choosing), [recipes](guide::recipes), [operating](guide::operating), and
 //! [when not to use this](guide::wrong_tool).
@@ -195,14 +196,18 @@ mod rate_limit;
 pub mod rejection;
 mod rule;
 
-pub use tollgate_core::*;
+pub use tollgate_core::{
+    AlgorithmKind, Check, Checks, Clock, Consistency, DAY, Decision, Fingerprint, Grant, HOUR, Key,
+    KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter, MAX_PERIOD, MAX_UNITS, MINUTE,
+    ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnStoreError, Outcome, PartKind,
+    Pending, Quota, QuotaError, Reason, Retry, RuleError, RuleErrorKind, RuleSet, SECOND, Source,
+    Step, Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf, TryAcquireError,
+    UnknownName, Verdict, WaitError, WaitErrorKind, algorithm, memory,
+};
 
 pub use self::{
     header::HeaderStyle,
-    message::{
-        MessageBody, MessageLimit, MessageLimitError, MessageLimitErrorKind, MessageLimitFuture,
-        MessageLimitLayer, MessageLimitResponseBody,
-    },
+    message::{MessageBody, MessageLimitLayer},
     protocol::Protocol,
     rate_limit::{
         Admission, Denied, RateLimit, RateLimitLayer, Refund, ResponseBody, ResponseFuture,

@@ -76,7 +76,7 @@ fn says(program: &str, sentences: &[&str]) {
 }
 
 #[test]
-fn a_rule_without_by_is_told_to_say_whom_it_counts() {
+fn a_rule_without_by_is_a_compile_error_with_the_remedy() {
     says(
         "use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule};
          pub fn limits() {
@@ -84,7 +84,7 @@ fn a_rule_without_by_is_told_to_say_whom_it_counts() {
              let _ = RateLimitLayer::new(MemoryStore::new(), [rule]);
          }",
         &[
-            "`Rule` does not say whom it counts",
+            "`Rule` has no key",
             "`.by(..)` is missing",
             "add `.by(client_ip())`",
             "`.by_handler()`",

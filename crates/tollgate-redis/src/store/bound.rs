@@ -1,6 +1,7 @@
 //! A rule set on the store.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, RwLock, atomic::AtomicBool},
 };
@@ -98,7 +99,7 @@ impl Bound {
             rules,
             encoder,
             caps,
-            _heartbeat: heartbeat,
+            _heartbeat: heartbeat.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
         Ok(Self {
             _flusher: Flusher::start(&inner).map(Arc::new),

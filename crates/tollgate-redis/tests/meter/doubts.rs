@@ -60,7 +60,7 @@ impl Bench {
     /// What this process has sent before was carried out.
     async fn is_carried_out(process: &Process) {
         if let Step::Wait(answer) = process.bound.peek(&[unit(9)]) {
-            answer.await;
+            let _ = answer.await;
         }
     }
 

@@ -31,6 +31,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
 /// The result of an extractor.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Extracted {
     /// The key's parts were added.
     Key,

@@ -23,7 +23,7 @@ use crate::message::{
 type BoxError = Box<dyn Error + Send + Sync>;
 
 pin_project! {
-    /// The body of a request whose messages are limited: what the service inside a [`MessageLimit`](crate::MessageLimit)
+    /// The body of a request whose messages are limited: what the service inside a [`MessageLimit`](crate::message::MessageLimit)
     /// reads.
     ///
     /// A message is counted before any byte behind its prefix is passed on. While messages wait, the inner body is not read,

@@ -176,10 +176,10 @@ fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
 /// Reports the decision, and turns it into a grant.
 fn conclude(call: &Call, messages: u64, decision: Decision, timer: Timer) -> Grant {
     let rules = &call.config.rules;
-    let bound = rules.limiter.rule_store().as_ref();
+    let store = rules.limiter.rule_store().as_ref();
     rules
         .observer
-        .decided(bound, &costs(call, messages), &decision, timer);
+        .decided(store, &costs(call, messages), &decision, timer);
     if decision.is_allowed() {
         Grant::Granted(messages)
     } else {

@@ -289,7 +289,7 @@ impl Meters {
 
     pub(crate) fn decided(
         &self,
-        bound: &dyn RuleStore,
+        store: &dyn RuleStore,
         checks: &[Check],
         decision: &Decision,
         timer: Timer,
@@ -321,15 +321,15 @@ impl Meters {
         if self.usage_at.load(Ordering::Relaxed) != second
             && self.usage_at.swap(second, Ordering::Relaxed) != second
         {
-            self.usage(bound);
+            self.usage(store);
         }
     }
 
     /// Reads the store's usage, at most once per second: it takes the locks of a rule's shards one after another.
-    fn usage(&self, bound: &dyn RuleStore) {
+    fn usage(&self, store: &dyn RuleStore) {
         for (index, rule) in self.rules.iter().enumerate() {
             // A rule set has fewer than 65 536 rules.
-            let Some(usage) = bound.usage(index as u16) else {
+            let Some(usage) = store.usage(index as u16) else {
                 continue;
             };
             if matches!(rule.mode, Mode::Threshold { .. }) {

@@ -27,15 +27,15 @@ impl Observer {
     #[inline]
     pub(crate) fn decided(
         &self,
-        bound: &dyn RuleStore,
+        store: &dyn RuleStore,
         checks: &[Check],
         decision: &Decision,
         timer: Timer,
     ) {
         #[cfg(feature = "metrics")]
-        self.meters.decided(bound, checks, decision, timer);
+        self.meters.decided(store, checks, decision, timer);
         #[cfg(not(feature = "metrics"))]
-        let _ = (bound, checks, timer);
+        let _ = (store, checks, timer);
         self.events.decided(decision);
     }
 

@@ -128,7 +128,7 @@ impl Admission {
             .filter_map(|verdict| Some(RuleVerdict::new(rules.get(verdict.rule())?, verdict)))
     }
 
-    /// The verdict of the rule or mark with this name, if it was checked.
+    /// The verdict of the rule or threshold with this name, if it was checked.
     #[must_use]
     pub fn verdict(&self, name: &str) -> Option<RuleVerdict<'_>> {
         self.verdicts().find(|verdict| verdict.name() == name)

@@ -131,8 +131,8 @@ fn allow(config: &Config, decision: Decision) -> Decided {
 #[inline]
 fn observe(config: &Config, checks: &Checks, decision: &Decision, timer: Timer) {
     let rules = &config.rules;
-    let bound = rules.limiter.rule_store().as_ref();
-    rules.observer.decided(bound, checks, decision, timer);
+    let store = rules.limiter.rule_store().as_ref();
+    rules.observer.decided(store, checks, decision, timer);
 }
 
 /// The same for the same client, and another for each: from all keys, since some may be shared by all clients.

@@ -50,7 +50,7 @@ pub(crate) fn key(extractor: &impl KeyExtractor, head: &Parts) -> Result<KeyBuf,
     match extractor.extract(head, &mut key) {
         Extracted::Key => Ok(key),
         Extracted::Nothing(why) => Err(why),
-        Extracted::Later(_) => panic!("the key comes later"),
+        _ => panic!("the key comes later"),
     }
 }
 

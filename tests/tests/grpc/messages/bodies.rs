@@ -9,8 +9,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
-    MINUTE, MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer, Missing,
-    Protocol,
+    MINUTE, MessageBody, MessageLimitLayer, Missing, Protocol,
+    message::{MessageLimitError, MessageLimitErrorKind},
 };
 use tonic::{Code, Status};
 use tower::{Layer, ServiceExt, service_fn};

@@ -133,7 +133,7 @@ fn a_damaged_state_never_ends_the_script() {
     for rule in 0..QUOTAS.len() as u16 {
         let key = subject.key(rule);
         for step in 0..5 {
-            subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
+            let _ = subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
         }
         let Value::Bytes(whole) = subject.connection.ask([&b"GET"[..], &key]) else {
             panic!("there is a state");

@@ -167,7 +167,7 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         assert_eq!(subject.send(&call).integers()[1], -1);
         assert_eq!(subject.written(), ["DEL"], "{rule}");
 
-        subject.acquire(NOW, &[check]);
+        let _ = subject.acquire(NOW, &[check]);
         subject.written();
         let mut call = Call::new();
         assert!(call.reset(&subject.encoder, rule, check.key()));
