@@ -62,7 +62,8 @@ impl PartKind {
 /// and `("a", "b_c")` are two keys.
 #[derive(Clone)]
 pub struct KeyBuf {
-    /// The parts while they fit.
+    /// The parts while they fit. An array of our own: with `SmallVec` an acquire that makes its key takes 17 % more
+    /// instructions, because each part is copied by a call.
     inline: [u8; INLINE],
     /// The number of bytes in `inline`, where `spilled` is empty.
     len: usize,

@@ -213,6 +213,7 @@ impl Rule {
 mod tests {
     use super::*;
     use crate::{
+        consistency::{Consistency, LeaseShare},
         quota::AlgorithmKind,
         time::{MINUTE, SECOND},
     };
@@ -313,6 +314,26 @@ mod tests {
             K::Mode,
             &["old", "not in the rule set"],
         );
+    }
+
+    #[test]
+    fn a_share_on_lease_is_from_a_thousandth_to_a_half() {
+        let with = |share| {
+            let leased = Consistency::Leased { share };
+            let rule = Rule::new("api", Quota::gcra(100, SECOND)).consistency(leased);
+            RuleSet::new([rule]).map(|_| ())
+        };
+        for share in [LeaseShare::permille(1), LeaseShare::percent(50)] {
+            assert_eq!(with(share), Ok(()), "{share}");
+        }
+        for share in [0, 501].map(LeaseShare::permille) {
+            let error = with(share).expect_err("out of range").to_string();
+            assert!(
+                error.contains(&format!("a share of {share} on lease")),
+                "{error}"
+            );
+            assert!(error.contains("LeaseShare::percent(10)"), "{error}");
+        }
     }
 
     #[test]
