@@ -39,7 +39,7 @@ impl Subject {
         &self.clock
     }
 
-    pub(crate) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> Asked {
+    pub(crate) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> TestLimiter {
         self.replacing(&[], rules)
             .expect("a store serves every algorithm")
     }
@@ -47,20 +47,20 @@ impl Subject {
     /// A limiter in the place of others, or why there is none.
     pub(crate) fn replacing(
         &self,
-        replaced: &[&Asked],
+        replaced: &[&TestLimiter],
         rules: impl IntoIterator<Item = Rule>,
-    ) -> Result<Asked, RuleError> {
+    ) -> Result<TestLimiter, RuleError> {
         let rules = RuleSet::new(rules).expect("the rules of a case are valid");
         let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
-        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(Asked)
+        Limiter::bind_replacing(&replaced, &*self.store, rules, NonZeroU32::MIN).map(TestLimiter)
     }
 }
 
-/// A limiter, asked in few words.
+/// A limiter with short methods.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked(pub(crate) Limiter);
+pub(crate) struct TestLimiter(pub(crate) Limiter);
 
-impl Asked {
+impl TestLimiter {
     pub(crate) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {
         self.0
             .check(rule, &Key::of([who]))
@@ -75,7 +75,7 @@ impl Asked {
             .with_cost(cost)
     }
 
-    pub(crate) async fn ask(&self, checks: &[Check]) -> Decision {
+    pub(crate) async fn acquire(&self, checks: &[Check]) -> Decision {
         let decision = self.0.acquire(checks).await;
         assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");
         // What is counted in this process instead is not what the case is about.
@@ -94,7 +94,7 @@ impl Asked {
     }
 
     pub(crate) async fn take(&self, rule: &str, who: &str, cost: u64) -> Decision {
-        self.ask(&[self.check(rule, who, cost)]).await
+        self.acquire(&[self.check(rule, who, cost)]).await
     }
 
     /// Whether `cost` units of `rule` were taken.

@@ -33,8 +33,8 @@ macro_rules! conformance_suite {
             time:
                 tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit,
                 retry_is_exact_after_a_change_of_plan,
-                what_passed_is_told_to_the_tick_when_it_passes_again,
-                a_request_that_costs_nothing_is_told_when_one_unit_fits;
+                an_allowed_request_knows_to_the_tick_when_it_passes_again,
+                a_request_that_costs_nothing_knows_when_one_unit_fits;
         }
     };
     ($make:expr, leased, #[$test:meta]) => {
@@ -72,7 +72,7 @@ macro_rules! conformance_suite {
                 a_name_is_one_budget_for_all_who_bind_it,
                 a_raised_limit_keeps_what_was_used,
                 a_lowered_limit_keeps_what_was_used,
-                what_was_used_stays_used_though_nobody_held_the_name_in_between,
+                what_was_used_stays_used_after_the_name_was_free_in_between,
                 a_change_of_plan_keeps_what_was_used,
                 a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one;
             tasks:
@@ -102,7 +102,7 @@ macro_rules! conformance_suite {
                 two_plans_of_one_rule_and_key_are_denied,
                 a_check_that_never_fits_makes_the_request_never,
                 a_request_without_checks_passes,
-                a_rule_that_is_off_is_not_asked;
+                a_rule_that_is_off_decides_nothing;
             names:
                 a_second_quota_under_a_name_in_use_is_refused,
                 other_plans_under_a_name_in_use_are_refused,

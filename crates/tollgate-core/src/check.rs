@@ -14,12 +14,12 @@ pub struct Check {
     cost: u64,
     rule: u16,
     plan: u16,
-    /// The rule set that `rule` is a place in; 0 where the check was made by hand.
+    /// The rule set that `rule` is an index in; 0 where the check was made by hand.
     rules: u32,
 }
 
 impl Check {
-    /// A check of the rule at place `rule` of the rule set, at the rule's own quota.
+    /// A check of the rule at index `rule` of the rule set, at the rule's own quota.
     #[inline]
     #[must_use]
     pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
@@ -62,7 +62,7 @@ impl Check {
         self
     }
 
-    /// The rule's place in the rule set.
+    /// The rule's index in the rule set.
     #[inline]
     #[must_use]
     pub fn rule(&self) -> u16 {
@@ -105,8 +105,8 @@ impl Check {
                 *rule.mode() != Mode::Off && !rule.quota_of(usize::from(check.plan)).is_unlimited()
             })
         };
-        let differs = |(place, check): (usize, &Self)| {
-            let mut before = checks[..place].iter();
+        let differs = |(index, check): (usize, &Self)| {
+            let mut before = checks[..index].iter();
             before.any(|other| {
                 same(other, check)
                     && other.plan != check.plan
@@ -114,8 +114,8 @@ impl Check {
                     && is_limited(check)
             })
         };
-        let mut places = checks.iter().enumerate();
-        places.any(differs).then(|| Self::deny_mistake(checks))
+        let mut indices = checks.iter().enumerate();
+        indices.any(differs).then(|| Self::deny_mistake(checks))
     }
 
     /// The answer to checks that are a mistake.

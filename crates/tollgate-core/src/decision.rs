@@ -134,7 +134,7 @@ impl Verdict {
         }
     }
 
-    /// The rule's place in the rule set.
+    /// The rule's index in the rule set.
     #[must_use]
     pub fn rule(&self) -> usize {
         usize::from(self.rule)

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_bytes_are_one_key_however_they_are_held() {
+    fn text_and_bytes_are_one_key_whatever_owns_them() {
         let key = Key::of("ab");
         let owned = "ab".to_owned();
         assert_eq!(key, Key::of(&owned));

@@ -260,14 +260,14 @@ impl Limiter {
     ///
     /// There is no rule of this name.
     pub fn check(&self, rule: &str, key: &Key) -> Result<Check, UnknownName> {
-        let place = self.place(rule)?;
-        let cost = self.rules().given()[place].fixed_cost();
+        let index = self.index(rule)?;
+        let cost = self.rules().given()[index].fixed_cost();
         // A rule set has fewer than 65 536 rules.
-        Ok(self.check_at(place as u16, key.as_ref(), cost))
+        Ok(self.check_at(index as u16, key.as_ref(), cost))
     }
 
-    /// The place of the rule with this name in the rule set.
-    fn place(&self, rule: &str) -> Result<usize, UnknownName> {
+    /// The index of the rule with this name in the rule set.
+    fn index(&self, rule: &str) -> Result<usize, UnknownName> {
         let given = self.rules().given();
         given
             .iter()
@@ -290,7 +290,7 @@ impl Limiter {
         Ok(check.with_plan(number as u16))
     }
 
-    /// A check of the rule at place `rule` of the rule set.
+    /// A check of the rule at index `rule` of the rule set.
     #[inline]
     #[must_use]
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
@@ -512,9 +512,9 @@ impl Limiter {
     ///
     /// There is no rule of this name.
     pub fn admitted_in_fallback(&self, rule: &str) -> Result<u64, UnknownName> {
-        let place = self.place(rule)?;
+        let index = self.index(rule)?;
         let fallback = self.shared.fallback.as_ref();
-        Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(place)))
+        Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(index)))
     }
 
     pub(crate) fn wait_queues(&self) -> &WaitQueues {

@@ -177,7 +177,7 @@ impl Rule {
         self.plans
             .iter()
             .position(|(plan, _)| **plan == *name)
-            .map(|place| place + 1)
+            .map(|index| index + 1)
     }
 
     /// The number of quotas: the rule's own and its plans.
@@ -233,17 +233,17 @@ impl Rule {
                 .map_err(|error| self.error(RuleErrorKind::Quota, format!("{of}{error}")))
         };
         quota(&self.quota, &"")?;
-        for (place, (name, plan)) in self.plans.iter().enumerate() {
+        for (index, (name, plan)) in self.plans.iter().enumerate() {
             quota(plan, &format_args!("plan {name:?}: "))?;
             let limited = std::iter::once(&self.quota)
-                .chain(self.plans[..place].iter().map(|(_, plan)| plan))
+                .chain(self.plans[..index].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
                 && let Some(wrong) = plan_beside(plan, other)
             {
                 return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
-            if self.plans[..place].iter().any(|(other, _)| other == name) {
+            if self.plans[..index].iter().any(|(other, _)| other == name) {
                 return Err(self.error(
                     RuleErrorKind::Plan,
                     format!("there are two plans {name:?}; give each a name of its own"),

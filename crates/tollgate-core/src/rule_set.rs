@@ -23,7 +23,7 @@ pub struct RuleSet {
     rules: Box<[Rule]>,
     /// How many of `rules` were given; the rest are thresholds.
     given: usize,
-    /// For a threshold, the place of its rule; for a shadow with `instead_of`, the place of the rule it replaces.
+    /// For a threshold, the index of its rule; for a shadow with `instead_of`, the index of the rule it replaces.
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
 }
@@ -44,20 +44,20 @@ impl RuleSet {
                 "there is no rule; give at least one",
             ));
         }
-        for place in 0..given {
-            rules[place].validate()?;
-            if rules[place].is_threshold() {
-                return Err(rules[place].error(
+        for index in 0..given {
+            rules[index].validate()?;
+            if rules[index].is_threshold() {
+                return Err(rules[index].error(
                     RuleErrorKind::Mode,
                     "a threshold is added to the rule it reads: Rule::threshold",
                 ));
             }
-            let thresholds = std::mem::take(&mut rules[place].thresholds);
+            let thresholds = std::mem::take(&mut rules[index].thresholds);
             for (name, quota) in &thresholds {
-                let threshold = rules[place].threshold_rule(name, *quota)?;
+                let threshold = rules[index].threshold_rule(name, *quota)?;
                 rules.push(threshold);
             }
-            rules[place].thresholds = thresholds;
+            rules[index].thresholds = thresholds;
         }
         if rules.len() > usize::from(u16::MAX) {
             return Err(RuleError::general(
@@ -65,8 +65,8 @@ impl RuleSet {
                 format!("{} rules are above {}", rules.len(), u16::MAX),
             ));
         }
-        for (place, rule) in rules.iter().enumerate() {
-            if rules[..place].iter().any(|other| other.name == rule.name) {
+        for (index, rule) in rules.iter().enumerate() {
+            if rules[..index].iter().any(|other| other.name == rule.name) {
                 return Err(rule.error(
                     RuleErrorKind::RuleSet,
                     "there are two rules of this name in one rule set; give each a name of its own",
@@ -105,20 +105,20 @@ impl RuleSet {
         &self.rules[..self.given]
     }
 
-    /// The place of the rule or threshold with this name.
+    /// The index of the rule or threshold with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.name() == name)
     }
 
-    /// Whether the rule at this place denies.
+    /// Whether the rule at this index denies.
     #[inline]
     #[must_use]
     pub fn enforces(&self, rule: usize) -> bool {
         self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
     }
 
-    /// The places of the thresholds that read the rule at this place.
+    /// The indices of the thresholds that read the rule at this index.
     pub fn thresholds_of(&self, rule: usize) -> impl Iterator<Item = usize> {
         (self.given..self.rules.len())
             .filter(move |threshold| self.refers_to[*threshold].map(usize::from) == Some(rule))
@@ -131,7 +131,7 @@ impl RuleSet {
         self.given < self.rules.len()
     }
 
-    /// For a threshold, the place of the rule it reads; for a shadow, of the rule it would replace.
+    /// For a threshold, the index of the rule it reads; for a shadow, of the rule it would replace.
     #[inline]
     #[must_use]
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
@@ -184,7 +184,7 @@ impl Rule {
         Ok(threshold)
     }
 
-    /// The place of the rule that the mode refers to.
+    /// The index of the rule that the mode refers to.
     fn reference(&self, rules: &[Self]) -> Result<Option<u16>, RuleError> {
         let (Mode::Threshold { of: name }
         | Mode::Shadow {
@@ -194,8 +194,8 @@ impl Rule {
             return Ok(None);
         };
         match rules.iter().position(|rule| rule.name == *name) {
-            Some(place) if rules[place].is_enforced() || self.is_threshold() => {
-                Ok(u16::try_from(place).ok())
+            Some(index) if rules[index].is_enforced() || self.is_threshold() => {
+                Ok(u16::try_from(index).ok())
             }
             Some(_) => Err(self.error(
                 RuleErrorKind::Mode,

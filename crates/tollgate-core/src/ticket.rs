@@ -93,11 +93,11 @@ impl Ticket {
     /// There is no rule of this name.
     pub fn of_rule(mut self, rule: &str) -> Result<Self, UnknownName> {
         let rules = self.store.rules();
-        let place = rules
+        let index = rules
             .position(rule)
             .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
         self.receipts
-            .retain(|receipt| usize::from(receipt.check.rule()) == place);
+            .retain(|receipt| usize::from(receipt.check.rule()) == index);
         Ok(self)
     }
 

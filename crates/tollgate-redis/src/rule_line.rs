@@ -106,7 +106,7 @@ fn identity(quota: &Quota) -> Option<[u8; IDENTITY]> {
             (1, period / (quota.rate() / denominator), denominator)
         }
         b'f' => (2, period, 0),
-        b'w' => (3, period, SlidingWindow::new(quota)?.grain()),
+        b'w' => (3, period, SlidingWindow::new(quota)?.resolution()),
         b'l' => (4, period, 0),
         _ => {
             let buckets = u64::from(quota.bucket_count());

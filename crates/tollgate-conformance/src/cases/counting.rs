@@ -126,7 +126,7 @@ pub async fn a_peek_takes_nothing_and_says_what_an_acquire_would(subject: &Subje
             for _ in 0..3 {
                 peeked.push(limiter.peek(&check).await);
             }
-            let decision = limiter.ask(&check).await;
+            let decision = limiter.acquire(&check).await;
             for peeked in peeked {
                 assert_eq!(peeked.outcome(), decision.outcome(), "{quota:?}");
                 assert_eq!(peeked.reason(), decision.reason(), "{quota:?}");
@@ -150,9 +150,9 @@ pub async fn a_key_counts_for_itself(subject: &Subject) {
             let check = limiter.0.check(rule, &Key::of(parts));
             [check.expect("the rule is there").with_cost(2)]
         };
-        assert!(limiter.ask(&key(["a_b", "c"])).await.is_allowed());
+        assert!(limiter.acquire(&key(["a_b", "c"])).await.is_allowed());
         assert!(
-            limiter.ask(&key(["a", "b_c"])).await.is_allowed(),
+            limiter.acquire(&key(["a", "b_c"])).await.is_allowed(),
             "{quota:?}"
         );
     }

@@ -6,7 +6,7 @@ use tollgate_core::{MemoryStore, Outcome, Quota, Rule, RuleErrorKind};
 
 use crate::{
     quotas::every_algorithm,
-    subject::{Asked, Subject},
+    subject::{Subject, TestLimiter},
 };
 
 pub async fn a_name_is_one_budget_for_all_who_bind_it(subject: &Subject) {
@@ -127,7 +127,7 @@ pub async fn a_name_is_free_when_the_last_limiter_is_dropped_though_a_ticket_is_
         let limiter = subject.limiter([Rule::new(name, one)]);
         let clone = limiter.clone();
         let check = [limiter.check(name, "a", 2)];
-        let decision = limiter.ask(&check).await;
+        let decision = limiter.acquire(&check).await;
         let ticket = limiter.0.ticket(&check, &decision);
         drop(limiter);
         let refused = subject.replacing(&[], [Rule::new(name, other)]);
@@ -203,14 +203,14 @@ pub async fn of_threads_that_bind_a_name_to_different_quotas_one_wins(subject: &
             let ended = threads.into_iter().map(|thread| thread.join());
             ended.map(|live| live.expect("no panic")).collect()
         });
-        let quota = |live: &Asked| *live.0.rules().rules()[0].quota();
+        let quota = |live: &TestLimiter| *live.0.rules().rules()[0].quota();
         let quotas: Vec<_> = live.iter().flatten().map(quota).collect();
         assert_eq!(quotas.len(), 2, "those that agree are two: {quotas:?}");
         assert_eq!(quotas[0], quotas[1]);
     }
 }
 
-pub async fn what_was_used_stays_used_though_nobody_held_the_name_in_between(subject: &Subject) {
+pub async fn what_was_used_stays_used_after_the_name_was_free_in_between(subject: &Subject) {
     for (small, large) in every_algorithm(10).into_iter().zip(every_algorithm(12)) {
         let name = small.algorithm().name();
         for _ in 0..10 {
@@ -241,7 +241,9 @@ pub async fn a_change_of_plan_keeps_what_was_used(subject: &Subject) {
         let name = free.algorithm().name();
         let limiter = subject.limiter([Rule::new(name, free).plan("gold", gold)]);
         assert!(limiter.took(name, "a", 4).await);
-        let decision = limiter.ask(&[limiter.planned(name, "gold", "a", 5)]).await;
+        let decision = limiter
+            .acquire(&[limiter.planned(name, "gold", "a", 5)])
+            .await;
         assert!(decision.is_allowed(), "{free:?}");
         assert_eq!(decision.verdicts()[0].plan(), 1);
         assert_eq!(decision.verdicts()[0].remaining(), 91, "{free:?}");
@@ -259,7 +261,7 @@ pub async fn a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one(subje
         let golden = [limiter.planned(name, "gold", "a", 10)];
         let mut passed = 0;
         for _ in 0..30 {
-            passed += u64::from(limiter.ask(&golden).await.is_allowed());
+            passed += u64::from(limiter.acquire(&golden).await.is_allowed());
             let small = limiter.take(name, "a", 1).await;
             assert!(!small.is_allowed(), "{free:?}");
             assert_eq!(small.verdicts()[0].remaining(), 0, "{free:?}");
@@ -275,7 +277,7 @@ pub async fn an_unlimited_plan_takes_nothing(subject: &Subject) {
         let limiter = subject.limiter([rule]);
         for _ in 0..5 {
             let decision = limiter
-                .ask(&[limiter.planned(name, "staff", "a", 1_000)])
+                .acquire(&[limiter.planned(name, "staff", "a", 1_000)])
                 .await;
             assert!(decision.is_allowed(), "{quota:?}");
             assert_eq!(
@@ -297,8 +299,8 @@ pub async fn an_unlimited_plan_does_not_stand_for_a_limited_one(subject: &Subjec
             limiter.planned(name, "staff", "a", 1),
             limiter.check(name, "a", 2),
         ];
-        assert!(limiter.ask(&checks).await.is_allowed(), "{quota:?}");
-        assert!(!limiter.ask(&checks).await.is_allowed(), "{quota:?}");
+        assert!(limiter.acquire(&checks).await.is_allowed(), "{quota:?}");
+        assert!(!limiter.acquire(&checks).await.is_allowed(), "{quota:?}");
         assert_eq!(limiter.left(name, "a").await, 1, "{quota:?}");
     }
 }

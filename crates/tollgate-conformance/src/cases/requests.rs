@@ -11,10 +11,10 @@ pub async fn a_request_is_taken_whole_or_not_at_all(subject: &Subject) {
             let limiter = subject.limiter([Rule::new(&*one, large), Rule::new(&*other, small)]);
             let mut checks = [limiter.check(&one, "a", 1), limiter.check(&other, "a", 1)];
             for _ in 0..2 {
-                assert!(limiter.ask(&checks).await.is_allowed());
+                assert!(limiter.acquire(&checks).await.is_allowed());
             }
             for _ in 0..3 {
-                let denied = limiter.ask(&checks).await;
+                let denied = limiter.acquire(&checks).await;
                 assert_eq!(denied.outcome(), Outcome::Deny, "{large:?} and {small:?}");
                 checks.reverse();
             }
@@ -38,7 +38,7 @@ pub async fn verdicts_are_in_the_order_of_the_checks(subject: &Subject) {
             .collect();
         checks.rotate_left(turn);
         checks.swap(0, 3);
-        let decision = limiter.ask(&checks).await;
+        let decision = limiter.acquire(&checks).await;
         assert_eq!(decision.verdicts().len(), checks.len());
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             assert_eq!(verdict.rule(), usize::from(check.rule()));
@@ -57,11 +57,11 @@ pub async fn checks_on_one_state_are_folded(subject: &Subject) {
                 limiter.check(rule, "a", cost),
             ]
         };
-        let denied = limiter.ask(&twice(6)).await;
+        let denied = limiter.acquire(&twice(6)).await;
         assert_eq!(denied.outcome(), Outcome::Deny, "{quota:?}");
         assert_eq!(denied.reason(), Some(Reason::Never), "{quota:?}");
         assert_eq!(limiter.left(rule, "a").await, 10, "{quota:?}");
-        let allowed = limiter.ask(&twice(4)).await;
+        let allowed = limiter.acquire(&twice(4)).await;
         assert!(allowed.is_allowed(), "{quota:?}");
         assert_eq!(allowed.verdicts().len(), 2);
         assert!(
@@ -71,10 +71,10 @@ pub async fn checks_on_one_state_are_folded(subject: &Subject) {
                 .all(|verdict| verdict.remaining() == 2),
             "{quota:?}"
         );
-        assert!(!limiter.ask(&twice(2)).await.is_allowed(), "{quota:?}");
+        assert!(!limiter.acquire(&twice(2)).await.is_allowed(), "{quota:?}");
         let [one, other] = [limiter.check(rule, "a", 1), limiter.check(rule, "b", 10)];
         assert!(
-            limiter.ask(&[one, other, one]).await.is_allowed(),
+            limiter.acquire(&[one, other, one]).await.is_allowed(),
             "{quota:?}"
         );
         assert_eq!(limiter.left(rule, "a").await, 0, "{quota:?}");
@@ -117,7 +117,7 @@ pub async fn two_plans_of_one_rule_and_key_are_denied(subject: &Subject) {
         assert_eq!(limiter.left(&beside_name, "a").await, 10, "{small:?}");
         // Of two clients each has one.
         let other = limiter.planned(name, "gold", "b", 50);
-        assert!(limiter.ask(&[own(1), other, own(1)]).await.is_allowed());
+        assert!(limiter.acquire(&[own(1), other, own(1)]).await.is_allowed());
     }
 }
 
@@ -128,7 +128,7 @@ pub async fn a_check_that_never_fits_makes_the_request_never(subject: &Subject) 
         let limiter = subject.limiter([Rule::new(name, quota), Rule::new(&*other, quota)]);
         assert!(limiter.took(name, "a", 3).await);
         let checks = [limiter.check(name, "a", 1), limiter.check(&other, "a", 4)];
-        let decision = limiter.ask(&checks).await;
+        let decision = limiter.acquire(&checks).await;
         assert_eq!(decision.retry(), Retry::Never, "{quota:?}");
         assert_eq!(decision.reason(), Some(Reason::Never), "{quota:?}");
         assert!(
@@ -141,11 +141,11 @@ pub async fn a_check_that_never_fits_makes_the_request_never(subject: &Subject) 
 pub async fn a_request_without_checks_passes(subject: &Subject) {
     let [quota, ..] = every_algorithm(1);
     let limiter = subject.limiter([Rule::new("rule", quota)]);
-    let decision = limiter.ask(&[]).await;
+    let decision = limiter.acquire(&[]).await;
     assert!(decision.is_allowed() && decision.verdicts().is_empty());
 }
 
-pub async fn a_rule_that_is_off_is_not_asked(subject: &Subject) {
+pub async fn a_rule_that_is_off_decides_nothing(subject: &Subject) {
     for quota in every_algorithm(1) {
         let name = quota.algorithm().name();
         let on = subject.limiter([Rule::new(name, quota)]);

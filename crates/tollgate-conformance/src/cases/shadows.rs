@@ -25,7 +25,7 @@ pub async fn a_shadow_fills_as_if_it_were_alone(subject: &Subject) {
         let limiter = subject.limiter([Rule::new(name, one), Rule::new(&*shadow, other).shadow()]);
         let checks = [limiter.check(name, "a", 1), limiter.check(&shadow, "a", 1)];
         for n in 0..7 {
-            let decision = limiter.ask(&checks).await;
+            let decision = limiter.acquire(&checks).await;
             assert_eq!(decision.is_allowed(), n < 1, "{one:?}");
             let expected = if n < 5 { Outcome::Allow } else { Outcome::Deny };
             assert_eq!(
@@ -61,7 +61,7 @@ pub async fn a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent(subje
         // The replaced rule denies the last two of these: they count all the same.
         for n in 0..4 {
             assert_eq!(
-                limiter.ask(&request("a")).await.is_allowed(),
+                limiter.acquire(&request("a")).await.is_allowed(),
                 n < 2,
                 "{quota:?}"
             );
@@ -70,7 +70,7 @@ pub async fn a_shadow_instead_of_a_rule_counts_as_if_that_rule_were_absent(subje
         // Another rule denies: they would not have passed either way.
         assert!(limiter.took(&gate, "b", 6).await);
         for _ in 0..3 {
-            assert!(!limiter.ask(&request("b")).await.is_allowed());
+            assert!(!limiter.acquire(&request("b")).await.is_allowed());
         }
         assert_eq!(limiter.left(&next, "a").await, 2, "{quota:?}");
     }

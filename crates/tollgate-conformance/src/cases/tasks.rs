@@ -56,7 +56,7 @@ pub async fn among_many_tasks_a_denied_request_takes_nothing(subject: &Subject) 
                         limiter.check(&names[2], who, 1),
                     ];
                     checks.rotate_left(((task + attempt) % 3) as usize);
-                    passed += u64::from(limiter.ask(&checks).await.is_allowed());
+                    passed += u64::from(limiter.acquire(&checks).await.is_allowed());
                 }
                 passed
             });

@@ -4,11 +4,11 @@ use tollgate_core::{Quota, Rule, Ticket};
 
 use crate::{
     quotas::every_algorithm,
-    subject::{Asked, Subject},
+    subject::{Subject, TestLimiter},
 };
 
 /// A limiter of ten units for each algorithm, six of which are held by a ticket.
-fn holding(subject: &Subject) -> Vec<(Asked, &'static str, Quota)> {
+fn holding(subject: &Subject) -> Vec<(TestLimiter, &'static str, Quota)> {
     every_algorithm(10)
         .into_iter()
         .map(|quota| {
@@ -18,9 +18,9 @@ fn holding(subject: &Subject) -> Vec<(Asked, &'static str, Quota)> {
         .collect()
 }
 
-async fn ticket(limiter: &Asked, rule: &str, cost: u64) -> Ticket {
+async fn ticket(limiter: &TestLimiter, rule: &str, cost: u64) -> Ticket {
     let check = [limiter.check(rule, "a", cost)];
-    let decision = limiter.ask(&check).await;
+    let decision = limiter.acquire(&check).await;
     limiter.0.ticket(&check, &decision)
 }
 
@@ -66,7 +66,7 @@ pub async fn a_cancelled_request_gives_everything_back(subject: &Subject) {
         );
         let limiter = subject.limiter([Rule::new(&*one, quota), Rule::new(&*other, quota)]);
         let checks = [limiter.check(&one, "a", 4), limiter.check(&other, "a", 10)];
-        let decision = limiter.ask(&checks).await;
+        let decision = limiter.acquire(&checks).await;
         // A denial in between, which a deny cache may hold.
         assert!(!limiter.took(&other, "a", 1).await);
         limiter.0.ticket(&checks, &decision).cancel();
@@ -112,7 +112,7 @@ pub async fn a_ticket_of_a_denial_gives_nothing_back(subject: &Subject) {
         assert!(limiter.took(&other, "a", 10).await);
         // The first rule would have allowed it.
         let checks = [limiter.check(&one, "a", 5), limiter.check(&other, "a", 1)];
-        let denied = limiter.ask(&checks).await;
+        let denied = limiter.acquire(&checks).await;
         assert!(!denied.is_allowed());
         limiter.0.ticket(&checks, &denied).cancel();
         assert!(!limiter.took(&one, "a", 6).await, "{quota:?}");

@@ -8,7 +8,7 @@ use tollgate_core::{
 
 use crate::{
     quotas::every_algorithm,
-    subject::{Asked, Subject},
+    subject::{Subject, TestLimiter},
 };
 
 const TICK: Duration = Duration::from_micros(1);
@@ -31,25 +31,25 @@ fn quotas() -> Vec<Quota> {
 
 async fn passes_at_its_retry_and_not_earlier(
     subject: &Subject,
-    limiter: &Asked,
+    limiter: &TestLimiter,
     checks: &[Check],
     what: &dyn std::fmt::Debug,
 ) -> Decision {
-    let denied = limiter.ask(checks).await;
+    let denied = limiter.acquire(checks).await;
     let Retry::After(delay) = denied.retry() else {
         assert!(denied.is_allowed(), "{what:?}: {denied:?}");
         return denied;
     };
     assert!(delay >= TICK, "{what:?}: {denied:?}");
     subject.clock().advance(delay - TICK);
-    let early = limiter.ask(checks).await;
+    let early = limiter.acquire(checks).await;
     assert!(
         !early.is_allowed(),
         "{what:?}: one tick before {delay:?} it passes"
     );
     assert_eq!(early.retry(), Retry::After(TICK), "{what:?}");
     subject.clock().advance(TICK);
-    let after = limiter.ask(checks).await;
+    let after = limiter.acquire(checks).await;
     assert!(
         after.is_allowed(),
         "{what:?}: after {delay:?} it does not pass: {after:?}"
@@ -72,7 +72,7 @@ pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
 }
 
 /// What is told with units that were taken: when the same cost fits again.
-pub async fn what_passed_is_told_to_the_tick_when_it_passes_again(subject: &Subject) {
+pub async fn an_allowed_request_knows_to_the_tick_when_it_passes_again(subject: &Subject) {
     for (n, quota) in quotas().into_iter().enumerate() {
         let name = format!("rule-{n}");
         let limiter = subject.limiter([Rule::new(&*name, quota)]);
@@ -96,7 +96,7 @@ pub async fn what_passed_is_told_to_the_tick_when_it_passes_again(subject: &Subj
                         waits += 1;
                         subject.clock().advance(wait - TICK);
                         let check = [limiter.check(&name, "a", cost)];
-                        let early = limiter.ask(&check).await;
+                        let early = limiter.acquire(&check).await;
                         assert_eq!(early.retry(), Retry::After(TICK), "{quota:?}: {verdict:?}");
                         // Sometimes later than that.
                         let later = quota.window() / 17 * (round % 3);
@@ -112,7 +112,7 @@ pub async fn what_passed_is_told_to_the_tick_when_it_passes_again(subject: &Subj
 }
 
 /// A request of cost 0 is told when one unit fits.
-pub async fn a_request_that_costs_nothing_is_told_when_one_unit_fits(subject: &Subject) {
+pub async fn a_request_that_costs_nothing_knows_when_one_unit_fits(subject: &Subject) {
     for (n, quota) in quotas().into_iter().enumerate() {
         let name = format!("rule-{n}");
         let limiter = subject.limiter([Rule::new(&*name, quota)]);
@@ -221,7 +221,7 @@ pub async fn tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit(
         for _ in 1..LIMIT {
             let mut taken = Vec::new();
             loop {
-                let decision = limiter.ask(&check).await;
+                let decision = limiter.acquire(&check).await;
                 if !decision.is_allowed() {
                     break;
                 }
@@ -309,7 +309,7 @@ pub async fn after_a_denial_time_that_goes_back_is_repaired(subject: &Subject) {
     }
 }
 
-async fn went_back(subject: &Subject, limiter: &Asked, name: &str, quota: Quota) {
+async fn went_back(subject: &Subject, limiter: &TestLimiter, name: &str, quota: Quota) {
     let check = [limiter.check(name, "a", 1)];
     let denied = limiter.peek(&check).await;
     let Retry::After(delay) = denied.retry() else {
@@ -325,7 +325,7 @@ pub async fn a_refund_that_comes_late_gives_back_nothing_that_time_gave(subject:
         let name = format!("rule-{n}");
         let limiter = subject.limiter([Rule::new(&*name, quota)]);
         let check = [limiter.check(&name, "a", quota.limit())];
-        let decision = limiter.ask(&check).await;
+        let decision = limiter.acquire(&check).await;
         assert!(decision.is_allowed());
         let ticket = limiter.0.ticket(&check, &decision);
         subject

@@ -56,7 +56,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// refill less. It knows its units by the time they reached to when they were taken: where others that were taken
     /// before them have been refunded since, and the bucket was empty in between, it gives back what time already has,
     /// never more than was taken. A [`Ticket`](crate::Ticket), which may be held for long, therefore says of units of a bucket
-    /// that they reach to when the bucket has refilled as many. After a [repair](Self::repair) the units may not be found, or others in their place.
+    /// that they reach to when the bucket has refilled as many. After a [repair](Self::repair) the units may not be found, or others instead.
     fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
 
     /// The same for units that were taken under the quota `before`, of a state that was [converted](Self::convert) to this one
@@ -98,7 +98,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// A state that is cut to a smaller limit has forgotten units of the larger: two quotas that are asked in turn would
     /// never run out. So a window and a log leave what a quota wrote whose limit is not smaller. A bucket carries over only
     /// what it can hold, and only where that comes back sooner, so that a faster rate is in force at once.
-    fn leaves_to(&self, writer: &Self, state: &Self::State, now: Tick) -> bool;
+    fn defers_to(&self, writer: &Self, state: &Self::State, now: Tick) -> bool;
 
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
     /// state. `None`: there is no such bound.

@@ -225,7 +225,7 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn leaves_to(&self, writer: &Self, _state: &FixedWindowState, _now: Tick) -> bool {
+    fn defers_to(&self, writer: &Self, _state: &FixedWindowState, _now: Tick) -> bool {
         writer.limit >= self.limit
     }
 

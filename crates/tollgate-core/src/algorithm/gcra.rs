@@ -443,7 +443,7 @@ impl Algorithm for Gcra {
         self.state(now, owed / old * new + (owed % old * new).div_ceil(old))
     }
 
-    fn leaves_to(&self, writer: &Self, state: &GcraState, now: Tick) -> bool {
+    fn defers_to(&self, writer: &Self, state: &GcraState, now: Tick) -> bool {
         let is_cut = writer.owed(state, now) > writer.span_of(self.burst);
         is_cut || !self.is_faster_than(writer)
     }

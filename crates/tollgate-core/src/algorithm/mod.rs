@@ -56,7 +56,7 @@
 //!   [`fresh_at`](Algorithm::fresh_at) on it is, and may be forgotten; a tick earlier it is not.
 //! - [`convert`](Algorithm::convert) carries a state over when a limit changes. Used units stay used, as many of them as
 //!   the new quota can hold, and a raised limit is in force at once.
-//! - [`leaves_to`](Algorithm::leaves_to) says which states a denial does not carry over, so that two limits on one state
+//! - [`defers_to`](Algorithm::defers_to) says which states a denial does not carry over, so that two limits on one state
 //!   never admit more than the [larger](gcra#two-limits-on-one-state).
 //!
 //! ```

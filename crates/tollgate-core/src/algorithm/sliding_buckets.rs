@@ -337,7 +337,7 @@ impl Algorithm for SlidingBuckets {
         carried
     }
 
-    fn leaves_to(&self, writer: &Self, _state: &SlidingBucketsState, _now: Tick) -> bool {
+    fn defers_to(&self, writer: &Self, _state: &SlidingBucketsState, _now: Tick) -> bool {
         writer.limit >= self.limit
     }
 

@@ -270,7 +270,7 @@ impl Algorithm for SlidingLog {
         SlidingLogState((!entries.is_empty()).then(|| Box::new(entries)))
     }
 
-    fn leaves_to(&self, writer: &Self, _state: &SlidingLogState, _now: Tick) -> bool {
+    fn defers_to(&self, writer: &Self, _state: &SlidingLogState, _now: Tick) -> bool {
         writer.limit >= self.limit
     }
 

@@ -21,7 +21,7 @@
 //!
 //! # Rounding
 //!
-//! Against the client. Where `limit · W` is 2⁵³ unit·µs or more (some 104 000 a day), the overlap is counted in grains of
+//! Against the client. Where `limit · W` is 2⁵³ unit·µs or more (some 104 000 a day), the overlap is counted in steps of
 //! several µs, so that each product stays exact for stores that count in doubles. It makes the estimate larger by less
 //! than one unit up to a limit of 2²⁶ (67 108 864), by less than two above.
 //! [`Quota::validate`](crate::Quota::validate) refuses what would cost more.
@@ -68,11 +68,11 @@ use crate::{
 pub struct SlidingWindow {
     limit: u64,
     period: u64,
-    /// The overlap with the previous window is counted in grains of this many µs, rounded up. It is 1 unless
+    /// The overlap with the previous window is counted in steps of this many µs, rounded up. It is 1 unless
     /// `limit · period` would leave 53 bits.
-    grain: u64,
+    resolution: u64,
     /// Grains in a window.
-    grains: u64,
+    steps: u64,
 }
 
 /// 16 bytes: which window, the units taken in it, and in the one before.
@@ -96,8 +96,8 @@ struct View {
 impl SlidingWindow {
     /// The microseconds in which the overlap with the previous window is counted: 1, unless `limit · W` leaves 53 bits.
     #[must_use]
-    pub const fn grain(&self) -> u64 {
-        self.grain
+    pub const fn resolution(&self) -> u64 {
+        self.resolution
     }
 
     #[inline]
@@ -143,12 +143,12 @@ impl SlidingWindow {
         window.min((now / self.period).saturating_add(1))
     }
 
-    /// How much of the previous window still overlaps the sliding one, in grains, rounded up.
+    /// How much of the previous window still overlaps the sliding one, in steps, rounded up.
     #[inline]
     fn overlap(&self, view: &View) -> u64 {
         (self.end(view.window) - view.at)
-            .div_ceil(self.grain)
-            .min(self.grains)
+            .div_ceil(self.resolution)
+            .min(self.steps)
     }
 
     /// Units that are left: `limit − current − ⌈previous · overlap / window⌉`.
@@ -164,23 +164,23 @@ impl SlidingWindow {
     fn weighted(&self, view: &View) -> u64 {
         let overlap = self.overlap(view);
         match view.previous.checked_mul(overlap) {
-            Some(product) => product.div_ceil(self.grains),
+            Some(product) => product.div_ceil(self.steps),
             // Counted under a far larger limit that was lowered since; the quotient is at most `previous`.
             None => {
                 let product = u128::from(view.previous) * u128::from(overlap);
-                product.div_ceil(u128::from(self.grains)) as u64
+                product.div_ceil(u128::from(self.steps)) as u64
             }
         }
     }
 
     /// The first tick at which `previous` units of the window before `end − period` leave room for `room` units.
     fn room_at(&self, previous: u64, room: u64, end: Tick) -> Tick {
-        // `previous · overlap ≤ room · grains`, and the overlap is `⌈(end − t) / grain⌉`.
-        let overlap = (room * self.grains) / previous.max(1);
-        if overlap >= self.grains {
+        // `previous · overlap ≤ room · steps`, and the overlap is `⌈(end − t) / resolution⌉`.
+        let overlap = (room * self.steps) / previous.max(1);
+        if overlap >= self.steps {
             end - self.period
         } else {
-            end - overlap * self.grain
+            end - overlap * self.resolution
         }
     }
 
@@ -224,14 +224,14 @@ impl Algorithm for SlidingWindow {
         let (limit, period) = (quota.limit(), micros(quota.period()));
         let product = u128::from(limit) * u128::from(period);
         // At most 10^8 by validation, where the product does not fit.
-        let grain = u64::try_from(product >> 53)
+        let resolution = u64::try_from(product >> 53)
             .unwrap_or(u64::MAX)
             .saturating_add(1);
         Some(Self {
             limit,
             period,
-            grain,
-            grains: (period / grain).max(1),
+            resolution,
+            steps: (period / resolution).max(1),
         })
     }
 
@@ -368,7 +368,7 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn leaves_to(&self, writer: &Self, _state: &SlidingWindowState, _now: Tick) -> bool {
+    fn defers_to(&self, writer: &Self, _state: &SlidingWindowState, _now: Tick) -> bool {
         writer.limit >= self.limit
     }
 
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn a_million_a_day_is_weighted_in_grains_and_stays_exact_to_a_unit() {
         let quota = SlidingWindow::new(&Quota::sliding_window(1_000_000, DAY)).expect("valid");
-        assert_eq!(quota.grain, 10);
+        assert_eq!(quota.resolution, 10);
         let mut state = SlidingWindowState::default();
         quota.take(&mut state, 0, 1_000_000);
         let Retry::After(wait) = quota.assess(&state, 0, 1).retry else {

@@ -92,14 +92,14 @@ mod tests {
     fn each_half_has_both_seeds_of_its_own() {
         // Where any of the four is another, so is one half of every key, and the other half stays.
         let base = Hasher::with_seeds([10, 20, 10, 20]);
-        for (place, in_low) in [(0, true), (1, true), (2, false), (3, false)] {
+        for (index, in_low) in [(0, true), (1, true), (2, false), (3, false)] {
             let mut seeds = [10, 20, 10, 20];
-            seeds[place] += 1;
+            seeds[index] += 1;
             let other = Hasher::with_seeds(seeds);
             for key in keys() {
                 let (one, two) = (halves(&base, &key), halves(&other, &key));
-                assert_eq!(one.0 != two.0, in_low, "seed {place}");
-                assert_eq!(one.1 != two.1, !in_low, "seed {place}");
+                assert_eq!(one.0 != two.0, in_low, "seed {index}");
+                assert_eq!(one.1 != two.1, !in_low, "seed {index}");
             }
         }
     }

@@ -67,7 +67,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             let retry = self.assess_carried(entry, plan, now, 1).retry;
             return Assessment { retry, ..answer };
         }
-        if answer.fits || !plan.quota.leaves_to(&writer.quota, &entry.state, now) {
+        if answer.fits || !plan.quota.defers_to(&writer.quota, &entry.state, now) {
             return answer;
         }
         // Above 0: what a smaller limit holds is by as much less.
@@ -157,7 +157,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             // A bound under the other quota is no bound of the state as it will be.
             self.table.deny_cache.remove(self.index, key);
             if let Some(writer) = self.table.writer(entry.quota())
-                && plan.quota.leaves_to(&writer.quota, &entry.state, now)
+                && plan.quota.defers_to(&writer.quota, &entry.state, now)
             {
                 writer.quota.repair(&mut entry.state, now);
                 return;

@@ -124,7 +124,7 @@ impl MemoryRuleStore {
         if !order.is_sorted() {
             let taken = std::mem::take(decision.verdicts_mut());
             for index in 0..checks.len() {
-                let verdict = order.iter().position(|place| *place == index);
+                let verdict = order.iter().position(|at| *at == index);
                 decision.verdicts_mut().extend(verdict.map(|at| taken[at]));
             }
         }
@@ -189,30 +189,31 @@ impl MemoryRuleStore {
 
     /// Locks the shards of all checks in one order.
     fn lock_all(&self, checks: &[Check]) -> (SmallVec<[AnyLocked<'_>; 4]>, SmallVec<[Slot; 4]>) {
-        let places: SmallVec<[Option<(u64, usize)>; 4]> = checks
+        let positions: SmallVec<[Option<(u64, usize)>; 4]> = checks
             .iter()
-            .map(|check| self.rule(check)?.place(check))
+            .map(|check| self.rule(check)?.lock_position(check))
             .collect();
-        let mut order: SmallVec<[((u64, usize), u16); 4]> = places
+        let mut order: SmallVec<[((u64, usize), u16); 4]> = positions
             .iter()
             .zip(checks)
-            .filter_map(|(place, check)| place.map(|place| (place, check.rule())))
+            .filter_map(|(position, check)| position.map(|position| (position, check.rule())))
             .collect();
         order.sort_unstable();
-        order.dedup_by_key(|(place, _)| *place);
+        order.dedup_by_key(|(position, _)| *position);
         let locks = order
             .iter()
             .filter_map(|((_, shard), rule)| self.tables.get(usize::from(*rule))?.lock(*shard))
             .collect();
         let mut slots: SmallVec<[Slot; 4]> = SmallVec::with_capacity(checks.len());
-        for (index, (check, place)) in checks.iter().zip(&places).enumerate() {
-            let lock = place.and_then(|place| order.binary_search_by_key(&place, |(p, _)| *p).ok());
+        for (index, (check, position)) in checks.iter().zip(&positions).enumerate() {
+            let lock = position
+                .and_then(|position| order.binary_search_by_key(&position, |(p, _)| *p).ok());
             // A threshold has a limit of its own on the state, so it is never folded into the rule it reads.
             let leader = (0..index)
                 .find(|other| {
-                    let (there, other) = (places[*other], &checks[*other]);
-                    place.is_some()
-                        && there == *place
+                    let (there, other) = (positions[*other], &checks[*other]);
+                    position.is_some()
+                        && there == *position
                         && other.rule() == check.rule()
                         && other.key() == check.key()
                 })
@@ -316,12 +317,12 @@ impl MemoryRuleStore {
         };
         let check = &slot.check;
         let Some(rule) = self.rule(check) else { return };
-        let place = usize::from(check.rule());
-        let takes = match self.rules.rules()[place].mode() {
+        let index = usize::from(check.rule());
+        let takes = match self.rules.rules()[index].mode() {
             Mode::Threshold { .. } | Mode::Off => return,
             // As if it were alone, or in the place of the rule it refers to.
             Mode::Shadow { instead_of } => {
-                let replaced = self.rules.refers_to(place);
+                let replaced = self.rules.refers_to(index);
                 answer.fits
                     && (instead_of.is_none()
                         || denied

@@ -85,7 +85,7 @@ impl AnyRuleTable {
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.
     ///
     /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
-    pub(super) fn place(&self, check: &Check) -> Option<(u64, usize)> {
+    pub(super) fn lock_position(&self, check: &Check) -> Option<(u64, usize)> {
         with_table!(self, rule => {
             rule.plan(check)?;
             Some((rule.table.id, rule.table.shard_of(check.key())))

@@ -46,7 +46,7 @@ pub(super) struct EvictionOrder {
 }
 
 impl EvictionOrder {
-    /// The place of a state by its quota's answer to a cost of 0, and the quota's limit.
+    /// The order of a state by its quota's answer to a cost of 0, and the quota's limit.
     pub(super) fn new(answer: Assessment, limit: u64) -> Self {
         Self {
             denies: answer.remaining == 0,
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn entries_that_deny_are_evicted_last_and_then_by_what_they_used() {
-        let place = |remaining, limit, reset_after| {
+        let order = |remaining, limit, reset_after| {
             let answer = Assessment {
                 fits: true,
                 remaining,
@@ -373,10 +373,10 @@ mod tests {
             EvictionOrder::new(answer, limit)
         };
         // A small plan that denies outlasts a large one that does not.
-        assert!(place(1, 1_000, 50) < place(0, 5, 1));
-        assert!(place(4, 5, 50) < place(3, 5, 1));
-        assert!(place(4, 5, 1) < place(4, 5, 50));
-        assert!(place(0, 5, 1) < place(0, 5, 50));
+        assert!(order(1, 1_000, 50) < order(0, 5, 1));
+        assert!(order(4, 5, 50) < order(3, 5, 1));
+        assert!(order(4, 5, 1) < order(4, 5, 50));
+        assert!(order(0, 5, 1) < order(0, 5, 50));
     }
 
     #[test]

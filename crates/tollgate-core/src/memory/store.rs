@@ -134,9 +134,9 @@ impl Store for MemoryStore {
             .rules()
             .iter()
             .enumerate()
-            .map(|(place, rule)| {
+            .map(|(index, rule)| {
                 let of = match rule.mode() {
-                    Mode::Threshold { .. } => rules.refers_to(place),
+                    Mode::Threshold { .. } => rules.refers_to(index),
                     _ => None,
                 };
                 self.tables

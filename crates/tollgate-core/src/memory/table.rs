@@ -25,7 +25,7 @@ pub(super) struct Table<A: Algorithm> {
     shards: Box<[Locker<A>]>,
     /// Bounds, by the key and the number of the quota. A cell is written under its shard's lock.
     pub(super) deny_cache: SeqCells<2>,
-    /// All quotas that states may have been written under; a state carries its quota's place.
+    /// All quotas that states may have been written under; a state carries its quota's index.
     quotas: Mutex<Vec<Plan<A>>>,
 }
 
@@ -78,11 +78,11 @@ impl<A: Algorithm> Table<A> {
     pub(super) fn plan(&self, given: &Quota) -> Option<Plan<A>> {
         let quota = A::new(given)?;
         let mut quotas = lock(&self.quotas);
-        let place = quotas
+        let index = quotas
             .iter()
             .position(|known| known.quota == quota)
             .unwrap_or(quotas.len());
-        if let Some(known) = quotas.get(place) {
+        if let Some(known) = quotas.get(index) {
             return Some(known.clone());
         }
         // Everything taken at the start of a window.
@@ -91,7 +91,7 @@ impl<A: Algorithm> Table<A> {
             .reset_after;
         let plan = Plan {
             quota,
-            number: u16::try_from(place).ok()?,
+            number: u16::try_from(index).ok()?,
             limit: given.limit(),
             longest_reset,
         };
@@ -177,8 +177,8 @@ impl<A: Algorithm> AnyTable for Table<A> {
                     continue;
                 }
                 // Quotas that wrote none of them are forgotten.
-                let place = quotas.iter().position(|plan| plan.quota == writer.quota);
-                let place = place.unwrap_or_else(|| {
+                let index = quotas.iter().position(|plan| plan.quota == writer.quota);
+                let index = index.unwrap_or_else(|| {
                     quotas.push(Plan {
                         // There are no more than there were.
                         number: quotas.len() as u16,
@@ -186,7 +186,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
                     });
                     quotas.len() - 1
                 });
-                entry.set_quota(place as u16);
+                entry.set_quota(index as u16);
                 last = last.max(fresh_at);
                 heap += A::heap_bytes(&entry.state);
                 entries.push(entry);

@@ -86,7 +86,7 @@ impl Fallback {
         lock(&self.shares).instances.least()
     }
 
-    /// The units of the rule at this place that passed while the store failed.
+    /// The units of the rule at this index that passed while the store failed.
     pub(crate) fn admitted_in_fallback(&self, rule: usize) -> u64 {
         self.admitted_in_fallback
             .get(rule)
@@ -162,9 +162,9 @@ impl Fallback {
         }
         let taken = receipts(store, checks, decision);
         let mut local = Checks::new();
-        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
-        for (place, check) in checks.iter().enumerate() {
-            let Some(verdict) = decision.verdicts_mut().get_mut(place) else {
+        let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
+        for (index, check) in checks.iter().enumerate() {
+            let Some(verdict) = decision.verdicts_mut().get_mut(index) else {
                 continue;
             };
             if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
@@ -179,7 +179,7 @@ impl Fallback {
                 Some(OnStoreError::Deny) => verdict.deny_for_failure(),
                 Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) => {
                     local.push(*check);
-                    places.push(place);
+                    indices.push(index);
                 }
                 // A check of no rule limits nothing.
                 None => *verdict = verdict.not_asked(),
@@ -188,9 +188,9 @@ impl Fallback {
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.outcome() == Outcome::Deny {
             not_asked_if_failed(decision, enforced);
-        } else if let Some(answer) = self.ask_locally(store, &local) {
-            for (place, verdict) in places.iter().zip(answer.verdicts()) {
-                let check = &checks[*place];
+        } else if let Some(answer) = self.acquire_locally(store, &local) {
+            for (index, verdict) in indices.iter().zip(answer.verdicts()) {
+                let check = &checks[*index];
                 let asked = local.iter().filter(|other| same_state(other, check));
                 let asked = asked.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
                 let mut verdict = verdict.from_source(Source::Fallback);
@@ -204,19 +204,19 @@ impl Fallback {
                     // It is the share that never lets it pass; the quota does.
                     verdict.deny_for_failure();
                 }
-                decision.verdicts_mut()[*place] = verdict;
+                decision.verdicts_mut()[*index] = verdict;
             }
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.is_allowed() {
-            self.count_alone(checks, decision);
+            self.count_admitted(checks, decision);
         } else if !taken.is_empty() {
             store.settle(&taken, Settlement::Cancel);
         }
         store.resolved(checks, decision);
     }
 
-    fn ask_locally(&self, store: &dyn RuleStore, checks: &[Check]) -> Option<Decision> {
+    fn acquire_locally(&self, store: &dyn RuleStore, checks: &[Check]) -> Option<Decision> {
         if checks.is_empty() {
             return None;
         }
@@ -231,7 +231,7 @@ impl Fallback {
         shares.acquire(checks).ready()
     }
 
-    fn count_alone(&self, checks: &[Check], decision: &Decision) {
+    fn count_admitted(&self, checks: &[Check], decision: &Decision) {
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             if verdict.source() == Source::Fallback
                 && verdict.outcome() == Outcome::Allow

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_in_which_nobody_looked_does_not_count() {
+    fn a_pause_without_checks_does_not_count() {
         let mut instances = counting(5);
         instances.observe(3, 100 * S);
         assert!(!instances.observe(3, 86_400 * S));

@@ -20,7 +20,7 @@ const SHARDS: usize = 64;
 const SLOTS: usize = 1_024;
 /// Units from here on have no place in a slot. Shares of such quotas begin fresh.
 const TOO_MANY: u64 = 1 << 48;
-/// Ticks are kept in grains of 2^4 = 16 µs.
+/// Ticks are kept in steps of 2^4 = 16 µs.
 const GRAIN: u32 = 4;
 
 /// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
@@ -31,7 +31,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// It forgets: a state has one slot, and whoever writes last has it. What is found is of the very rule and key.
 pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
-    /// Whether the rule at this place counts against a local share.
+    /// Whether the rule at this index counts against a local share.
     shares: Box<[bool]>,
     shards: Box<[Shard]>,
 }
@@ -99,7 +99,7 @@ impl LastSeen {
                 until: now.saturating_add(verdict.reset_after_ticks()),
                 plan: check.plan(),
             };
-            let (shard, slot) = place_of(check);
+            let (shard, slot) = index_of(check);
             if let Some(shard) = self.shards.get(shard) {
                 shard.slots.get_or_init(slots)[slot].write(check, entry);
             }
@@ -109,7 +109,7 @@ impl LastSeen {
     /// Hands the units that `check`'s state still holds at `now` to `begin`, unless they have been handed out since the
     /// store last answered. Who asks for the same state meanwhile waits until `begin` has returned.
     pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
-        let (shard, slot) = place_of(check);
+        let (shard, slot) = index_of(check);
         let Some(shard) = self.shards.get(shard) else {
             return;
         };
@@ -150,18 +150,18 @@ fn slots() -> Box<[Slot]> {
 
 /// In which shard and slot the state of a check is. Both are in range.
 #[inline]
-fn place_of(check: &Check) -> (usize, usize) {
+fn index_of(check: &Check) -> (usize, usize) {
     let rule = u64::from(check.rule()).wrapping_mul(SPREAD);
-    let place = ((check.key().bits() as u64 ^ rule) >> 40) as usize;
-    (place % SHARDS, place / SHARDS % SLOTS)
+    let index = ((check.key().bits() as u64 ^ rule) >> 40) as usize;
+    (index % SHARDS, index / SHARDS % SLOTS)
 }
 
 impl Slot {
     #[inline]
     fn write(&self, check: &Check, entry: Entry) {
         // The latest tick that has a place is in the year 2112.
-        let grains = entry.until.div_ceil(1 << GRAIN).min((1 << 48) - 1);
-        let until = grains << 16 | u64::from(entry.plan);
+        let steps = entry.until.div_ceil(1 << GRAIN).min((1 << 48) - 1);
+        let until = steps << 16 | u64::from(entry.plan);
         let used = entry.used << 16 | u64::from(check.rule());
         let [low, high] = mixed(check, until, used);
         let words = [low, high, until, used];

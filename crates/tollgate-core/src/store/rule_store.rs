@@ -68,7 +68,7 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// What stands for `key` in this store, for the rule at place `rule`.
+    /// What stands for `key` in this store, for the rule at index `rule`.
     fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint;
 
     /// Decides all checks and takes all or nothing, in one atomic step.
@@ -115,7 +115,7 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// What is kept of the rule at place `rule`, where it is known without I/O.
+    /// What is kept of the rule at index `rule`, where it is known without I/O.
     fn usage(&self, rule: u16) -> Option<Usage> {
         let _ = rule;
         None

@@ -72,8 +72,8 @@ impl<const WORDS: usize> SeqCells<WORDS> {
 
     #[inline(always)]
     fn line(&self, shard: usize, key: Fingerprint) -> Option<&CacheLine<WORDS>> {
-        let place = (key.bits() >> 24) as usize & (self.per_shard - 1);
-        self.lines.get(shard * self.per_shard + place)
+        let index = (key.bits() >> 24) as usize & (self.per_shard - 1);
+        self.lines.get(shard * self.per_shard + index)
     }
 
     /// The words of `key` under this salt.

@@ -38,7 +38,7 @@ fn kept<O: Oracle>(kind: AlgorithmKind) {
             big(has) <= most,
             "{used} used of {old:?}, {has} left of {new:?}"
         );
-        // Rounding takes a unit at most, and the grains of a sliding window another two on each side.
+        // Rounding takes a unit at most, and the steps of a sliding window another two on each side.
         let least = most - 1 - 2 * run.oracle.slack() - 2 * O::new(&new).slack();
         prop_assert!(
             big(has) >= least,

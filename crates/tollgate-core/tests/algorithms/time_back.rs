@@ -43,7 +43,7 @@ fn a_step_back_over_a_boundary_does_not_refill_the_window_that_it_left() {
 }
 
 #[test]
-fn a_clock_that_goes_back_by_years_locks_nobody_out() {
+fn a_clock_that_goes_back_by_years_locks_no_client_out() {
     let back = START / 2;
     for (wait, left) in [
         (

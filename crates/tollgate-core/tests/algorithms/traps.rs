@@ -104,7 +104,7 @@ fn a_denial_debits_nothing_however_often_it_comes() {
 }
 
 #[test]
-fn waiting_what_was_told_is_enough_and_a_microsecond_less_is_not() {
+fn retry_is_enough_and_a_microsecond_less_is_not() {
     fn check<A: Algorithm>(quota: Quota) {
         for cost in [1, 3, 7] {
             let mut key = Key::<A>::new(quota);

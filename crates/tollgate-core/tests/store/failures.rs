@@ -285,7 +285,7 @@ async fn a_ticket_gives_back_only_what_the_store_is_known_to_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shadow_that_fails_stands_in_nobodys_way() {
+async fn a_shadow_that_fails_denies_nothing() {
     let rules = [
         Rule::new("shadow", log(1))
             .shadow()

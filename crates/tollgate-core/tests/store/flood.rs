@@ -300,7 +300,7 @@ fn a_lock_out_under_a_small_plan_outlasts_a_flood_under_a_large_one() {
 }
 
 #[test]
-fn tracked_keys_are_live_ones_at_once_and_memory_is_given_back_by_asking() {
+fn tracked_keys_are_live_ones_at_once_and_memory_is_given_back_by_usage() {
     for quota in hourly(5) {
         let clock = ManualClock::new(1_700_000_000_000_000);
         let store = MemoryStore::builder().clock(&clock).build();

@@ -83,7 +83,7 @@ async fn what_is_left_by_a_rule_that_is_empty_is_the_wait_for_one_unit_of_all() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_asked_once_for_a_grant() {
+async fn a_grant_calls_a_failing_store_once() {
     let store =
         RemoteStore::new(MemoryStore::new()).faults(|_| Some(tollgate_conformance::Fault::Refused));
     let rule = Rule::new("rule", Quota::gcra(10, LONG));

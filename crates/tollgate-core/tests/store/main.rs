@@ -1,10 +1,10 @@
 //! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
 
-mod alone;
 mod blocking;
 mod failures;
 mod flood;
 mod grants;
+mod local_share;
 mod model;
 mod outage;
 mod plans;

@@ -199,12 +199,12 @@ async fn one_key_fills_its_own_queue_and_no_other() {
     let error = error.expect_err("its queue is full");
     assert_eq!(error.kind(), WaitErrorKind::QueueFull);
     assert!(error.to_string().contains("1024"), "{error}");
-    // Another key has a queue of its own, with as many places.
+    // Another key has a queue of its own, with as much room.
     for _ in 0..1_024 {
         tasks.push(waiter(&limiter, &other, endless).await);
     }
     assert!(tasks.iter().all(|task| !task.is_finished()));
-    // A place that is left is free for the next.
+    // A permit that is dropped makes room for the next.
     tasks[1_000].abort();
     tokio::task::yield_now().await;
     let next = waiter(&limiter, &one, endless).await;
@@ -226,7 +226,7 @@ async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() 
             tasks.push(waiter(&limiter, &one, endless).await);
         }
     }
-    // Eight keys have taken all places behind others: there is none for a second one, and half are left for the first.
+    // Eight keys have taken all the room behind others: there is none for a second one, and half of it is left for the first.
     let two = [check(&limiter, "rule", &who(8), 1)];
     assert!(limiter.acquire(&two).await.is_allowed());
     tasks.push(waiter(&limiter, &two, endless).await);
@@ -242,13 +242,13 @@ async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() 
     }
     assert_eq!(tasks.len(), 16_384);
     assert!(tasks.iter().all(|task| !task.is_finished()));
-    // Now there is no place for anybody.
+    // Now there is no room at all.
     let last = [check(&limiter, "rule", "last", 1)];
     // Who finds units and has nobody in front needs none.
     let decision = limiter.acquire_within(&last, PATIENT).await;
     assert!(decision.expect("nothing to wait for").is_allowed());
     let error = limiter.acquire_within(&last, PATIENT).await;
-    let error = error.expect_err("all places are taken");
+    let error = error.expect_err("the queues are full");
     assert_eq!(error.kind(), WaitErrorKind::QueueFull);
     for task in tasks {
         task.abort();

@@ -66,7 +66,7 @@ fn pairs() -> [(Quota, Quota); 5] {
         ]
     };
     let (ten, hundred) = (of(10), of(100));
-    std::array::from_fn(|place| (ten[place], hundred[place]))
+    std::array::from_fn(|index| (ten[index], hundred[index]))
 }
 
 #[test]

@@ -276,7 +276,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn each_version_is_told_what_the_exact_state_says((quotas, asks) in history()) {
+    fn each_version_decides_by_the_exact_state((quotas, asks) in history()) {
         for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
             let mut used = Used { units: BigRational::zero(), at: START, writer: quotas[0] };
             run(&service, &quotas, &asks, |service, version, cost, verdict| {
@@ -335,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn at_the_tick_that_a_version_is_told_the_units_fit_and_not_before((quotas, asks) in history()) {
+    fn the_units_fit_at_the_tick_of_retry_and_not_before((quotas, asks) in history()) {
         for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
             run(&service, &quotas, &asks, |service, version, cost, verdict| {
                 if let Retry::After(wait) = verdict.retry() {
@@ -350,7 +350,7 @@ proptest! {
 }
 
 #[test]
-fn two_versions_in_turn_admit_what_the_larger_bucket_holds() {
+fn two_versions_that_alternate_admit_what_the_larger_bucket_holds() {
     let [small, large] = [200, 600].map(|burst| Quota::gcra(burst, super::LONG));
     let service = Service::of_versions(&[small, large]);
     let admitted = (0..3_000).filter(|step| service.ask(step % 2, 1).outcome() == Outcome::Allow);
@@ -368,7 +368,7 @@ fn a_faster_rate_is_in_force_at_the_first_denial() {
 }
 
 #[test]
-fn a_denial_under_a_slower_rate_holds_nobody_up() {
+fn a_denial_under_a_slower_rate_delays_no_other_version() {
     let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
     let slow = Quota::token_bucket(100).refill(1, tollgate_core::DAY);
     let service = Service::of_versions(&[fast, slow]);

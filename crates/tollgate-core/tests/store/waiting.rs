@@ -34,7 +34,7 @@ async fn a_remote_answer_comes_after_its_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_the_deadline() {
+async fn a_call_ends_at_the_deadline() {
     let silent = |_| Some(Fault::Silent);
     for store in [
         RemoteStore::new(MemoryStore::new()).faults(silent),

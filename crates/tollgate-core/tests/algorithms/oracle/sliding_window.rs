@@ -69,7 +69,7 @@ impl Oracle for SlidingWindowOracle {
         }
     }
 
-    /// Where `limit · period` leaves 53 bits, the overlap is rounded to grains: the page says by how much.
+    /// Where `limit · period` leaves 53 bits, the overlap is rounded to steps: the page says by how much.
     fn slack(&self) -> u64 {
         if u128::from(self.limit) * u128::from(self.period) < 1 << 53 {
             0

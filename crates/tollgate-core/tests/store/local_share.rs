@@ -1,4 +1,4 @@
-//! What a limiter counts alone while its store fails: for how many instances, and from which state on.
+//! Local shares while the store fails: for how many instances, and from which state on.
 
 use std::{num::NonZeroU32, sync::Barrier, time::Duration};
 
@@ -152,7 +152,7 @@ fn a_key_that_the_store_denied_is_denied_by_its_share() {
 }
 
 #[test]
-fn what_was_used_of_a_bucket_is_paid_back_while_nobody_asks() {
+fn a_bucket_refills_while_no_request_comes() {
     let world = World::new();
     let limiter = world.quota(Quota::gcra(60, MINUTE));
     world.store.know(4);
@@ -247,7 +247,7 @@ fn nothing_is_credited_when_the_store_is_back() {
 }
 
 #[test]
-fn a_reset_also_forgets_what_the_store_had_told() {
+fn a_reset_also_forgets_the_last_seen_state() {
     let world = World::new();
     let limiter = world.quota(Quota::sliding_log(10, LONG));
     assert!(ask(&limiter, "a", 10).is_allowed());
@@ -272,7 +272,7 @@ fn what_was_used_under_one_plan_counts_under_another() {
 }
 
 #[test]
-fn keys_and_rules_are_told_apart_also_where_more_come_than_are_remembered() {
+fn keys_and_rules_are_kept_apart_beyond_the_states_that_are_remembered() {
     let world = World::new();
     let quota = Quota::sliding_log(2, LONG);
     let rules = [Rule::new("rule", quota), Rule::new("other", quota)];
@@ -364,7 +364,7 @@ fn units_that_pass_without_the_store_are_counted_by_rule() {
 }
 
 #[test]
-fn a_store_in_memory_admits_nothing_alone() {
+fn a_store_in_memory_never_falls_back() {
     let rules = [Rule::new("rule", Quota::gcra(1, MINUTE))];
     let limiter = Limiter::new(MemoryStore::new(), rules).expect("a valid rule");
     assert!(ask(&limiter, "a", 1).is_allowed());
