@@ -265,7 +265,7 @@ mod tests {
                 TryAcquireError::WouldWait.to_string(),
             ),
             (
-                format!("{:?}", crate::lines::WaitError::from(unknown.clone())),
+                format!("{:?}", crate::wait_queue::WaitError::from(unknown.clone())),
                 unknown.to_string(),
             ),
         ];

@@ -1,16 +1,8 @@
 //! What keys are made of.
 
-use std::{
-    borrow::Cow,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
-use crate::{
-    key::{Key, KeyBuf, PartKind},
-    network::Network,
-};
+use crate::key::{Key, KeyBuf, PartKind};
 
 /// A value that is a part of a key, or several parts.
 ///
@@ -18,7 +10,7 @@ use crate::{
 /// | --- | --- |
 /// | text, bytes (`&str`, `String`, `&[u8]`, `[u8; N]`, …) | as it is |
 /// | integers of 16 bits and more, `Uuid` (feature `uuid`) | the text that it prints: `7_u64`, `7_i32` and `"7"` are one key |
-/// | [`IpAddr`], [`Ipv4Addr`], [`Ipv6Addr`] | its [`Network`]: an IPv4 address alone, the /64 of an IPv6 address |
+/// | [`IpAddr`](std::net::IpAddr), [`Ipv4Addr`](std::net::Ipv4Addr), [`Ipv6Addr`](std::net::Ipv6Addr) | its [`Network`](crate::Network): an IPv4 address alone, the /64 of an IPv6 address |
 /// | `HeaderValue`, `Method` (feature `http`) | as it is |
 /// | tuples of up to six, arrays, a [`Key`] | each of their parts, in order |
 ///
@@ -171,27 +163,6 @@ impl KeyPart for uuid::Uuid {
     }
 }
 
-impl KeyPart for IpAddr {
-    #[inline]
-    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
-        Network::of(*self).add_to(key, kind);
-    }
-}
-
-impl KeyPart for Ipv4Addr {
-    #[inline]
-    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
-        IpAddr::from(*self).add_to(key, kind);
-    }
-}
-
-impl KeyPart for Ipv6Addr {
-    #[inline]
-    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
-        IpAddr::from(*self).add_to(key, kind);
-    }
-}
-
 impl KeyPart for Key {
     #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
@@ -307,23 +278,6 @@ mod tests {
         assert_eq!(key, Key::of(Rc::<str>::from("ab")));
         assert_eq!(key, Key::of(Box::<str>::from("ab")));
         assert_eq!(key, Key::of(owned));
-    }
-
-    #[test]
-    fn an_address_is_a_network_whatever_kind_it_is_said_to_be() {
-        let mut of_a_look_up = KeyBuf::new();
-        Ipv4Addr::LOCALHOST.add_to(&mut of_a_look_up, PartKind::LOOK_UP);
-        assert_eq!(Key::of(Ipv4Addr::LOCALHOST), of_a_look_up.into());
-        assert_eq!(
-            Key::of(Ipv4Addr::LOCALHOST),
-            Key::of(Ipv4Addr::LOCALHOST.to_ipv6_mapped())
-        );
-        // It is not what it prints: that may come from a client.
-        assert_ne!(Key::of(Ipv4Addr::LOCALHOST), Key::of("127.0.0.1"));
-        assert_eq!(
-            Key::of(Ipv6Addr::LOCALHOST),
-            Key::of(Network::of(IpAddr::V6(Ipv6Addr::LOCALHOST)))
-        );
     }
 
     #[cfg(feature = "uuid")]

@@ -103,7 +103,6 @@
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 
 pub mod algorithm;
-mod blocking;
 mod check;
 mod checks;
 mod consistency;
@@ -112,12 +111,9 @@ mod error;
 mod key;
 mod key_part;
 mod limiter;
-mod lines;
 pub mod memory;
 mod network;
 mod on_store_error;
-#[cfg(feature = "tokio")]
-mod queue;
 mod quota;
 mod remote;
 mod rule;
@@ -127,6 +123,8 @@ pub mod store;
 mod sync;
 mod ticket;
 mod time;
+mod wait;
+mod wait_queue;
 
 pub use self::{
     algorithm::Retry,
@@ -138,7 +136,6 @@ pub use self::{
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
     limiter::{Grant, Limiter},
-    lines::{WaitError, WaitErrorKind},
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
     on_store_error::OnStoreError,
@@ -151,6 +148,7 @@ pub use self::{
     store::rule_store::Store,
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
+    wait_queue::{WaitError, WaitErrorKind},
 };
 
 /// Runs the program in the README.

@@ -8,7 +8,6 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Key, KeyBuf},
-    lines::Lines,
     remote::fallback::Fallback,
     rule::Rule,
     rule_set::RuleSet,
@@ -19,6 +18,7 @@ use crate::{
     },
     ticket::Ticket,
     time::Clock,
+    wait_queue::WaitQueues,
 };
 
 /// Rules on a store. What a worker, a queue consumer or a layer asks.
@@ -57,7 +57,7 @@ struct Shared {
     rules_version: u32,
     /// The number of rules.
     rules: u16,
-    lines: Lines,
+    wait_queues: WaitQueues,
 }
 
 impl Limiter {
@@ -236,7 +236,7 @@ impl Limiter {
                 rules: store.rules().rules().len() as u16,
                 store,
                 fallback,
-                lines: Lines::default(),
+                wait_queues: WaitQueues::default(),
             }),
             registration: None,
         })
@@ -517,8 +517,8 @@ impl Limiter {
         Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(place)))
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.shared.lines
+    pub(crate) fn wait_queues(&self) -> &WaitQueues {
+        &self.shared.wait_queues
     }
 }
 

@@ -1,6 +1,9 @@
 //! A network as a part of a key.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use crate::{
     key::{KeyBuf, PartKind},
@@ -82,6 +85,27 @@ impl KeyPart for Network {
     }
 }
 
+impl KeyPart for IpAddr {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        Network::of(*self).add_to(key, kind);
+    }
+}
+
+impl KeyPart for Ipv4Addr {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        IpAddr::from(*self).add_to(key, kind);
+    }
+}
+
+impl KeyPart for Ipv6Addr {
+    #[inline]
+    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
+        IpAddr::from(*self).add_to(key, kind);
+    }
+}
+
 #[inline]
 fn push<const N: usize>(key: &mut KeyBuf, head: [u8; 2], network: [u8; N]) {
     let mut part = [0; 18];
@@ -152,6 +176,23 @@ mod tests {
         assert!(
             !printed.contains("192") && !printed.contains("2001"),
             "{printed}"
+        );
+    }
+
+    #[test]
+    fn an_address_is_a_network_whatever_kind_it_is_said_to_be() {
+        let mut of_a_look_up = KeyBuf::new();
+        Ipv4Addr::LOCALHOST.add_to(&mut of_a_look_up, PartKind::LOOK_UP);
+        assert_eq!(Key::of(Ipv4Addr::LOCALHOST), of_a_look_up.into());
+        assert_eq!(
+            Key::of(Ipv4Addr::LOCALHOST),
+            Key::of(Ipv4Addr::LOCALHOST.to_ipv6_mapped())
+        );
+        // It is not what it prints: that may come from a client.
+        assert_ne!(Key::of(Ipv4Addr::LOCALHOST), Key::of("127.0.0.1"));
+        assert_eq!(
+            Key::of(Ipv6Addr::LOCALHOST),
+            Key::of(Network::of(IpAddr::V6(Ipv6Addr::LOCALHOST)))
         );
     }
 }

@@ -41,13 +41,17 @@
 
 mod family;
 mod hasher;
+mod locked;
+mod plan;
 mod rule_store;
+mod rule_table;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
 mod shard;
 mod slots;
 mod store;
 mod table;
+mod tables;
 mod unbound;
 
 pub use self::store::{MemoryStore, MemoryStoreBuilder};

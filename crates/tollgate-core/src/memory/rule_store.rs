@@ -5,17 +5,16 @@ use std::{slice::from_ref, sync::Arc};
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{
-        Algorithm, Assessment, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
-    },
+    algorithm::{Algorithm, Assessment, Taken},
     check::Check,
     decision::{Decision, Outcome, Source, Verdict, Verdicts},
     error::StoreError,
     key::{Fingerprint, KeyBuf},
     memory::{
         hasher::Hasher,
-        store::Shared,
-        table::{Locked, Plan, Table},
+        locked::Locked,
+        rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked, with_table},
+        tables::Tables,
     },
     rule::Mode,
     rule_set::RuleSet,
@@ -26,102 +25,6 @@ use crate::{
     },
     time::{Clock, Tick},
 };
-
-/// A rule's table, and its quotas made ready. `None` is a plan without a limit.
-#[derive(Debug)]
-pub(super) struct RuleTable<A: Algorithm> {
-    pub(super) table: Arc<Table<A>>,
-    pub(super) plans: Box<[Option<Plan<A>>]>,
-}
-
-impl<A: Algorithm> RuleTable<A> {
-    #[inline]
-    fn plan(&self, check: &Check) -> Option<&Plan<A>> {
-        self.plans
-            .get(usize::from(check.plan()))
-            .or_else(|| self.plans.first())?
-            .as_ref()
-    }
-}
-
-/// A rule on its table.
-#[derive(Debug)]
-pub(super) enum AnyRuleTable {
-    Gcra(RuleTable<Gcra>),
-    FixedWindow(RuleTable<FixedWindow>),
-    SlidingWindow(RuleTable<SlidingWindow>),
-    SlidingBuckets(RuleTable<SlidingBuckets>),
-    SlidingLog(RuleTable<SlidingLog>),
-    /// A rule whose every quota is unlimited.
-    Unlimited,
-}
-
-/// A locked shard of any table.
-enum AnyLocked<'a> {
-    Gcra(Locked<'a, Gcra>),
-    FixedWindow(Locked<'a, FixedWindow>),
-    SlidingWindow(Locked<'a, SlidingWindow>),
-    SlidingBuckets(Locked<'a, SlidingBuckets>),
-    SlidingLog(Locked<'a, SlidingLog>),
-}
-
-/// Runs `$body` with the rule's table and plans, whatever their algorithm.
-macro_rules! with_table {
-    ($rule:expr, $rule_table:ident => $body:expr, else $other:expr) => {
-        match $rule {
-            AnyRuleTable::Gcra($rule_table) => $body,
-            AnyRuleTable::FixedWindow($rule_table) => $body,
-            AnyRuleTable::SlidingWindow($rule_table) => $body,
-            AnyRuleTable::SlidingBuckets($rule_table) => $body,
-            AnyRuleTable::SlidingLog($rule_table) => $body,
-            AnyRuleTable::Unlimited => $other,
-        }
-    };
-}
-
-/// Runs `$body` with a rule and the lock of its table. A lock of another algorithm is another table's.
-macro_rules! with_locked {
-    ($rule:expr, $lock:expr, ($rule_table:ident, $locked:ident) => $body:expr, else $other:expr) => {
-        match ($rule, $lock) {
-            (AnyRuleTable::Gcra($rule_table), AnyLocked::Gcra($locked)) => $body,
-            (AnyRuleTable::FixedWindow($rule_table), AnyLocked::FixedWindow($locked)) => $body,
-            (AnyRuleTable::SlidingWindow($rule_table), AnyLocked::SlidingWindow($locked)) => $body,
-            (AnyRuleTable::SlidingBuckets($rule_table), AnyLocked::SlidingBuckets($locked)) => {
-                $body
-            }
-            (AnyRuleTable::SlidingLog($rule_table), AnyLocked::SlidingLog($locked)) => $body,
-            _ => $other,
-        }
-    };
-}
-
-impl AnyRuleTable {
-    /// The number of the table; 0 where there is none.
-    fn rank(&self) -> u64 {
-        with_table!(self, rule => rule.table.id, else 0)
-    }
-
-    /// The table's id and the shard of `key`: where the lock stands in the order of locks.
-    ///
-    /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
-    fn place(&self, check: &Check) -> Option<(u64, usize)> {
-        with_table!(self, rule => {
-            rule.plan(check)?;
-            Some((rule.table.id, rule.table.shard_of(check.key())))
-        }, else None)
-    }
-
-    fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
-        Some(match self {
-            Self::Gcra(rule) => AnyLocked::Gcra(rule.table.lock(shard)),
-            Self::FixedWindow(rule) => AnyLocked::FixedWindow(rule.table.lock(shard)),
-            Self::SlidingWindow(rule) => AnyLocked::SlidingWindow(rule.table.lock(shard)),
-            Self::SlidingBuckets(rule) => AnyLocked::SlidingBuckets(rule.table.lock(shard)),
-            Self::SlidingLog(rule) => AnyLocked::SlidingLog(rule.table.lock(shard)),
-            Self::Unlimited => return None,
-        })
-    }
-}
 
 /// As many checks as a decision holds without an allocation.
 const FEW: usize = 4;
@@ -134,7 +37,7 @@ pub(super) struct MemoryRuleStore {
     ranks: Box<[u64]>,
     clock: Clock,
     hasher: Hasher,
-    store: Arc<Shared>,
+    shared: Arc<Tables>,
 }
 
 /// A check on its way through the atomic step.
@@ -151,15 +54,15 @@ impl MemoryRuleStore {
     pub(super) fn new(
         rules: Arc<RuleSet>,
         tables: Box<[AnyRuleTable]>,
-        store: Arc<Shared>,
+        shared: Arc<Tables>,
     ) -> Self {
         Self {
             ranks: tables.iter().map(AnyRuleTable::rank).collect(),
-            clock: store.clock.clone(),
-            hasher: store.hasher.clone(),
+            clock: shared.clock.clone(),
+            hasher: shared.hasher.clone(),
             rules,
             tables,
-            store,
+            shared,
         }
     }
 
@@ -180,7 +83,7 @@ impl MemoryRuleStore {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::DenyCache);
             return Step::Ready(Decision::single(now, verdict, true));
         }
-        let mut locked = rule.table.lock(shard);
+        let mut locked = Locked::new(&rule.table, shard);
         if let Some((answer, _)) = locked.try_acquire(key, plan, now, cost) {
             drop(locked);
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
@@ -269,7 +172,7 @@ impl MemoryRuleStore {
         let Some(plan) = rule.plan(check) else {
             return false;
         };
-        let mut locked = rule.table.lock(rule.table.shard_of(check.key()));
+        let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
         let Some((answer, before)) =
             locked.try_acquire(check.key(), plan, decision.at(), check.cost())
         else {
@@ -454,7 +357,7 @@ impl Drop for MemoryRuleStore {
     /// The last one that uses a name leaves its states packed.
     fn drop(&mut self) {
         drop(std::mem::take(&mut self.tables));
-        self.store.release(&self.rules);
+        self.shared.release(&self.rules);
     }
 }
 
@@ -504,7 +407,7 @@ impl RuleStore for MemoryRuleStore {
             with_table!(rule, rule => {
                 if let Some(plan) = rule.plan(check) {
                     let taken: (Taken, u64) = (*taken, check.cost());
-                    let mut locked = rule.table.lock(rule.table.shard_of(check.key()));
+                    let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
                     let now = self.clock.now();
                     locked.settle(check.key(), plan, now, taken, how);
                 }
@@ -520,7 +423,7 @@ impl RuleStore for MemoryRuleStore {
                 continue;
             };
             was_kept |= with_table!(rule, rule => {
-                rule.table.lock(rule.table.shard_of(check.key())).reset(check.key(), now)
+                Locked::new(&rule.table, rule.table.shard_of(check.key())).reset(check.key(), now)
             }, else false);
         }
         Step::Ready(Ok(was_kept))

@@ -1,31 +1,24 @@
-//! The memory store, and how a rule set finds its tables in it.
+//! The memory store.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use crate::{
-    algorithm::Algorithm,
-    error::{RuleError, RuleErrorKind},
+    error::RuleError,
     memory::{
-        family::{Family, TableName},
-        hasher::Hasher,
-        rule_store::{AnyRuleTable, MemoryRuleStore, RuleTable},
-        table::{AnyTable, PackedTable, Plan, Table},
-        unbound::UnboundTables,
+        rule_store::MemoryRuleStore,
+        tables::{LEAST_BYTES, Tables},
     },
-    rule::{Mode, Rule},
+    rule::Mode,
     rule_set::RuleSet,
     store::{
         registry::RuleRegistry,
         rule_store::{RuleStore, Store, Usage},
     },
-    sync::{Mutex, lock},
     time::Clock,
 };
 
-/// The most bytes of a rule's states, unless told otherwise: room for 1.5 million keys of a bucket or a window.
+/// The default byte limit of a rule's states: room for 1.5 million keys of a bucket or a window.
 const BYTES_PER_RULE: usize = 64 << 20;
-const LEAST_BYTES: usize = 64 << 10;
-const SHARDS: usize = 64;
 
 /// Limits in one process: exact, bounded in memory, nothing to spawn and nothing to clean up.
 ///
@@ -48,20 +41,8 @@ const SHARDS: usize = 64;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    shared: Arc<Shared>,
-}
-
-pub(super) struct Shared {
-    tables: Mutex<Tables>,
+    tables: Arc<Tables>,
     registry: RuleRegistry,
-    pub(super) clock: Clock,
-    pub(super) hasher: Hasher,
-    bytes_per_rule: usize,
-}
-
-struct Tables {
-    bound: HashMap<TableName, Arc<dyn AnyTable>>,
-    unbound: UnboundTables,
 }
 
 /// Sets up a [`MemoryStore`].
@@ -73,7 +54,7 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// The clock. The system's, unless told otherwise.
+    /// The clock. Default: the system's.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
@@ -96,16 +77,8 @@ impl MemoryStoreBuilder {
     #[must_use]
     pub fn build(self) -> MemoryStore {
         MemoryStore {
-            shared: Arc::new(Shared {
-                tables: Mutex::new(Tables {
-                    bound: HashMap::new(),
-                    unbound: UnboundTables::new(self.bytes_per_rule),
-                }),
-                registry: RuleRegistry::new(),
-                clock: self.clock,
-                hasher: Hasher::default(),
-                bytes_per_rule: self.bytes_per_rule,
-            }),
+            tables: Arc::new(Tables::new(self.clock, self.bytes_per_rule)),
+            registry: RuleRegistry::new(),
         }
     }
 }
@@ -128,108 +101,14 @@ impl MemoryStore {
     /// The clock.
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        &self.shared.clock
+        &self.tables.clock
     }
 
     /// What is kept of rule names that no limiter or layer uses at present: until it equals fresh states, and within the
     /// bound of one rule for all of them together.
     #[must_use]
     pub fn unbound_usage(&self) -> Usage {
-        lock(&self.shared.tables).unbound.usage()
-    }
-}
-
-impl Shared {
-    fn table<A: Algorithm>(&self, rule: &Rule, family: Family) -> Arc<Table<A>> {
-        let mut tables = lock(&self.tables);
-        let tables = &mut *tables;
-        let name = (Arc::clone(rule.shared_name()), family);
-        // A family is one algorithm, so a table is of this type.
-        let known = tables.bound.get(&name).map(Arc::clone);
-        if let Some(table) = known.and_then(|table| table.into_any().downcast().ok()) {
-            return table;
-        }
-        let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
-        // A power of two, so that a shard is found by a mask.
-        let shards = 1 << shards.ilog2();
-        let mut table = Table::<A>::new(self.bytes_per_rule, shards);
-        let packed = tables.unbound.remove(&name);
-        if let Some(packed) = packed.and_then(|packed| packed.table.downcast().ok()) {
-            let packed: Box<PackedTable<A>> = packed;
-            table.unpack(*packed, self.clock.now());
-        }
-        let table = Arc::new(table);
-        tables.bound.insert(name, Arc::clone(&table) as _);
-        table
-    }
-
-    fn rule_table<A: Algorithm>(
-        &self,
-        rule: &Rule,
-        of: &Rule,
-        family: Family,
-    ) -> Result<RuleTable<A>, RuleError> {
-        let table = self.table::<A>(of, family);
-        let plans: Option<Box<[Option<Plan<A>>]>> = (0..rule.quotas())
-            .map(|plan| {
-                let quota = rule.quota_of(plan);
-                if quota.is_unlimited() {
-                    Some(None)
-                } else {
-                    table.plan(quota).map(Some)
-                }
-            })
-            .collect();
-        match plans {
-            Some(plans) => Ok(RuleTable { table, plans }),
-            None => Err(RuleError::new(
-                RuleErrorKind::Store,
-                rule.name(),
-                "there have been 65 536 different quotas under this name in this store; take a new name or a new store",
-            )),
-        }
-    }
-
-    /// Packs the tables of these rules that nothing is bound to any more.
-    pub(super) fn release(&self, rules: &RuleSet) {
-        let now = self.clock.now();
-        let mut tables = lock(&self.tables);
-        let tables = &mut *tables;
-        for rule in rules.given() {
-            let Some(family) = Family::of(rule) else {
-                continue;
-            };
-            let name = (Arc::clone(rule.shared_name()), family);
-            // Under this lock alone a table gets another owner.
-            let is_unbound = |table: &Arc<dyn AnyTable>| Arc::strong_count(table) == 1;
-            if tables.bound.get(&name).is_some_and(is_unbound)
-                && let Some(table) = tables.bound.remove(&name)
-                && let Some(packed) = table.pack(now)
-            {
-                tables.unbound.insert(name, packed);
-            }
-        }
-        tables.unbound.forget_fresh(now);
-    }
-
-    /// Ties a rule to its table. `of` is the rule whose table it reads: a threshold has none of its own.
-    fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<AnyRuleTable, RuleError> {
-        Ok(match Family::of(rule) {
-            None => AnyRuleTable::Unlimited,
-            Some(family @ Family::Gcra) => AnyRuleTable::Gcra(self.rule_table(rule, of, family)?),
-            Some(family @ Family::FixedWindow) => {
-                AnyRuleTable::FixedWindow(self.rule_table(rule, of, family)?)
-            }
-            Some(family @ Family::SlidingWindow) => {
-                AnyRuleTable::SlidingWindow(self.rule_table(rule, of, family)?)
-            }
-            Some(family @ Family::SlidingBuckets) => {
-                AnyRuleTable::SlidingBuckets(self.rule_table(rule, of, family)?)
-            }
-            Some(family @ Family::SlidingLog) => {
-                AnyRuleTable::SlidingLog(self.rule_table(rule, of, family)?)
-            }
-        })
+        self.tables.unbound_usage()
     }
 }
 
@@ -242,24 +121,15 @@ impl Default for MemoryStore {
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
-            .field("clock", &self.shared.clock)
-            .field("bytes_per_rule", &self.shared.bytes_per_rule)
+            .field("clock", &self.tables.clock)
+            .field("bytes_per_rule", &self.tables.bytes_per_rule)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 
 impl Store for MemoryStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
-        let shared = &self.shared;
-        lock(&shared.tables)
-            .unbound
-            .forget_fresh(shared.clock.now());
+        self.tables.forget_fresh();
         let tables = rules
             .rules()
             .iter()
@@ -269,24 +139,25 @@ impl Store for MemoryStore {
                     Mode::Threshold { .. } => rules.refers_to(place),
                     _ => None,
                 };
-                shared.bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))
+                self.tables
+                    .bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))
             })
             .collect::<Result<Box<[_]>, RuleError>>();
         match tables {
             Ok(tables) => Ok(Arc::new(MemoryRuleStore::new(
                 rules,
                 tables,
-                Arc::clone(shared),
+                Arc::clone(&self.tables),
             ))),
             Err(error) => {
-                shared.release(&rules);
+                self.tables.release(&rules);
                 Err(error)
             }
         }
     }
 
     fn registry(&self) -> &RuleRegistry {
-        &self.shared.registry
+        &self.registry
     }
 }
 
@@ -299,6 +170,7 @@ mod tests {
         key::Key,
         limiter::Limiter,
         quota::Quota,
+        rule::Rule,
         time::{HOUR, MINUTE, ManualClock, SECOND},
     };
 
@@ -330,7 +202,7 @@ mod tests {
     }
 
     fn bound(store: &MemoryStore) -> usize {
-        lock(&store.shared.tables).bound.len()
+        store.tables.bound()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Waiting in line for units.
+//! Waiting in a queue for units.
 
 use std::{sync::Arc, time::Duration};
 
@@ -121,7 +121,7 @@ async fn a_wait_beyond_the_patience_is_denied_at_once() {
     let decision = limiter
         .acquire_within(&one, Duration::from_millis(999))
         .await;
-    let decision = decision.expect("it is at the head of the line");
+    let decision = decision.expect("it is at the front of the queue");
     assert_eq!(decision.retry(), Retry::After(SECOND));
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
@@ -133,12 +133,12 @@ async fn a_cost_that_never_fits_is_denied_at_once() {
     let decision = limiter
         .acquire_within(&[check(&limiter, "rule", "a", 2)], PATIENT)
         .await;
-    assert_eq!(decision.expect("there is no line").retry(), Retry::Never);
+    assert_eq!(decision.expect("there is no queue").retry(), Retry::Never);
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_that_runs_out_in_the_line_takes_nothing() {
+async fn patience_that_runs_out_in_the_queue_takes_nothing() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(1, 10 * SECOND))]);
     let one = [check(&limiter, "rule", "a", 1)];
     assert!(limiter.acquire(&one).await.is_allowed());
@@ -157,7 +157,7 @@ async fn patience_that_runs_out_in_the_line_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_dropped_leaves_the_line_and_takes_nothing() {
+async fn a_waiter_that_is_dropped_leaves_the_queue_and_takes_nothing() {
     let limiter = limiter([Rule::new("rule", slow())]);
     let one = [check(&limiter, "rule", "a", 1)];
     assert!(limiter.acquire(&one).await.is_allowed());
@@ -319,7 +319,7 @@ async fn a_shadow_counts_a_request_that_waits_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_in_front_of_a_remote_store_keeps_its_order() {
+async fn a_queue_in_front_of_a_remote_store_keeps_its_order() {
     let memory = MemoryStore::builder().clock(Clock::tokio()).build();
     let store = RemoteStore::new(memory).delay(Duration::from_millis(10));
     let limiter = Limiter::new(store, [Rule::new("rule", slow())]).expect("a valid rule");
@@ -337,7 +337,7 @@ async fn a_line_in_front_of_a_remote_store_keeps_its_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_for_a_line_that_nobody_waits_in() {
+async fn nothing_is_taken_for_an_empty_queue() {
     let limiter = limiter([Rule::new("rule", Quota::gcra(3, LONG))]);
     let checks = [limiter.check("rule", &Key::of("a")).expect("it is there")];
     drop(limiter.acquire_within(&checks, PATIENT));

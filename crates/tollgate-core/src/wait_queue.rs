@@ -22,52 +22,52 @@ const CAPACITY: usize = 1_024;
 const IN_ALL: usize = 16 * CAPACITY;
 
 /// How many may wait at once on one limiter before the rest is for the first of each queue: clients with a few keys must
-/// not take the places of all others.
+/// not keep all others out.
 const BEHIND_A_FIRST: usize = IN_ALL / 2;
 
-type LineKey = Vec<(u16, Fingerprint)>;
+type QueueKey = Vec<(u16, Fingerprint)>;
 
 /// The queues in which acquires wait: one for each set of rules and keys.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<Waiting>);
+pub(crate) struct WaitQueues(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    lines: HashMap<LineKey, Arc<Line>>,
+    queues: HashMap<QueueKey, Arc<WaitQueue>>,
     total: usize,
 }
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Waiting({} in {} lines)", self.total, self.lines.len())
+        write!(f, "Waiting({} in {} queues)", self.total, self.queues.len())
     }
 }
 
-/// The waiters of one queue in the order of arrival. Whoever stands in front may take units.
+/// The waiters of one queue in the order of arrival. The first one may take units.
 #[derive(Default)]
-struct Line(Mutex<Waiters>);
+struct WaitQueue(Mutex<Waiters>);
 
 #[derive(Default)]
 struct Waiters {
     /// By number, which only grows.
-    queue: VecDeque<(u64, Option<Waker>)>,
+    entries: VecDeque<(u64, Option<Waker>)>,
     next: u64,
 }
 
-/// A place in a queue. Dropping it lets the next one move up.
-pub(crate) struct Place<'a> {
-    lines: &'a Lines,
-    key: LineKey,
-    line: Arc<Line>,
+/// The right to acquire at the front of a queue. Dropping it lets the next waiter move up.
+pub(crate) struct Permit<'a> {
+    queues: &'a WaitQueues,
+    key: QueueKey,
+    queue: Arc<WaitQueue>,
     number: u64,
 }
 
-impl Lines {
-    pub(crate) fn enter(&self, checks: &[Check]) -> Result<Place<'_>, WaitError> {
-        let key = line_key(checks);
+impl WaitQueues {
+    pub(crate) fn enter(&self, checks: &[Check]) -> Result<Permit<'_>, WaitError> {
+        let key = queue_key(checks);
         let mut waiting = lock(&self.0);
-        let there = waiting.lines.get(&key);
-        let ahead = there.map_or(0, |line| lock(&line.0).queue.len());
+        let there = waiting.queues.get(&key);
+        let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
         if ahead >= CAPACITY {
             return Err(WaitError(Kind::QueueFull));
         }
@@ -75,39 +75,39 @@ impl Lines {
             return Err(WaitError(Kind::LimiterFull));
         }
         waiting.total += 1;
-        let line = Arc::clone(waiting.lines.entry(key.clone()).or_default());
+        let queue = Arc::clone(waiting.queues.entry(key.clone()).or_default());
         let number = {
-            let mut waiters = lock(&line.0);
+            let mut waiters = lock(&queue.0);
             let number = waiters.next;
             waiters.next += 1;
-            waiters.queue.push_back((number, None));
+            waiters.entries.push_back((number, None));
             number
         };
         drop(waiting);
-        Ok(Place {
-            lines: self,
+        Ok(Permit {
+            queues: self,
             key,
-            line,
+            queue,
             number,
         })
     }
 
-    /// Whether nobody waits for the same rules and keys.
-    pub(crate) fn has_no_line(&self, checks: &[Check]) -> bool {
-        !lock(&self.0).lines.contains_key(&line_key(checks))
+    /// Whether no acquire waits for the same rules and keys.
+    pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
+        !lock(&self.0).queues.contains_key(&queue_key(checks))
     }
 }
 
-impl Place<'_> {
+impl Permit<'_> {
     /// Ready in front of the queue. Otherwise `waker` is woken there.
     pub(crate) fn poll_front(&self, waker: &Waker) -> Poll<()> {
-        let mut waiters = lock(&self.line.0);
-        let place = waiters.place_of(self.number);
+        let mut waiters = lock(&self.queue.0);
+        let index = waiters.index_of(self.number);
         // It stands in the queue until it is dropped.
-        let Some((_, woken)) = place.and_then(|at| waiters.queue.get_mut(at)) else {
+        let Some((_, woken)) = index.and_then(|at| waiters.entries.get_mut(at)) else {
             return Poll::Ready(());
         };
-        if place == Some(0) {
+        if index == Some(0) {
             return Poll::Ready(());
         }
         match woken {
@@ -120,30 +120,30 @@ impl Place<'_> {
 
 impl Waiters {
     /// How many stand in front of this one.
-    fn place_of(&self, number: u64) -> Option<usize> {
+    fn index_of(&self, number: u64) -> Option<usize> {
         // Numbers only grow from the front to the back.
-        self.queue.binary_search_by_key(&number, |(n, _)| *n).ok()
+        self.entries.binary_search_by_key(&number, |(n, _)| *n).ok()
     }
 }
 
-fn line_key(checks: &[Check]) -> LineKey {
+fn queue_key(checks: &[Check]) -> QueueKey {
     checks
         .iter()
         .map(|check| (check.rule(), check.key()))
         .collect()
 }
 
-impl Drop for Place<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.lines.0);
+        let mut waiting = lock(&self.queues.0);
         waiting.total -= 1;
-        let mut waiters = lock(&self.line.0);
-        let place = waiters.place_of(self.number);
-        place.and_then(|at| waiters.queue.remove(at));
-        let next = waiters.queue.front_mut().filter(|_| place == Some(0));
+        let mut waiters = lock(&self.queue.0);
+        let index = waiters.index_of(self.number);
+        index.and_then(|at| waiters.entries.remove(at));
+        let next = waiters.entries.front_mut().filter(|_| index == Some(0));
         let next = next.and_then(|(_, waker)| waker.take());
-        if waiters.queue.is_empty() {
-            waiting.lines.remove(&self.key);
+        if waiters.entries.is_empty() {
+            waiting.queues.remove(&self.key);
         }
         drop(waiters);
         drop(waiting);

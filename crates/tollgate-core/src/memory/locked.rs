@@ -1,0 +1,299 @@
+//! A locked shard: the step that decides about one key.
+
+use crate::{
+    algorithm::{Algorithm, Assessment, DenyBound, Taken},
+    key::Fingerprint,
+    memory::{
+        plan::Plan,
+        shard::{Assess, EvictionOrder, Shard},
+        slots::Entry,
+        table::Table,
+    },
+    store::receipt::Settlement,
+    sync::{MutexGuard, lock},
+    time::{Clock, Tick},
+};
+
+/// A locked shard of a table.
+pub(super) struct Locked<'a, A: Algorithm> {
+    table: &'a Table<A>,
+    shard: MutexGuard<'a, Shard<A>>,
+    index: usize,
+}
+
+impl<'a, A: Algorithm> Locked<'a, A> {
+    #[inline(always)]
+    pub(super) fn new(table: &'a Table<A>, index: usize) -> Self {
+        Self {
+            table,
+            shard: lock(table.shard(index)),
+            index,
+        }
+    }
+
+    /// Decides about `cost` units of `key`.
+    #[inline]
+    pub(super) fn assess(
+        &self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Assessment {
+        match self.shard.find(key) {
+            Some(entry) if entry.quota() == plan.number => {
+                plan.quota.assess(&entry.state, now, cost)
+            }
+            Some(entry) => self.assess_carried(entry, plan, now, cost),
+            None => plan.quota.assess(&A::State::default(), now, cost),
+        }
+    }
+
+    /// Decides about a state of another quota. Where a denial leaves it so, that quota says when the units fit: when it
+    /// has room for what its limit is larger, too.
+    fn assess_carried(
+        &self,
+        entry: &Entry<A::State>,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Assessment {
+        let Some(writer) = self.table.writer(entry.quota()) else {
+            return plan.quota.assess(&A::State::default(), now, cost);
+        };
+        let carried = plan.quota.convert(&writer.quota, &entry.state, now);
+        let answer = plan.quota.assess(&carried, now, cost);
+        if answer.fits && cost == 0 && answer.remaining == 0 {
+            let retry = self.assess_carried(entry, plan, now, 1).retry;
+            return Assessment { retry, ..answer };
+        }
+        if answer.fits || !plan.quota.leaves_to(&writer.quota, &entry.state, now) {
+            return answer;
+        }
+        // Above 0: what a smaller limit holds is by as much less.
+        let cost = cost.saturating_add(writer.limit).saturating_sub(plan.limit);
+        let by_writer = writer.quota.assess(&entry.state, now, cost);
+        Assessment {
+            remaining: answer.remaining,
+            // It fits there only by a rounding.
+            ..if by_writer.fits { answer } else { by_writer }
+        }
+    }
+
+    /// Decides at the time under the lock, step by step: something is denied, or a state has to be made, carried over or
+    /// changed on the heap. A thread that had to wait for the lock would see what others have done since as the future,
+    /// and its denial would repair it into a window that is over.
+    #[inline(never)]
+    pub(super) fn acquire_anew(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        clock: &Clock,
+        cost: u64,
+    ) -> (Tick, Assessment) {
+        let now = clock.now();
+        let answer = self.assess(key, plan, now, cost);
+        if answer.fits {
+            self.take(key, plan, now, cost);
+        } else {
+            self.denied(key, plan, now);
+        }
+        (now, answer)
+    }
+
+    /// Takes in one look, where there is a state, nothing has to be carried over or made, and the cost fits. The slot and
+    /// the state before are for [`put_back`](Self::put_back).
+    #[inline(always)]
+    pub(super) fn try_acquire(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Option<(Assessment, (usize, A::State))> {
+        if A::HAS_HEAP {
+            return None;
+        }
+        let (slot, entry) = self.shard.find_slot(key)?;
+        if entry.quota() != plan.number || plan.quota.is_ahead(&entry.state, now) {
+            return None;
+        }
+        let before = entry.state.clone();
+        let answer = plan.quota.acquire(&mut entry.state, now, cost);
+        self.table.deny_cache.remove(self.index, key);
+        answer.fits.then_some((answer, (slot, before)))
+    }
+
+    /// Puts the state back that was there before [`try_acquire`](Self::try_acquire), under the same lock.
+    pub(super) fn put_back(&mut self, (slot, before): (usize, A::State)) {
+        self.shard.put_back(slot, before);
+    }
+
+    /// Takes units that were just found to fit.
+    #[inline]
+    pub(super) fn take(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        self.table.deny_cache.remove(self.index, key);
+        if !A::HAS_HEAP
+            && let Some(entry) = self.shard.find_mut(key)
+            && entry.quota() == plan.number
+        {
+            plan.quota.take(&mut entry.state, now, cost);
+            return;
+        }
+        self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
+    }
+
+    /// After a denial: repairs a state that lies in the future, and fills the deny cache.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
+        let Some(entry) = self.shard.find_mut(key) else {
+            return;
+        };
+        if entry.quota() != plan.number {
+            // A bound under the other quota is no bound of the state as it will be.
+            self.table.deny_cache.remove(self.index, key);
+            if let Some(writer) = self.table.writer(entry.quota())
+                && plan.quota.leaves_to(&writer.quota, &entry.state, now)
+            {
+                writer.quota.repair(&mut entry.state, now);
+                return;
+            }
+            self.change(key, plan, now, |state| plan.quota.repair(state, now));
+            return;
+        }
+        plan.quota.repair(&mut entry.state, now);
+        if let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now) {
+            let (deny_cache, salt) = (&self.table.deny_cache, u64::from(plan.number));
+            deny_cache.insert(self.index, key, salt, [first, second]);
+        }
+    }
+
+    /// Settles units that were taken.
+    pub(super) fn settle(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        taken: (Taken, u64),
+        how: Settlement,
+    ) {
+        self.table.deny_cache.remove(self.index, key);
+        let (taken, cost) = taken;
+        match how {
+            Settlement::Charge(units) => {
+                let left = self.assess(key, plan, now, 0).remaining;
+                self.take(key, plan, now, units.min(left));
+            }
+            Settlement::Refund(_) | Settlement::Cancel => {
+                let units = match how {
+                    Settlement::Refund(units) => units.min(cost),
+                    _ => cost,
+                };
+                self.refund(key, plan, now, taken, units);
+            }
+        }
+    }
+
+    /// Gives units back to the state, under the quota that wrote it: they were carried over with it.
+    fn refund(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, taken: Taken, units: u64) {
+        let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
+            return;
+        };
+        if entry.quota() == plan.number {
+            self.change(key, plan, now, |state| {
+                plan.quota.refund(state, now, taken, units);
+            });
+        } else if let Some(writer) = self.table.writer(entry.quota()) {
+            self.change(key, &writer, now, |state| {
+                let before = &plan.quota;
+                writer
+                    .quota
+                    .refund_converted(before, state, now, taken, units);
+            });
+        }
+    }
+
+    /// Whether there was a live state.
+    pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
+        self.table.deny_cache.remove(self.index, key);
+        let fresh_at = |entry: &Entry<A::State>| {
+            let writer = self.table.writer(entry.quota());
+            writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
+        };
+        let was_live = self
+            .shard
+            .find(key)
+            .is_some_and(|entry| fresh_at(entry) > now);
+        self.shard.remove(key);
+        was_live
+    }
+
+    fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {
+        match self.table.writer(entry.quota()) {
+            Some(writer) => plan.quota.convert(&writer.quota, &entry.state, now),
+            None => A::State::default(),
+        }
+    }
+
+    /// Changes a state under a quota, carrying it over or making it where need be.
+    fn change(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        change: impl FnOnce(&mut A::State),
+    ) {
+        let table = self.table;
+        let by = ByPlan(plan, table);
+        match self.shard.find(key) {
+            Some(entry) => {
+                let carried =
+                    (entry.quota() != plan.number).then(|| self.carried(entry, plan, now));
+                self.shard.update(key, now, &by, |entry| {
+                    if let Some(carried) = carried {
+                        entry.state = carried;
+                        entry.set_quota(plan.number);
+                    }
+                    change(&mut entry.state);
+                });
+            }
+            None => {
+                let mut state = A::State::default();
+                change(&mut state);
+                self.shard
+                    .insert(key, Entry::new(key, plan.number, state), now, &by);
+            }
+        }
+    }
+}
+
+/// A plan and its table: most entries were written under the plan.
+struct ByPlan<'a, A: Algorithm>(&'a Plan<A>, &'a Table<A>);
+
+impl<A: Algorithm> ByPlan<'_, A> {
+    fn with_writer<T: Default>(
+        &self,
+        entry: &Entry<A::State>,
+        assess: impl FnOnce(&Plan<A>) -> T,
+    ) -> T {
+        if entry.quota() == self.0.number {
+            return assess(self.0);
+        }
+        let writer = self.1.writer(entry.quota());
+        writer.map_or_else(T::default, |writer| assess(&writer))
+    }
+}
+
+impl<A: Algorithm> Assess<A> for ByPlan<'_, A> {
+    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+        self.with_writer(entry, |plan| plan.quota.fresh_at(&entry.state))
+    }
+
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        self.with_writer(entry, |plan| plan.order(entry, now))
+    }
+}

@@ -1,0 +1,109 @@
+//! A rule on its table, whatever its algorithm.
+
+use std::sync::Arc;
+
+use crate::{
+    algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow},
+    check::Check,
+    memory::{locked::Locked, plan::Plan, table::Table},
+};
+
+/// A rule's table, and its quotas made ready. `None` is a plan without a limit.
+#[derive(Debug)]
+pub(super) struct RuleTable<A: Algorithm> {
+    pub(super) table: Arc<Table<A>>,
+    pub(super) plans: Box<[Option<Plan<A>>]>,
+}
+
+impl<A: Algorithm> RuleTable<A> {
+    #[inline]
+    pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
+        self.plans
+            .get(usize::from(check.plan()))
+            .or_else(|| self.plans.first())?
+            .as_ref()
+    }
+}
+
+/// A rule on its table.
+#[derive(Debug)]
+pub(super) enum AnyRuleTable {
+    Gcra(RuleTable<Gcra>),
+    FixedWindow(RuleTable<FixedWindow>),
+    SlidingWindow(RuleTable<SlidingWindow>),
+    SlidingBuckets(RuleTable<SlidingBuckets>),
+    SlidingLog(RuleTable<SlidingLog>),
+    /// A rule whose every quota is unlimited.
+    Unlimited,
+}
+
+/// A locked shard of any table.
+pub(super) enum AnyLocked<'a> {
+    Gcra(Locked<'a, Gcra>),
+    FixedWindow(Locked<'a, FixedWindow>),
+    SlidingWindow(Locked<'a, SlidingWindow>),
+    SlidingBuckets(Locked<'a, SlidingBuckets>),
+    SlidingLog(Locked<'a, SlidingLog>),
+}
+
+/// Runs `$body` with the rule's table and plans, whatever their algorithm.
+macro_rules! with_table {
+    ($rule:expr, $rule_table:ident => $body:expr, else $other:expr) => {
+        match $rule {
+            AnyRuleTable::Gcra($rule_table) => $body,
+            AnyRuleTable::FixedWindow($rule_table) => $body,
+            AnyRuleTable::SlidingWindow($rule_table) => $body,
+            AnyRuleTable::SlidingBuckets($rule_table) => $body,
+            AnyRuleTable::SlidingLog($rule_table) => $body,
+            AnyRuleTable::Unlimited => $other,
+        }
+    };
+}
+
+/// Runs `$body` with a rule and the lock of its table. A lock of another algorithm is another table's.
+macro_rules! with_locked {
+    ($rule:expr, $lock:expr, ($rule_table:ident, $locked:ident) => $body:expr, else $other:expr) => {
+        match ($rule, $lock) {
+            (AnyRuleTable::Gcra($rule_table), AnyLocked::Gcra($locked)) => $body,
+            (AnyRuleTable::FixedWindow($rule_table), AnyLocked::FixedWindow($locked)) => $body,
+            (AnyRuleTable::SlidingWindow($rule_table), AnyLocked::SlidingWindow($locked)) => $body,
+            (AnyRuleTable::SlidingBuckets($rule_table), AnyLocked::SlidingBuckets($locked)) => {
+                $body
+            }
+            (AnyRuleTable::SlidingLog($rule_table), AnyLocked::SlidingLog($locked)) => $body,
+            _ => $other,
+        }
+    };
+}
+
+impl AnyRuleTable {
+    /// The number of the table; 0 where there is none.
+    pub(super) fn rank(&self) -> u64 {
+        with_table!(self, rule => rule.table.id, else 0)
+    }
+
+    /// The table's id and the shard of `key`: where the lock stands in the order of locks.
+    ///
+    /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
+    pub(super) fn place(&self, check: &Check) -> Option<(u64, usize)> {
+        with_table!(self, rule => {
+            rule.plan(check)?;
+            Some((rule.table.id, rule.table.shard_of(check.key())))
+        }, else None)
+    }
+
+    pub(super) fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
+        Some(match self {
+            Self::Gcra(rule) => AnyLocked::Gcra(Locked::new(&rule.table, shard)),
+            Self::FixedWindow(rule) => AnyLocked::FixedWindow(Locked::new(&rule.table, shard)),
+            Self::SlidingWindow(rule) => AnyLocked::SlidingWindow(Locked::new(&rule.table, shard)),
+            Self::SlidingBuckets(rule) => {
+                AnyLocked::SlidingBuckets(Locked::new(&rule.table, shard))
+            }
+            Self::SlidingLog(rule) => AnyLocked::SlidingLog(Locked::new(&rule.table, shard)),
+            Self::Unlimited => return None,
+        })
+    }
+}
+
+pub(super) use {with_locked, with_table};

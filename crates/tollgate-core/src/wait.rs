@@ -1,0 +1,280 @@
+//! Acquires that wait in a queue until their units are there: in a task, or in a thread.
+
+use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    algorithm::Retry,
+    check::Check,
+    decision::Decision,
+    key::Key,
+    limiter::Limiter,
+    wait_queue::{Kind, Permit, WaitError},
+};
+
+#[cfg(feature = "tokio")]
+impl Limiter {
+    /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost:
+    /// [`acquire_within`](Self::acquire_within) in short. The decision may be a denial: when the unit does not come in time, and at
+    /// once where a rule denies while its store fails. A loop that only repeats it would spin then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Clock, Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = [Rule::new("provider", Quota::per_second(10).burst(1))];
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let limiter = Limiter::new(store, rules)?;
+    /// for _ in 0..3 {
+    ///     let decision = limiter.wait("provider", &Key::shared(), Duration::from_secs(1)).await?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or those of [`acquire_within`](Self::acquire_within). Nothing was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    pub async fn wait(
+        &self,
+        rule: &str,
+        key: &Key,
+        at_most: Duration,
+    ) -> Result<Decision, WaitError> {
+        let check = self.check(rule, key)?;
+        self.acquire_within(&[check], at_most).await
+    }
+
+    /// Takes the units as soon as they are there, and waits for them for at most `patience`, in the order of arrival
+    /// among those that wait for the same rules and keys.
+    ///
+    /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
+    /// once, or if the cost can never fit.
+    ///
+    /// # Errors
+    ///
+    /// There is something to wait for, and 1 024 are waiting for the same rules and keys already, or too many on this
+    /// limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// was reached. Nothing was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue; where the store is remote, units may have been taken.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its timer enabled, when there is something to wait for. Threads take
+    /// [`acquire_within_blocking`](Self::acquire_within_blocking).
+    pub async fn acquire_within(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Result<Decision, WaitError> {
+        let timer = TaskTimer(tokio::time::Instant::now());
+        acquire_in_queue(self, checks, patience, &timer).await
+    }
+}
+
+impl Limiter {
+    /// [`wait_blocking`](Self::wait_blocking) for several checks, at costs of their own. It waits in the queue of
+    /// `acquire_within`, in the order of arrival.
+    ///
+    /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
+    /// once, or if the cost can never fit.
+    ///
+    /// # Errors
+    ///
+    /// There is something to wait for, and 1 024 are waiting for the same rules and keys already, or too many on this
+    /// limiter: 16 384 in all, of whom 8 192 stand behind others. Or `patience` ran out before the front of the queue
+    /// was reached. Nothing was taken.
+    pub fn acquire_within_blocking(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Result<Decision, WaitError> {
+        let timer = ThreadTimer::new();
+        timer.block_on(acquire_in_queue(self, checks, patience, &timer))
+    }
+
+    /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost, and
+    /// blocks the thread for at most `at_most` until then: for threads outside of a runtime. A task waits with `wait`
+    /// instead, which needs the feature `tokio`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// let rules = [Rule::new("provider", Quota::per_second(100).burst(1))];
+    /// let limiter = Limiter::new(MemoryStore::new(), rules)?;
+    /// for _ in 0..3 {
+    ///     let decision = limiter.wait_blocking("provider", &Key::shared(), Duration::from_secs(9))?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or those of
+    /// [`acquire_within_blocking`](Self::acquire_within_blocking). Nothing was taken.
+    pub fn wait_blocking(
+        &self,
+        rule: &str,
+        key: &Key,
+        at_most: Duration,
+    ) -> Result<Decision, WaitError> {
+        let check = self.check(rule, key)?;
+        self.acquire_within_blocking(&[check], at_most)
+    }
+}
+
+/// The time since an acquire began to wait.
+trait Timer {
+    fn elapsed(&self) -> Duration;
+
+    /// Ends when so much time has elapsed.
+    fn sleep_until(&self, elapsed: Duration) -> impl Future<Output = ()>;
+}
+
+async fn acquire_in_queue(
+    limiter: &Limiter,
+    checks: &[Check],
+    patience: Duration,
+    timer: &impl Timer,
+) -> Result<Decision, WaitError> {
+    let permit = match limiter.wait_queues().enter(checks) {
+        Ok(permit) => permit,
+        // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
+        Err(full) if limiter.wait_queues().is_free(checks) => {
+            let decision = limiter.acquire(checks).await;
+            return decision.is_allowed().then_some(decision).ok_or(full);
+        }
+        Err(full) => return Err(full),
+    };
+    if !reaches_front(&permit, patience, timer).await {
+        return Err(WaitError(Kind::TimedOut));
+    }
+    // A shadow counts every attempt: until the request would pass, it only peeks.
+    let mut peeks = !limiter.rules().all_enforced();
+    loop {
+        let decision = if peeks {
+            limiter.peek(checks).await
+        } else {
+            limiter.acquire(checks).await
+        };
+        let fits_at = match decision.retry() {
+            Retry::After(delay) if !decision.is_allowed() => timer.elapsed().checked_add(delay),
+            _ => None,
+        };
+        match fits_at {
+            Some(at) if at <= patience => timer.sleep_until(at).await,
+            _ if peeks => peeks = false,
+            _ => return Ok(decision),
+        }
+    }
+}
+
+/// Whether the front of the queue is reached before the patience runs out.
+async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &impl Timer) -> bool {
+    // Made when it is polled: an acquire that does not wait needs no runtime with a timer.
+    let mut timeout = pin!(async { timer.sleep_until(patience).await });
+    poll_fn(|cx| match permit.poll_front(cx.waker()) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => timeout.as_mut().poll(cx).map(|()| false),
+    })
+    .await
+}
+
+/// The timer of a task, by the time of its tokio runtime.
+#[cfg(feature = "tokio")]
+struct TaskTimer(tokio::time::Instant);
+
+#[cfg(feature = "tokio")]
+impl Timer for TaskTimer {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    async fn sleep_until(&self, elapsed: Duration) {
+        tokio::time::sleep(elapsed.saturating_sub(self.elapsed())).await;
+    }
+}
+
+/// The timer of a thread, which is parked until then.
+struct ThreadTimer {
+    start: Instant,
+    /// When the future that is polled wants to be polled again.
+    wake_at: Cell<Option<Duration>>,
+}
+
+impl ThreadTimer {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread is blocked for real time, whatever clock the store has"
+    )]
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            wake_at: Cell::new(None),
+        }
+    }
+
+    /// Waits for a future that sleeps by this timer.
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return output;
+            }
+            match self.wake_at.take() {
+                Some(at) => thread::park_timeout(at.saturating_sub(self.elapsed())),
+                None => thread::park(),
+            }
+        }
+    }
+}
+
+impl Timer for ThreadTimer {
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    async fn sleep_until(&self, elapsed: Duration) {
+        poll_fn(|_| {
+            if self.elapsed() >= elapsed {
+                return Poll::Ready(());
+            }
+            self.wake_at.set(Some(elapsed));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
