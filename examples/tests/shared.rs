@@ -105,7 +105,7 @@ fn two_processes_on_one_redis_are_one_limit() {
 }
 
 #[test]
-fn a_process_that_is_started_later_knows_what_was_used() {
+fn a_process_that_starts_later_sees_the_usage() {
     let (_redis, address) = redis();
     for _ in 0..5 {
         // Each is killed after its request.
@@ -137,7 +137,7 @@ fn without_a_redis_it_starts_its_own_and_ends_it() {
 }
 
 #[test]
-fn an_address_that_is_none_is_refused_with_what_would_be_right() {
+fn an_invalid_address_is_rejected_with_the_remedy() {
     let out = Command::new(program())
         .env("REDIS_URL", "localhost:6379")
         .output()

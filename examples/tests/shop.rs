@@ -155,7 +155,7 @@ async fn a_search_costs_a_unit_for_each_word() {
 }
 
 #[tokio::test]
-async fn a_search_of_too_many_words_never_fits_and_is_told_no_wait() {
+async fn a_search_of_too_many_words_never_fits_and_has_no_retry_after() {
     let shop = Shop::open().await;
     let path = format!("/search?q={}", vec!["w"; 51].join("+"));
     let denied = shop.get(&path).await;
@@ -205,7 +205,7 @@ async fn a_request_by_another_method_takes_no_log_in() {
 }
 
 #[tokio::test]
-async fn who_claims_to_speak_grpc_is_denied_as_everybody_else() {
+async fn a_grpc_content_type_does_not_change_the_denial() {
     let shop = Shop::open().await;
     let fields = [
         ("content-length", "0"),

@@ -94,7 +94,7 @@ fn service(server: &Server, path: &str, options: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_script_reads_what_is_exposed_of_a_denial() {
+async fn a_script_reads_the_exposed_fields_of_a_denial() {
     let preflights = Arc::default();
     let limits = one_for_each_key;
     let around = served(hello().layer(limits()).layer(cors()), &preflights).await;

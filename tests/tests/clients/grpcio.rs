@@ -23,7 +23,7 @@ fn budget(metadata: &Value) -> Vec<&String> {
 }
 
 #[tokio::test]
-async fn an_allowed_call_is_told_what_is_left_before_its_response() {
+async fn an_allowed_call_gets_the_remaining_units_in_initial_metadata() {
     let server = Weather::behind(layer([per_minute("two", 2)])).await;
     let told = server.calls(&["Current"]).await;
     assert_eq!(told[0]["code"], "OK");
@@ -78,7 +78,7 @@ async fn calls_of_every_kind_are_denied_alike_and_before_their_messages() {
 }
 
 #[tokio::test]
-async fn a_quiet_layer_tells_python_the_wait_alone() {
+async fn a_hidden_quota_leaves_only_the_retry_time_for_python() {
     let server = Weather::behind(layer([per_minute("secret", 1)]).hide_quota()).await;
     let told = server.calls(&["Current", "Current"]).await;
     assert_eq!(told[1]["code"], "RESOURCE_EXHAUSTED");
@@ -128,7 +128,7 @@ async fn the_retry_policy_of_a_client_waits_for_the_pushback() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_not_tried_again() {
+async fn a_cost_that_never_fits_is_not_retried() {
     let never = per_minute("small", 5).cost_by(|_| 6);
     let server = Weather::behind(layer([never])).await;
     let told = server

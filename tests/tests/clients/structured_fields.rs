@@ -178,7 +178,7 @@ fn assert_draft_7(written: &mut Written, headers: &HeaderMap, rules: &[Drawn], t
 }
 
 #[tokio::test]
-async fn two_parsers_read_what_was_meant() {
+async fn two_parsers_read_the_same_values() {
     let mut runner = TestRunner::deterministic();
     let mut written = Written::default();
     for _ in 0..CASES {

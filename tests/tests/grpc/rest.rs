@@ -16,7 +16,7 @@ use tonic::{Code, service::Routes};
 use crate::still;
 
 #[tokio::test]
-async fn rest_and_grpc_share_a_budget_and_are_answered_each_in_its_own_way() {
+async fn rest_and_grpc_share_a_budget_and_get_their_own_denials() {
     let rule = Rule::new("per-ip", Quota::fixed_window(2, MINUTE)).by(client_ip());
     let limits = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
     let app: Router = Routes::new(WeatherServer::new(Mild::default()))

@@ -92,7 +92,7 @@ async fn a_local_share_counts_in_this_process() {
 }
 
 #[tokio::test]
-async fn a_local_share_is_smaller_where_more_instances_run() {
+async fn a_local_share_is_smaller_with_more_instances() {
     let store = SlowStore::at_once(still().0);
     store.fail(true);
     let rules = [rule("usual", 6, OnStoreError::LocalShare)];
@@ -134,7 +134,7 @@ async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
 }
 
 #[tokio::test]
-async fn the_store_is_asked_again_once_it_is_back() {
+async fn the_store_is_used_again_after_it_recovers() {
     let store = SlowStore::after(Duration::ZERO, still().0);
     let rules = [rule("strict", 5, OnStoreError::Deny)];
     let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
@@ -162,7 +162,7 @@ async fn the_status_chosen_for_limits_is_not_used_for_failures() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_whatever_the_rules_answer_is() {
+async fn a_store_failure_is_reported_whatever_the_fallback() {
     for answer in [
         OnStoreError::Allow,
         OnStoreError::Deny,

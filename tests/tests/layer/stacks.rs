@@ -164,7 +164,7 @@ async fn layer_service_future_and_body_can_be_named() {
 }
 
 #[test]
-fn what_can_be_shared_is_shared() {
+fn layers_and_services_are_send_and_sync() {
     fn everything<T: Clone + Send + Sync + Unpin + fmt::Debug + 'static>() {}
     fn sent<T: Send + 'static>() {}
     everything::<RateLimitLayer>();
@@ -315,7 +315,7 @@ impl Service<Request<String>> for NeverReady {
 }
 
 #[tokio::test]
-async fn a_service_that_cannot_become_ready_says_so_itself() {
+async fn an_error_of_poll_ready_passes_unchanged() {
     let service = layer().layer(NeverReady);
     let error = service
         .oneshot(Request::new(String::new()))

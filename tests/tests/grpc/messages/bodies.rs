@@ -40,7 +40,7 @@ async fn a_handler_that_fails_for_the_error_hides_nothing() {
 }
 
 #[tokio::test]
-async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
+async fn a_response_that_has_begun_ends_even_if_its_service_hangs() {
     // The request is read elsewhere, and the response never ends by itself.
     let silent = |request: Request<MessageBody<Body>>| async move {
         tokio::spawn(read(request));
@@ -63,7 +63,7 @@ async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_denied_before_its_response_is_answered_though_its_service_says_nothing() {
+async fn a_call_denied_before_its_response_ends_even_if_its_service_hangs() {
     let silent = |request: Request<MessageBody<Body>>| async move {
         tokio::spawn(read(request));
         std::future::pending::<Result<Response<Body>, Infallible>>().await
@@ -75,7 +75,7 @@ async fn a_call_that_is_denied_before_its_response_is_answered_though_its_servic
 }
 
 #[tokio::test]
-async fn a_handler_reads_an_error_in_place_of_what_is_too_much() {
+async fn a_handler_reads_an_error_in_place_of_the_denied_message() {
     let (told, mut heard) = mpsc::channel(1);
     let reads = move |request: Request<MessageBody<Body>>| {
         let told = told.clone();
@@ -102,7 +102,7 @@ async fn a_handler_reads_an_error_in_place_of_what_is_too_much() {
 }
 
 #[tokio::test]
-async fn what_does_not_say_that_it_is_grpc_passes_untouched_where_the_layer_goes_by_that() {
+async fn with_auto_requests_without_a_grpc_content_type_pass_unchanged() {
     let limits = limits(still(), 1).protocol(Protocol::Auto);
     let service = limits.layer(service_fn(read));
     for (method, content_type) in [
@@ -120,7 +120,7 @@ async fn what_does_not_say_that_it_is_grpc_passes_untouched_where_the_layer_goes
 }
 
 #[tokio::test]
-async fn rest_beside_grpc_is_refused_nothing_where_the_layer_goes_by_the_content_type() {
+async fn with_auto_rest_requests_need_no_key() {
     let rule = rule(1)
         .by(tollgate::key::header("x-api-key"))
         .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));

@@ -15,7 +15,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
 
 #[tokio::test]
-async fn messages_of_one_frame_are_asked_for_together() {
+async fn messages_of_one_frame_are_checked_together() {
     let store = SlowStore::at_once(still());
     let service = limits(store.clone(), 100).layer(service_fn(read));
     let Ok(response) = service.oneshot(messages(50)).await;
@@ -46,7 +46,7 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_not_looked_up_in_time_ends_the_call_where_the_rule_says_so() {
+async fn a_look_up_that_times_out_ends_the_call_with_deny() {
     let lost = || tollgate::key::look_up(|_| std::future::pending::<Option<String>>());
     for (answer, expected) in [
         (tollgate::OnStoreError::LocalShare, None),
