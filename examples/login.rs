@@ -20,7 +20,7 @@ struct Login {
 
 async fn login(admission: Admission, Form(login): Form<Login>) -> Result<StatusCode, Denied> {
     // The account is only known now. Denied, it answers as the layer does.
-    admission
+    let _ = admission
         .acquire("login-per-account", &Key::of(&login.account))
         .await?;
     Ok(if login.password == "open sesame" {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Receipt, RuleError, RuleRegistry, RuleSet,
-    RuleStore, Settlement, Step, Store, StoreError,
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, RuleError, RuleSet, Step, Store, StoreError,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
 /// A memory store that says of itself that it can fail.

@@ -9,8 +9,9 @@ use std::{
 };
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, Receipt, RuleError,
-    RuleRegistry, RuleSet, RuleStore, Settlement, Step, Store, StoreError, Usage, Verdict,
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step,
+    Store, StoreError, Verdict,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
 /// A memory store that answers late, or not at all.

@@ -11,9 +11,9 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, Receipt,
-    RuleError, RuleRegistry, RuleSet, RuleStore, Settlement, Step, Store, StoreError,
-    StoreErrorKind, Usage, Verdict,
+    Check, Checks, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, RuleError,
+    RuleSet, Step, Store, StoreError, StoreErrorKind, Verdict,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
 /// What the network does to a call.

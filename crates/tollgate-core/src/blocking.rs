@@ -11,11 +11,11 @@ use std::{
 
 use crate::{
     algorithm::Retry,
+    check::Check,
     decision::Decision,
     key::Key,
     limiter::Limiter,
     lines::{Kind, WaitError},
-    store::Check,
 };
 
 impl Limiter {

@@ -297,6 +297,7 @@ impl CompactRetry {
 pub(crate) type Verdicts = SmallVec<[Verdict; 4]>;
 
 /// The answer to a request: a verdict for each check, and what follows from them.
+#[must_use = "a request that is denied must not go on"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     verdicts: Verdicts,
@@ -308,7 +309,6 @@ pub struct Decision {
 
 impl Decision {
     /// A decision with no verdict: nothing limits the request.
-    #[must_use]
     pub fn unlimited(at: Tick) -> Self {
         Self {
             verdicts: Verdicts::new(),
@@ -320,7 +320,6 @@ impl Decision {
     }
 
     /// The denial of a request that has no key, by a rule that rejects those. Nobody was asked.
-    #[must_use]
     pub fn without_key() -> Self {
         Self {
             outcome: Outcome::Deny,
@@ -331,7 +330,6 @@ impl Decision {
     }
 
     /// The denial of a request whose key could not be found out, by a rule that denies then. Nobody was asked.
-    #[must_use]
     pub fn without_answer() -> Self {
         Self {
             reason: Some(Reason::StoreFailed),
@@ -400,7 +398,6 @@ impl Decision {
     /// The decision about one check, as [`new`](Self::new) puts it together: a store answers most requests with it, and it
     /// costs less.
     #[inline]
-    #[must_use]
     pub fn of_one(at: Tick, verdict: Verdict, enforced: bool) -> Self {
         if verdict.has_numbers() {
             Self::single(at, verdict, enforced)

@@ -3,15 +3,20 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use crate::{
+    check::Check,
+    checks::Checks,
     decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
-    fallback::Fallback,
     key::{Key, KeyBuf},
     lines::Lines,
-    registry::Registration,
+    remote::fallback::Fallback,
     rule::Rule,
     rule_set::RuleSet,
-    store::{Check, Checks, Pending, RuleStore, Step, Store},
+    step::{Pending, Step},
+    store::{
+        registry::Registration,
+        rule_store::{RuleStore, Store},
+    },
     ticket::Ticket,
     time::Clock,
 };
@@ -506,10 +511,10 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name.
-    pub fn admitted_alone(&self, rule: &str) -> Result<u64, UnknownName> {
+    pub fn admitted_in_fallback(&self, rule: &str) -> Result<u64, UnknownName> {
         let place = self.place(rule)?;
         let fallback = self.shared.fallback.as_ref();
-        Ok(fallback.map_or(0, |fallback| fallback.admitted_alone(place)))
+        Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(place)))
     }
 
     pub(crate) fn lines(&self) -> &Lines {
@@ -554,8 +559,10 @@ mod tests {
         key::Fingerprint,
         memory::MemoryStore,
         quota::{MAX_PERIOD, Quota},
-        registry::RuleRegistry,
-        store::{Receipt, Settlement},
+        store::{
+            receipt::{Receipt, Settlement},
+            registry::RuleRegistry,
+        },
     };
 
     /// A store that is not there.
@@ -622,7 +629,10 @@ mod tests {
             assert!(decision.ready().expect("it failed at once").is_allowed());
             if n % 50_000 == 0 {
                 let usage = fallback.usage(0).expect("memory knows");
-                assert!(usage.bytes <= crate::fallback::BYTES as u64, "{usage:?}");
+                assert!(
+                    usage.bytes <= crate::remote::fallback::BYTES as u64,
+                    "{usage:?}"
+                );
                 evicted = usage.evicted_live;
             }
         }

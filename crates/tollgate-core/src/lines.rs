@@ -9,9 +9,9 @@ use std::{
 };
 
 use crate::{
+    check::Check,
     error::UnknownName,
     key::Fingerprint,
-    store::Check,
     sync::{Mutex, lock},
 };
 

@@ -9,14 +9,14 @@ pub enum OnStoreError {
     /// Counts in this process against its share of the quota: 1/N, at least one unit.
     ///
     /// N is the number of instances that was [given](crate::Limiter::with_instances), or the one that the store
-    /// [knew](crate::RuleStore::instances) last if that is larger. When there are more, the shares shrink at once; they grow
+    /// [knew](crate::store::RuleStore::instances) last if that is larger. When there are more, the shares shrink at once; they grow
     /// after fewer have been known for 30 s. What a share has counted stays counted. One that cannot be counted for so many
     /// (see [`Quota::validate`]) stays what it was.
     ///
     /// A share begins with 1/N of what was used of the key when the store last answered this process, rounded up, less what
     /// time has given back since: of a bucket evenly, of a window at its end. When the store is back it counts on from its own
     /// state. Nothing is credited to either side, and
-    /// [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) says how much passed.
+    /// [`Limiter::admitted_in_fallback`](crate::Limiter::admitted_in_fallback) says how much passed.
     ///
     /// # Accuracy
     ///

@@ -6,16 +6,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     algorithm::Retry,
+    check::Check,
     decision::Decision,
     key::Key,
     limiter::Limiter,
     lines::{Kind, WaitError},
-    store::Check,
 };
 
 impl Limiter {
     /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost:
-    /// [`acquire_within`](Self::acquire_within) in short.
+    /// [`acquire_within`](Self::acquire_within) in short. The decision may be a denial: when the unit does not come in time, and at
+    /// once where a rule denies while its store fails. A loop that only repeats it would spin then.
     ///
     /// ```
     /// use std::time::Duration;

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
+    check::Check,
     decision::{Decision, Outcome, Source},
     error::UnknownName,
     rule::Rule,
     rule_set::RuleSet,
-    store::{Check, Receipt, RuleStore, Settlement},
+    store::{
+        receipt::{Receipt, Settlement},
+        rule_store::RuleStore,
+    },
 };
 
 /// What an allowed request holds: settle to the real cost, give back, or let it be.

@@ -10,7 +10,10 @@ mod request_layout;
 use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Fingerprint, Receipt, Settlement, Tick};
+use tollgate_core::{
+    Check, Fingerprint, Tick,
+    store::{Receipt, Settlement},
+};
 
 pub(crate) use self::request_layout::RequestLayout;
 use self::{

@@ -65,7 +65,6 @@ impl Reply {
     }
 
     /// The decision about one of the requests of the call.
-    #[must_use]
     pub(crate) fn decision(
         &self,
         layout: &RequestLayout,

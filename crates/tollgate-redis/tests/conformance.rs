@@ -5,7 +5,10 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_core::{Clock, Consistency, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
+use tollgate_core::{
+    Clock, Consistency, RuleError, RuleSet, Store,
+    store::{RuleRegistry, RuleStore},
+};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::support::blocking_server::RedisServer;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, HOUR, Key, LeaseShare, Limiter, MAX_PERIOD,
-    OnStoreError, Outcome, Quota, Rule, RuleSet, RuleStore, Source, Step, Store,
+    OnStoreError, Outcome, Quota, Rule, RuleSet, Source, Step, Store, store::RuleStore,
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 
@@ -78,7 +78,7 @@ async fn store(address: &str, deadline: Duration) -> RedisStore {
         .deadline(deadline)
         // Nobody but the test is to ask.
         .without_heartbeats()
-        .without_learned_bounds()
+        .without_deny_cache()
         .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;

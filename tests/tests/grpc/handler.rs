@@ -30,7 +30,7 @@ impl Weather for Asking {
             .expect("it is attached")
             .clone();
         let name = call.into_inner().name;
-        admission.acquire(self.rule, &Key::of([&*name])).await?;
+        let _ = admission.acquire(self.rule, &Key::of([&*name])).await?;
         Ok(Response::new(report(&name)))
     }
 

@@ -98,7 +98,7 @@ async fn a_handler_reads_the_decision_as_an_extractor_or_as_an_extension() {
 async fn a_rule_that_is_left_to_handlers_attaches_by_itself() {
     let handler = |admission: Option<Admission>| async move {
         let admission = admission.expect("there is somebody to ask");
-        admission.acquire("per-account", &Key::of(["ann"])).await?;
+        let _ = admission.acquire("per-account", &Key::of(["ann"])).await?;
         Ok::<_, Denied>("welcome")
     };
     let layer = RateLimitLayer::new(still().0, two()).unwrap();
@@ -329,7 +329,7 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
     for name in ["per-acount", "all"] {
         let events = Events::listen();
         let handler = move |admission: Admission| async move {
-            admission.acquire(name, &Key::of("ann")).await?;
+            let _ = admission.acquire(name, &Key::of("ann")).await?;
             Ok::<_, Denied>("welcome")
         };
         let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
@@ -351,9 +351,9 @@ async fn a_handler_can_check_at_another_cost() {
         .attach_decision();
     let handler = |admission: Admission| async move {
         let key = Key::of("ann");
-        admission.acquire("words", &key).await?;
-        admission.acquire_cost("words", 0, &key).await?;
-        admission.acquire_cost("words", 7, &key).await?;
+        let _ = admission.acquire("words", &key).await?;
+        let _ = admission.acquire_cost("words", 0, &key).await?;
+        let _ = admission.acquire_cost("words", 7, &key).await?;
         let denied = admission.acquire_cost("words", 2, &key).await;
         assert!(denied.is_err());
         let never = admission.acquire_cost("words", 11, &key).await;

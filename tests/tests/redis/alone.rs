@@ -79,7 +79,7 @@ async fn decisions_are_counted_by_source_and_calls_by_purpose() {
     };
     let grants = |what: &str| counted.count(&format!("tollgate_redis_leases_total{{what={what}}}"));
     assert_eq!(decided("lease"), 10);
-    assert_eq!((decided("learned_bound"), decided("eventual")), (0, 0));
+    assert_eq!((decided("deny_cache"), decided("local")), (0, 0));
     let calls = counted.count("tollgate_redis_calls_total{for=requests}");
     assert_eq!(calls, decided("store"));
     assert!(grants("requested") >= grants("granted") && grants("granted") >= 1);
@@ -111,7 +111,7 @@ async fn the_effective_bound_is_a_gauge_per_rule() {
         if bound("eventual") > 79.5 {
             assert!((bound("eventual") - 80.0).abs() < 0.5);
             assert!(bound("exact").abs() < 0.5 && bound("leased").abs() < 0.5);
-            let reserve = "tollgate_redis_reserve_units{rule=leased,consistency=leased}";
+            let reserve = "tollgate_redis_lease_limit_units{rule=leased,consistency=leased}";
             assert!((counted.gauge(reserve) - 100.0).abs() < 0.5);
             return;
         }

@@ -65,7 +65,7 @@ pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
         for round in 0..60 {
             let cost = 1 + [0, 1, 5, 2, 9][round % 5] % quota.limit();
             let check = [limiter.check(&name, "a", cost)];
-            passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &quota).await;
+            let _ = passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &quota).await;
             subject.clock().advance(step * (round as u32 % 3));
         }
     }
@@ -156,12 +156,12 @@ pub async fn retry_is_exact_after_a_change_of_plan(subject: &Subject) {
         for round in 0..40_u64 {
             let used = 1 + round * 37 % gold.limit();
             let golden = [limiter.planned(&name, "gold", "a", used)];
-            passes_at_its_retry_and_not_earlier(subject, &limiter, &golden, &gold).await;
+            let _ = passes_at_its_retry_and_not_earlier(subject, &limiter, &golden, &gold).await;
             subject
                 .clock()
                 .advance(gold.window() / 7 * (round as u32 % 5));
             let check = [limiter.check(&name, "a", 1 + round % free.limit())];
-            passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &free).await;
+            let _ = passes_at_its_retry_and_not_earlier(subject, &limiter, &check, &free).await;
         }
     }
 }
@@ -178,7 +178,8 @@ pub async fn retry_of_a_request_is_that_of_the_rule_that_denies_longest(subject:
                     limiter.check(&b, "a", 1 + (round + 3) % other.limit()),
                 ];
                 let what = (one, other);
-                passes_at_its_retry_and_not_earlier(subject, &limiter, &checks, &what).await;
+                let _ =
+                    passes_at_its_retry_and_not_earlier(subject, &limiter, &checks, &what).await;
             }
         }
     }
@@ -316,7 +317,7 @@ async fn went_back(subject: &Subject, limiter: &Asked, name: &str, quota: Quota)
     };
     // A window of two counters takes a second one to slide out.
     assert!(delay <= 2 * quota.window(), "{quota:?}: {delay:?}");
-    passes_at_its_retry_and_not_earlier(subject, limiter, &check, &quota).await;
+    let _ = passes_at_its_retry_and_not_earlier(subject, limiter, &check, &quota).await;
 }
 
 pub async fn a_refund_that_comes_late_gives_back_nothing_that_time_gave(subject: &Subject) {

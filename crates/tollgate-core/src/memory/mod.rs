@@ -7,11 +7,11 @@
 //! # Memory is bounded
 //!
 //! Each rule has a byte limit that clients cannot exceed. Expired entries, whose state equals a fresh one, are removed a few
-//! at a time while new keys come, and whenever [`RuleStore::usage`](crate::RuleStore::usage) is called; nothing runs in
+//! at a time while new keys come, and whenever [`RuleStore::usage`](crate::store::RuleStore::usage) is called; nothing runs in
 //! the background. At the limit, an entry has to go before another is added. Of a sample of eight, an expired entry is
 //! evicted first, then the least-used one; entries that deny at present go last, whatever the algorithm. So a flood of
 //! invented keys unblocks no client, unless most of the table is locked out. Each eviction of a live entry increments
-//! [`Usage::evicted_live`](crate::Usage).
+//! [`Usage::evicted_live`](crate::store::Usage).
 //!
 //! Used units and denials are those of the quota that wrote the entry. An entry denies if it has no unit left: a client
 //! that is denied because it asks for more units than it has left counts as used, and outlasts all that have used less.

@@ -8,6 +8,7 @@ use crate::{
     algorithm::{
         Algorithm, Assessment, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
     },
+    check::Check,
     decision::{Decision, Outcome, Source, Verdict, Verdicts},
     error::StoreError,
     key::{Fingerprint, KeyBuf},
@@ -18,7 +19,11 @@ use crate::{
     },
     rule::Mode,
     rule_set::RuleSet,
-    store::{Check, Receipt, RuleStore, Settlement, Step, Usage},
+    step::Step,
+    store::{
+        receipt::{Receipt, Settlement},
+        rule_store::{RuleStore, Usage},
+    },
     time::{Clock, Tick},
 };
 

@@ -8,13 +8,13 @@ use std::sync::{
 use shuttle::thread::{JoinHandle, spawn};
 
 use crate::{
+    check::Check,
     decision::Decision,
     key::Key,
     limiter::Limiter,
     memory::MemoryStore,
     quota::Quota,
     rule::Rule,
-    store::Check,
     time::{DAY, ManualClock, SECOND},
 };
 

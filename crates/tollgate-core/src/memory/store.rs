@@ -12,10 +12,12 @@ use crate::{
         table::{AnyTable, PackedTable, Plan, Table},
         unbound::UnboundTables,
     },
-    registry::RuleRegistry,
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::{RuleStore, Store, Usage},
+    store::{
+        registry::RuleRegistry,
+        rule_store::{RuleStore, Store, Usage},
+    },
     sync::{Mutex, lock},
     time::Clock,
 };

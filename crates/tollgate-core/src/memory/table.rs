@@ -11,8 +11,7 @@ use crate::{
         unbound::Packed,
     },
     quota::Quota,
-    seq_cells::SeqCells,
-    store::{Settlement, Usage},
+    store::{receipt::Settlement, rule_store::Usage, seq_cells::SeqCells},
     sync::{Mutex, MutexGuard, lock},
     time::{Clock, Tick},
 };

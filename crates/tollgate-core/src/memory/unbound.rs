@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeSet, HashMap},
 };
 
-use crate::{memory::family::TableName, store::Usage, time::Tick};
+use crate::{memory::family::TableName, store::rule_store::Usage, time::Tick};
 
 /// What a name costs beside its states, roughly.
 const BYTES_PER_NAME: usize = 512;

@@ -336,11 +336,11 @@ fn units_that_pass_without_the_store_are_counted_by_rule() {
         for rule in names {
             for _ in 0..3 {
                 let answer = limiter.acquire(&[check(&limiter, rule, "a", 3)]).ready();
-                answer.expect("it answers at once");
+                let _ = answer.expect("it answers at once");
             }
         }
     };
-    let counted = || names.map(|rule| limiter.admitted_alone(rule).expect("there is one"));
+    let counted = || names.map(|rule| limiter.admitted_in_fallback(rule).expect("there is one"));
     three_times();
     assert_eq!(counted(), [0; 5]);
     world.store.switch(false);
@@ -360,7 +360,7 @@ fn units_that_pass_without_the_store_are_counted_by_rule() {
     let fresh = limiter.acquire(&[check(&limiter, "share", "b", 5)]).ready();
     assert!(fresh.expect("at once").is_allowed());
     assert_eq!(counted()[0], 5);
-    assert!(limiter.admitted_alone("nobody").is_err());
+    assert!(limiter.admitted_in_fallback("nobody").is_err());
 }
 
 #[test]
@@ -368,5 +368,5 @@ fn a_store_in_memory_admits_nothing_alone() {
     let rules = [Rule::new("rule", Quota::gcra(1, MINUTE))];
     let limiter = Limiter::new(MemoryStore::new(), rules).expect("a valid rule");
     assert!(ask(&limiter, "a", 1).is_allowed());
-    assert_eq!(limiter.admitted_alone("rule"), Ok(0));
+    assert_eq!(limiter.admitted_in_fallback("rule"), Ok(0));
 }

@@ -4,7 +4,7 @@ use std::thread;
 
 use tollgate_core::{
     Check, Fingerprint, HOUR, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule, SECOND,
-    Store, Usage,
+    Store, store::Usage,
 };
 
 use crate::{LONG, check, left, switched::Switched};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Check, ManualClock, MemoryStore, Quota, Receipt, Rule, RuleSet, RuleStore, SECOND, Settlement,
-    Source, Store as _, algorithm::Taken,
+    Check, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Source, Store as _,
+    algorithm::Taken,
+    store::{Receipt, RuleStore, Settlement},
 };
 
 const START: u64 = 1_700_000_000_000_000;

@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Receipt, RuleError, RuleRegistry,
-    RuleSet, RuleStore, Settlement, Step, Store, StoreError, StoreErrorKind, Verdict,
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, RuleError, RuleSet, Step, Store,
+    StoreError, StoreErrorKind, Verdict,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement},
 };
 
 /// A memory store that answers at once, or fails at once. Clones share the switch.

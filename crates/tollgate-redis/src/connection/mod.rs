@@ -1,7 +1,7 @@
 //! Connections that look after themselves.
 //!
 //! A [`Node`](node::Node) is one server. Its supervisor connects, tries again with growing pauses, and probes; requests only
-//! ever find a connection that is there, or are told at once that there is none. A [`Wire`](wire::Wire) is one connection
+//! ever find a connection that is there, or are told at once that there is none. A [`Driver`](wire::Wire) is one connection
 //! while it lasts: what waits goes out in one write, one timer serves every call, and a call is sent at most once.
 //!
 //! The wire is written on the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
@@ -21,12 +21,13 @@ pub(crate) mod breaker;
 pub(crate) mod call;
 pub(crate) mod cluster;
 mod command;
+mod connect;
 mod connect_error;
-mod dialogue;
+mod driver;
 pub(crate) mod error;
-mod establish;
 pub(crate) mod event;
-mod line;
+mod handshake;
+mod link;
 pub(crate) mod node;
 pub(crate) mod options;
 mod prober;
@@ -39,4 +40,3 @@ mod sentinel;
 mod stream;
 mod supervisor;
 pub(crate) mod value;
-mod wire;

@@ -11,7 +11,7 @@ use crate::{
         call::{Call, Waiting},
         connect_error::ConnectError,
         error::{CallError, CallErrorKind},
-        line::{Line, Shared},
+        link::{Link, Shared},
         options::NodeOptions,
         request::Request,
         supervisor::supervise,
@@ -82,8 +82,8 @@ impl Node {
         }
         let line = self.shared.line();
         let queue = match &**line {
-            Line::Connected(queue) => queue,
-            Line::Missing(error) => return Call::refused(error.clone()),
+            Link::Connected(queue) => queue,
+            Link::Missing(error) => return Call::refused(error.clone()),
         };
         let (waiting, call) = waiting();
         match queue.push(waiting) {
@@ -99,14 +99,14 @@ impl Node {
 
     /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(&**self.shared.line(), Line::Connected(_))
+        matches!(&**self.shared.line(), Link::Connected(_))
     }
 
     /// Calls that wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         match &**self.shared.line() {
-            Line::Connected(queue) => queue.len(),
-            Line::Missing(_) => 0,
+            Link::Connected(queue) => queue.len(),
+            Link::Missing(_) => 0,
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Queue {
 struct State {
     calls: VecDeque<Waiting>,
     /// The wire, while it sleeps.
-    wire: Option<Waker>,
+    driver: Option<Waker>,
     /// Why nothing is taken any more.
     closed: Option<CallError>,
 }
@@ -33,7 +33,7 @@ impl Queue {
         Self {
             state: Mutex::new(State {
                 calls: VecDeque::new(),
-                wire: None,
+                driver: None,
                 closed: None,
             }),
             limit,
@@ -42,7 +42,7 @@ impl Queue {
 
     /// Adds a call, or says at once why not.
     pub(super) fn push(&self, call: Waiting) -> Result<(), CallError> {
-        let wire = {
+        let driver = {
             let mut state = self.lock();
             if let Some(error) = &state.closed {
                 return Err(error.clone());
@@ -54,10 +54,10 @@ impl Queue {
                 ));
             }
             state.calls.push_back(call);
-            state.wire.take()
+            state.driver.take()
         };
-        if let Some(wire) = wire {
-            wire.wake();
+        if let Some(driver) = driver {
+            driver.wake();
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Queue {
         let mut state = self.lock();
         let first = state.calls.front().map(Waiting::deadline);
         if first.is_none() {
-            state.wire = Some(cx.waker().clone());
+            state.driver = Some(cx.waker().clone());
         }
         first
     }
@@ -97,7 +97,7 @@ impl Queue {
     pub(super) fn close(&self, error: &CallError) {
         let calls = {
             let mut state = self.lock();
-            state.wire = None;
+            state.driver = None;
             let calls = std::mem::take(&mut state.calls);
             state.closed.get_or_insert_with(|| error.clone());
             calls

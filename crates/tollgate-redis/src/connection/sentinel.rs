@@ -6,9 +6,7 @@ use tokio::time::timeout;
 
 use crate::{
     address::{Place, Sentinels},
-    connection::{
-        connect_error::ConnectError, establish::establish, security::Security, value::Value,
-    },
+    connection::{connect::connect, connect_error::ConnectError, security::Security, value::Value},
 };
 
 /// The sentinels of a master, the one that answered last first.
@@ -57,11 +55,11 @@ impl Resolver {
     }
 
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
-        let mut dialogue =
-            establish(place, self.sentinels.login(), 0, self.security.as_ref()).await?;
+        let mut handshake =
+            connect(place, self.sentinels.login(), 0, self.security.as_ref()).await?;
         let name = self.sentinels.master();
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
-        match dialogue.ask(&question).await? {
+        match handshake.ask(&question).await? {
             Ok(answer) => answer.list().map(read).unwrap_or_else(|| {
                 let message = format!("no master is known by the name {name:?}");
                 Err(ConnectError::unavailable(message))

@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::address::Place;
 
-/// What a [`Wire`](crate::connection::wire::Wire) needs of a stream.
+/// What a [`Driver`](crate::connection::driver::Driver) needs of a stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
     /// Asks that what the peer has not yet read is thrown away when the stream is dropped, as far as that can be had.
     fn forget_on_drop(&self) {}

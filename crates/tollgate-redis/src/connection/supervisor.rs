@@ -11,15 +11,15 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         backoff::Backoff,
+        connect::{connect, is_master},
         connect_error::ConnectError,
-        establish::{establish, is_master},
+        driver::{Driver, Lost},
         event::NodeEvent,
-        line::Shared,
+        link::Shared,
         prober::probe,
         queue::Queue,
         sentinel::Resolver,
         stream::Stream,
-        wire::{Lost, Wire},
     },
 };
 
@@ -39,7 +39,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
         }
     };
     loop {
-        match connect(&address, resolver.as_mut(), &shared).await {
+        match connect_within(&address, resolver.as_mut(), &shared).await {
             Ok((stream, place)) => {
                 let began = Instant::now();
                 let was_of_use = serve(stream, &place, resolver.as_mut(), &shared).await;
@@ -59,7 +59,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     }
 }
 
-async fn connect(
+async fn connect_within(
     address: &Address,
     resolver: Option<&mut Resolver>,
     shared: &Shared,
@@ -69,11 +69,11 @@ async fn connect(
     let in_time = |place: Place, verify| async move {
         let ready = async {
             let (login, database) = (address.login(), address.database());
-            let mut dialogue = establish(&place, login, database, security).await?;
-            if verify && !is_master(&mut dialogue).await? {
+            let mut handshake = connect(&place, login, database, security).await?;
+            if verify && !is_master(&mut handshake).await? {
                 return Err(ConnectError::unavailable("it is not the master"));
             }
-            dialogue.finish()
+            handshake.finish()
         };
         match timeout(patience, ready).await {
             Ok(Ok(stream)) => Ok((stream, place)),
@@ -107,7 +107,7 @@ async fn serve(
 ) -> bool {
     let options = shared.options();
     let queue = Arc::new(Queue::new(options.waiting));
-    let mut wire = Wire::new(
+    let mut driver = Driver::new(
         stream,
         Arc::clone(&queue),
         Arc::clone(shared.breaker()),
@@ -119,15 +119,15 @@ async fn serve(
     let lost = select! {
         // What was answered counts before what is lost.
         biased;
-        lost = &mut wire => lost,
+        lost = &mut driver => lost,
         () = moved(place, resolver, shared) => Lost::Moved,
         () = probe(shared.breaker(), &queue, options) => Lost::Dropped,
     };
-    wire.lose(lost.clone());
+    driver.lose(lost.clone());
     let why: Arc<str> = lost.to_string().into();
     shared.set_missing(&ConnectError::unavailable(Arc::clone(&why)));
     shared.events().tell(&NodeEvent::Lost(why));
-    wire.was_of_use()
+    driver.was_of_use()
 }
 
 /// Ends when sentinels name another master. Where there are none, never.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, HOUR, Quota, Receipt, Rule, RuleSet, Settlement, Source,
+    Check, Decision, Fingerprint, HOUR, Quota, Rule, RuleSet, Source,
     algorithm::Taken,
+    store::{Receipt, Settlement},
 };
 
 use crate::{

@@ -100,7 +100,7 @@
 //! What cannot have it is exact. The store tells so with an event (feature `tracing`) when rules are bound, and in code:
 //!
 //! ```
-//! use tollgate::{Consistency, MINUTE, Quota, Rule};
+//! use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
 //! use tollgate_redis::{Effective, Keys, RedisStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

@@ -16,7 +16,7 @@
 //! | the offset of the clock, by `chronyc tracking` | 100 ms | [steps](super::failures#when-a-clock-steps) |
 //! | `tollgate_redis_quota_conflicts` | above 0 for longer than a deployment takes | [two quotas count against one state](#two-quotas-of-one-rule) |
 //! | `tollgate_redis_meter_over_admitted_units_total` of exact and leased rules | any increase | a promise is broken: an eviction, a failover, a clock |
-//! | `tollgate_redis_units_given_up_total` | any increase | eventual rules may have let through more than was counted |
+//! | `tollgate_redis_reports_lost_units_total` | any increase | eventual rules may have let through more than was counted |
 //!
 //! The first five are those of the layer, with the feature `metrics` of `tollgate`; its guide says more.
 //!
@@ -36,12 +36,12 @@
 //! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
 //! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`. Those of one moment travel as one command | |
-//! | `tollgate_redis_decisions_total{rule,consistency,source}` | checks that were decided, by `store`, `learned_bound`, `lease` or `eventual` | a share of `store` that rises: [calls for each check](#calls-for-each-check) |
+//! | `tollgate_redis_decisions_total{rule,consistency,source}` | checks that were decided, by `store`, `deny_cache`, `lease` or `local` | a share of `store` that rises: [calls for each check](#calls-for-each-check) |
 //! | `tollgate_redis_over_admission_bound_units{rule,consistency}` | units by which all instances together may be above the limit of a key: 0, or of an eventual rule instances times `max_unreported` | more than you have agreed to |
-//! | `tollgate_redis_reserve_units{rule,consistency}` | of a leased rule, the most units of a key that may lie idle while a request is refused | |
+//! | `tollgate_redis_lease_limit_units{rule,consistency}` | of a leased rule, the most units of a key that may lie idle while a request is refused | |
 //! | `tollgate_redis_units_on_lease` | units that this process holds in leases, of all keys | |
 //! | `tollgate_redis_units_unreported` | units that this process has admitted and Redis does not know of, of all keys | a number that only grows: reports do not arrive |
-//! | `tollgate_redis_units_given_up_total` | units of reports that had no answer, so that nobody knows whether Redis has counted them, and those that a limiter which is gone could not report | any increase, with the outage that it came from |
+//! | `tollgate_redis_reports_lost_units_total` | units of reports that had no answer, so that nobody knows whether Redis has counted them, and those that a limiter which is gone could not report | any increase, with the outage that it came from |
 //! | `tollgate_redis_leases_total{what}` | leases that were `requested`, `granted`, `returned`, or `lost` because no reply came | many requested and few granted: the quota is too small, or too full, for leases |
 //! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `given_up` | any `given_up` |
 //! | `tollgate_redis_meter_requests_total{rule,consistency}` | requests of sampled keys that the [meter](super::consistency#reading-the-meter) has followed | none, where one is set |

@@ -34,7 +34,7 @@ const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
 const LEASES: &str = "tollgate_redis_leases_total";
 const REPORTS: &str = "tollgate_redis_reports_total";
-const GIVEN_UP: &str = "tollgate_redis_units_given_up_total";
+const GIVEN_UP: &str = "tollgate_redis_reports_lost_units_total";
 
 #[derive(Debug, Default)]
 pub(super) struct Meters {
@@ -211,7 +211,7 @@ impl Meters {
         self.handles().reports[what as usize].increment(count);
     }
 
-    pub(super) fn units_given_up(&self, units: u64) {
+    pub(super) fn reports_lost_units(&self, units: u64) {
         self.handles().given_up.increment(units);
     }
 

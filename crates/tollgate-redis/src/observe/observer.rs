@@ -198,9 +198,9 @@ impl Observer {
 
     /// Nobody knows whether Redis has counted units that were reported.
     #[cold]
-    pub(crate) fn units_given_up(&self, units: u64) {
+    pub(crate) fn reports_lost_units(&self, units: u64) {
         #[cfg(feature = "metrics")]
-        self.meters.units_given_up(units);
+        self.meters.reports_lost_units(units);
         #[cfg(not(feature = "metrics"))]
         let _ = units;
     }

@@ -9,7 +9,7 @@ use crate::observe::labels::Labels;
 
 const DECISIONS: &str = "tollgate_redis_decisions_total";
 const BOUND: &str = "tollgate_redis_over_admission_bound_units";
-const RESERVE: &str = "tollgate_redis_reserve_units";
+const RESERVE: &str = "tollgate_redis_lease_limit_units";
 const FOLLOWED: &str = "tollgate_redis_meter_requests_total";
 const OVER: &str = "tollgate_redis_meter_over_admitted_units_total";
 const FALSE_REFUSALS: &str = "tollgate_redis_meter_false_refusals_total";
@@ -24,9 +24,9 @@ pub(super) struct RuleMeters {
 
 struct Decisions {
     store: Counter,
-    learned_bound: Counter,
+    deny_cache: Counter,
     lease: Counter,
-    eventual: Counter,
+    local: Counter,
 }
 
 struct Accuracy {
@@ -46,16 +46,16 @@ impl RuleMeters {
             };
             Decisions {
                 store: from("store"),
-                learned_bound: from("learned_bound"),
+                deny_cache: from("deny_cache"),
                 lease: from("lease"),
-                eventual: from("eventual"),
+                local: from("local"),
             }
         });
         match source {
             Source::Store => &decisions.store,
-            Source::DenyCache => &decisions.learned_bound,
+            Source::DenyCache => &decisions.deny_cache,
             Source::Lease => &decisions.lease,
-            Source::Local => &decisions.eventual,
+            Source::Local => &decisions.local,
             _ => return,
         }
         .increment(1);

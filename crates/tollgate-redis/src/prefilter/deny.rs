@@ -14,8 +14,9 @@ use std::{
 };
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, Quota, Retry, SeqCells, Tick, Verdict,
+    AlgorithmKind, Fingerprint, Quota, Retry, Tick, Verdict,
     algorithm::{Algorithm, Assessment, DenyBound, Gcra},
+    store::SeqCells,
 };
 
 use crate::prefilter::table_key::TableKey;

@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Fingerprint, Outcome, Quota, Receipt, RuleSet, Settlement,
-    Source, Tick, Verdict,
+    AlgorithmKind, Check, Decision, Fingerprint, Outcome, Quota, RuleSet, Source, Tick, Verdict,
     algorithm::{Algorithm, FixedWindow, SlidingBuckets, SlidingWindow, Taken},
+    store::{Receipt, Settlement},
 };
 use tollgate_prefilter::ReturnedLease;
 

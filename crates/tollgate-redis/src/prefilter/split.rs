@@ -1,7 +1,7 @@
 //! What became of a request here.
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Checks, Decision, Receipt, Tick, Verdict};
+use tollgate_core::{Check, Checks, Decision, Tick, Verdict, store::Receipt};
 use tollgate_prefilter::LeaseQuery;
 
 /// What became of a request here.

@@ -10,8 +10,9 @@ use std::{
 
 use tollgate_core::{
     Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, ManualClock, Outcome, Quota,
-    Receipt, Retry, Rule, RuleSet, SECOND, Settlement, Source, Verdict, algorithm::Assessment,
-    algorithm::Taken,
+    Retry, Rule, RuleSet, SECOND, Source, Verdict,
+    algorithm::{Assessment, Taken},
+    store::{Receipt, Settlement},
 };
 use tollgate_prefilter::Grant;
 

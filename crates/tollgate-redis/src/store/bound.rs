@@ -1,14 +1,16 @@
 //! A rule set on the store.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, RwLock, atomic::AtomicBool},
 };
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, Receipt, RuleError, RuleSet, RuleStore,
-    Settlement, Source, Step, StoreError, StoreErrorKind,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, RuleError, RuleSet, Source, Step,
+    StoreError, StoreErrorKind,
+    store::{Receipt, RuleStore, Settlement},
 };
 
 use crate::{
@@ -97,7 +99,7 @@ impl Bound {
             rules,
             encoder,
             caps,
-            _heartbeat: heartbeat,
+            _heartbeat: heartbeat.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
         Ok(Self {
             _flusher: Flusher::start(&inner).map(Arc::new),

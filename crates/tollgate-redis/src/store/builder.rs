@@ -185,7 +185,7 @@ impl RedisStoreBuilder {
     /// limit costs Redis one call a second from each process. What is learned is right for as long as nothing is given
     /// back. What another process gives back, resets, or allows by new rules, and a step of the server's clock, are seen
     /// within that second; with this, at once.
-    pub fn without_learned_bounds(mut self) -> Self {
+    pub fn without_deny_cache(mut self) -> Self {
         self.learns = false;
         self
     }

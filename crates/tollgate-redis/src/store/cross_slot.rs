@@ -5,7 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Outcome, Receipt, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Fingerprint, Outcome, Tick, Verdict,
+    store::{Receipt, Settlement},
 };
 
 use crate::{

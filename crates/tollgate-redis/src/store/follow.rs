@@ -2,7 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tollgate_core::{Check, Decision, Outcome, Receipt, Settlement, Source, Tick, Verdict};
+use tollgate_core::{
+    Check, Decision, Outcome, Source, Tick, Verdict,
+    store::{Receipt, Settlement},
+};
 
 use crate::{
     connection::value::Value,

@@ -1,14 +1,18 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::sync::{
-    Arc, PoisonError, RwLock, RwLockReadGuard,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Check, Checks, Decision, Outcome, Receipt, RuleSet, Settlement, Tick, Verdict,
+    Check, Checks, Decision, Outcome, RuleSet, Tick, Verdict,
+    store::{Receipt, Settlement},
 };
 use tollgate_prefilter::{Grant, ReturnedLease};
 
@@ -19,7 +23,7 @@ use crate::{
     observe::{LeaseEvent, RuleCounts},
     prefilter::{filter::Prefilter, split::QueryExtras},
     reply::{NewKey, Reply},
-    store::{heartbeat::Heartbeat, meter::Meter, shared::Shared},
+    store::{meter::Meter, shared::Shared},
 };
 
 /// A rule set on the store, shared with the futures of its answers.
@@ -39,7 +43,7 @@ pub(super) struct Inner {
     /// The last limiter and layer are gone, and nobody hands back what is held.
     pub(super) has_ended: AtomicBool,
     /// Ends with the last store, limiter and layer.
-    pub(super) _heartbeat: Option<Arc<Heartbeat>>,
+    pub(super) _heartbeat: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Leases that are asked for: by the place of the check, that of the answer, and the lease that goes back.

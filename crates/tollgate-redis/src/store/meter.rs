@@ -19,7 +19,10 @@ pub(super) mod verdict;
 
 use std::{fmt, sync::Arc};
 
-use tollgate_core::{Check, Receipt, RuleError, RuleSet, Settlement, Tick};
+use tollgate_core::{
+    Check, RuleError, RuleSet, Tick,
+    store::{Receipt, Settlement},
+};
 
 use crate::{
     call::{Call, RequestLayout},

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
-use tollgate_core::{Consistency, Rule, RuleError, RuleRegistry, RuleSet, RuleStore, Store};
+use tollgate_core::{
+    Consistency, Rule, RuleError, RuleSet, Store,
+    store::{RuleRegistry, RuleStore},
+};
 use tollgate_prefilter::{DowngradeReason, Effective};
 
 use crate::{
@@ -59,7 +62,7 @@ impl RedisStore {
     /// [`Exact`](Effective::Exact), with the reason, where the rule cannot have the consistency that it asks for.
     ///
     /// ```
-    /// use tollgate::{Consistency, MINUTE, Quota, Rule};
+    /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
     /// use tollgate_redis::{Effective, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -181,8 +184,8 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use tollgate_core::{
-        Check, Decision, Fingerprint, Quota, Retry, RuleStore, SECOND, Source, Verdict,
-        algorithm::Assessment,
+        Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict, algorithm::Assessment,
+        store::RuleStore,
     };
 
     use super::*;

@@ -114,7 +114,7 @@ impl Shared {
     /// Units are not reported any more, and Redis may not have counted them.
     pub(super) fn gave_up(&self, units: u64) {
         self.given_up.fetch_add(units, Ordering::Relaxed);
-        self.observer.units_given_up(units);
+        self.observer.reports_lost_units(units);
     }
 
     /// The reply to a call of so many checks, once it is there.

@@ -95,7 +95,7 @@ fn quotas() -> impl Iterator<Item = Quota> {
 async fn store_that_asks(address: &str) -> RedisStore {
     let store = RedisStore::builder(address, "clock", tollgate_redis::Keys::plain())
         .deadline(Duration::from_secs(20))
-        .without_learned_bounds()
+        .without_deny_cache()
         .connect()
         .expect("a valid address");
     store.connected().await;

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tollgate_core::{Check, Fingerprint, HOUR, Outcome, Quota, Rule, RuleSet, RuleStore, Store};
+use tollgate_core::{
+    Check, Fingerprint, HOUR, Outcome, Quota, Rule, RuleSet, Store, store::RuleStore,
+};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
 use crate::support::redis_cluster::RedisCluster;

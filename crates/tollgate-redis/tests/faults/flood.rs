@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tollgate_core::{Decision, Key, Limiter, Reason, Stepping};
+use tollgate_core::{Decision, Key, Limiter, Reason, store::Stepping};
 use tollgate_redis::RedisStore;
 
 use crate::{

@@ -98,8 +98,11 @@ async fn if_its_rule_lets_pass_the_other_counts() {
         let decision = broken.both().await;
         assert_eq!(decision.reason(), Some(Reason::Quota));
         assert_eq!(decision.verdicts()[0].outcome(), Outcome::NotAsked);
-        assert_eq!(broken.limiter.admitted_alone("broken").ok(), Some(LIMIT));
-        assert_eq!(broken.limiter.admitted_alone("sound").ok(), Some(0));
+        assert_eq!(
+            broken.limiter.admitted_in_fallback("broken").ok(),
+            Some(LIMIT)
+        );
+        assert_eq!(broken.limiter.admitted_in_fallback("sound").ok(), Some(0));
         broken.is_trusted();
     }
 }
@@ -114,6 +117,6 @@ async fn if_its_rule_counts_here_what_is_denied_here_is_given_back_there() {
         assert!(!broken.both().await.is_allowed());
     }
     broken.is_left(LIMIT - 5).await;
-    assert_eq!(broken.limiter.admitted_alone("broken").ok(), Some(5));
+    assert_eq!(broken.limiter.admitted_in_fallback("broken").ok(), Some(5));
     broken.is_trusted();
 }

@@ -54,7 +54,7 @@ impl Service {
                 // Those that are not cut off are answered on a busy machine too; others are refused at once.
                 .deadline(Duration::from_secs(20))
                 .caller_clock(&clock, 60 * MINUTE)
-                .without_learned_bounds()
+                .without_deny_cache()
                 .connect()
                 .expect("a valid address");
             store.connected().await;

@@ -1,7 +1,7 @@
 //! On a cluster each key has a slot of its own, and so has all that the meter keeps of it.
 
 use tollgate_core::{
-    Check, Consistency, Fingerprint, HOUR, ManualClock, Outcome, Quota, Rule, Settlement,
+    Check, Consistency, Fingerprint, HOUR, ManualClock, Outcome, Quota, Rule, store::Settlement,
 };
 use tollgate_redis::Partition;
 

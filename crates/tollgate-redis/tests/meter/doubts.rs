@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate_core::{Check, Consistency, HOUR, Outcome, Quota, Rule, Settlement, Step};
+use tollgate_core::{Check, Consistency, HOUR, Outcome, Quota, Rule, Step, store::Settlement};
 
 use crate::{LATER, Process, Site, followed::take, seen, unit, until};
 
@@ -60,7 +60,7 @@ impl Bench {
     /// What this process has sent before was carried out.
     async fn is_carried_out(process: &Process) {
         if let Step::Wait(answer) = process.bound.peek(&[unit(9)]) {
-            answer.await;
+            let _ = answer.await;
         }
     }
 

@@ -1,7 +1,9 @@
 //! What is followed, and what is not.
 
 use tollgate_core::{
-    Check, Fingerprint, HOUR, Quota, Receipt, Rule, Settlement, Source, algorithm::Taken,
+    Check, Fingerprint, HOUR, Quota, Rule, Source,
+    algorithm::Taken,
+    store::{Receipt, Settlement},
 };
 use tollgate_redis::{Keys, RedisStore};
 

@@ -15,7 +15,9 @@ mod mistakes;
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, RuleStore, Store};
+use tollgate_core::{
+    Check, Decision, Fingerprint, ManualClock, Rule, RuleSet, Store, store::RuleStore,
+};
 use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder, Secret};
 
 use crate::support::redis_server::{PATIENCE, RedisServer};

@@ -3,8 +3,9 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use tollgate_core::{
-    Consistency, HOUR, LeaseShare, OnStoreError, Outcome, Quota, Receipt, Rule, SECOND, Settlement,
-    Source, algorithm::Taken,
+    Consistency, HOUR, LeaseShare, OnStoreError, Outcome, Quota, Rule, SECOND, Source,
+    algorithm::Taken,
+    store::{Receipt, Settlement},
 };
 
 use crate::{

@@ -51,7 +51,7 @@ async fn service(url: &str, quota: Quota) -> (Service, Limiter) {
     let service = Service::start(url).await;
     let limiter = service.limiter(rules(quota));
     let used_up = [of(&limiter, "strict", "used-up")];
-    limiter.acquire(&used_up).await;
+    let _ = limiter.acquire(&used_up).await;
     (service, limiter)
 }
 
@@ -414,7 +414,7 @@ async fn a_report_whose_answer_was_lost_is_not_sent_again() {
     let counted = check(&limiter, "counted");
     service.take_until(&limiter, counted, Source::Local).await;
     for _ in 0..20 {
-        service.take(&limiter, counted, 1).await;
+        let _ = service.take(&limiter, counted, 1).await;
     }
     // Of the answer nothing passes, and the connection is cut: the report was counted, and nobody knows.
     proxy.set(Fault::ResetAfter(0));

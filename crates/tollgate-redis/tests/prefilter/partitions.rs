@@ -40,8 +40,8 @@ async fn is_one_limit(mut one: Service, mut other: Service, prefix: &str) {
         one.take_until(&limiters[0], checks[0], source).await;
         for _ in 0..40 {
             other.clock.set(one.clock.now());
-            other.take(&limiters[1], checks[1], 1).await;
-            one.take(&limiters[0], checks[0], 1).await;
+            let _ = other.take(&limiters[1], checks[1], 1).await;
+            let _ = one.take(&limiters[0], checks[0], 1).await;
         }
         one.drain(&limiters[0], checks[0]).await;
         other.clock.set(one.clock.now());

@@ -110,7 +110,7 @@ async fn a_look_is_told_of_what_was_counted_alone() {
     let check = check(&limiter, "rule");
     service.take_until(&limiter, check, Source::Local).await;
     for _ in 0..30 {
-        service.take(&limiter, check, 1).await;
+        let _ = service.take(&limiter, check, 1).await;
         let looked = limiter.peek(&[check.with_cost(0)]).await;
         assert_eq!(looked.verdicts()[0].remaining(), LIMIT - service.net);
     }
@@ -151,7 +151,7 @@ async fn a_process_that_flushes_leaves_nothing_unreported_and_nothing_granted() 
                 let limiter = service.limiter([rule.clone()]);
                 let check = check(&limiter, rule.name());
                 service.take_until(&limiter, check, source).await;
-                service.take(&limiter, check, 1).await;
+                let _ = service.take(&limiter, check, 1).await;
                 let limiter = (!is_dropped).then_some(limiter);
                 assert_eq!(service.store.flush(LONG).await, 0);
                 assert_eq!(left(&service, rule).await, LIMIT - service.net, "{name}");
@@ -168,7 +168,7 @@ async fn a_flush_ends_in_time_when_redis_does_not_answer_and_says_what_is_missin
     let limiter = service.limiter([rule()]);
     let check = check(&limiter, "rule");
     service.take_until(&limiter, check, Source::Local).await;
-    service.take(&limiter, check, 4).await;
+    let _ = service.take(&limiter, check, 4).await;
     server.stop();
     assert_eq!(service.store.flush(SHORT).await, 5);
     server.resume();
@@ -185,7 +185,7 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
         let limiter = service.limiter([rule()]);
         let client = check(&limiter, "rule");
         service.take_until(&limiter, client, Source::Local).await;
-        service.take(&limiter, client, 4).await;
+        let _ = service.take(&limiter, client, 4).await;
         server.kill();
         is_lost(&limiter).await;
         let limiter = (!is_dropped).then_some(limiter);
@@ -209,7 +209,7 @@ async fn units_of_a_limiter_that_is_gone_are_missing_once_however_long_nobody_ca
     let limiter = service.limiter([rule()]);
     let check = check(&limiter, "rule");
     service.take_until(&limiter, check, Source::Local).await;
-    service.take(&limiter, check, 4).await;
+    let _ = service.take(&limiter, check, 4).await;
     server.kill();
     is_lost(&limiter).await;
     drop(limiter);

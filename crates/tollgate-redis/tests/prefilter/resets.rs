@@ -23,7 +23,7 @@ async fn process(server: &RedisServer, quota: Quota) -> Limiter {
     let url = format!("redis://{}", server.address());
     let store = RedisStore::builder(&url, "resets", Keys::plain())
         .deadline(Duration::from_secs(10))
-        .without_learned_bounds()
+        .without_deny_cache()
         .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;

@@ -13,7 +13,7 @@ async fn store(url: &str, partition: Partition) -> RedisStore {
     let store = RedisStore::builder(url, "seams", Keys::plain())
         .deadline(Duration::from_secs(10))
         .partition(partition)
-        .without_learned_bounds()
+        .without_deny_cache()
         .connect()
         .expect("a valid address, a deadline and a runtime");
     store.connected().await;

@@ -60,15 +60,15 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_gran
             let old_check = check(&before, name);
             service.take_until(&before, old_check, Source::Lease).await;
             for _ in 0..150 {
-                service.take(&before, old_check, 1).await;
+                let _ = service.take(&before, old_check, 1).await;
             }
             let after = Rule::new(name, quotas(limit)[place]).consistency(consistency);
             let after = service.replacing(&before, after);
             let check = check(&after, name);
             for _ in 0..50 {
                 // Requests of before that are still on their way.
-                service.take(&before, old_check, 1).await;
-                service.take(&after, check, 1).await;
+                let _ = service.take(&before, old_check, 1).await;
+                let _ = service.take(&after, check, 1).await;
             }
             drop(before);
             service.drain(&after, check).await;

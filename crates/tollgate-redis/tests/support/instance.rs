@@ -52,7 +52,7 @@ impl Instance {
         let store = RedisStore::builder(address, namespace, tollgate_redis::Keys::plain())
             .deadline(DEADLINE)
             // What a denial has taught would hide a fault for a second.
-            .without_learned_bounds()
+            .without_deny_cache()
             .connect()
             .expect("a valid address");
         store.connected().await;

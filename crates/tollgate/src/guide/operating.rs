@@ -93,7 +93,7 @@
 //! - If only a part of the instances cannot reach the store, they add their shares to the whole quota that the others still
 //!   get from it: with C of N cut off, `(1 + C/N)` times the rate for as long as that lasts.
 //! - When the store answers again it counts on from its own state. What passed meanwhile is neither taken from it nor given
-//!   back: `tollgate_units_admitted_in_fallback_total`, and [`Limiter::admitted_alone`](crate::Limiter::admitted_alone) in code.
+//!   back: `tollgate_units_admitted_in_fallback_total`, and [`Limiter::admitted_in_fallback`](crate::Limiter::admitted_in_fallback) in code.
 //!
 //! A handler sees it in its [`Admission`](crate::Admission), after [`attach`](crate::RateLimitLayer::attach_decision). An access log
 //! in a layer outside finds the decision on the response of a denied request; for one that passed, the handler puts it there:

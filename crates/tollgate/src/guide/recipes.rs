@@ -674,10 +674,7 @@
 //! use std::time::Duration;
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
-//! use tollgate::{
-//!     ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
-//!     key::constant,
-//! };
+//! use tollgate::{key::constant, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store};
 //! use tower::ServiceExt;
 //!
 //! /// The application takes its store, so that a test can bring its own.

@@ -5,7 +5,7 @@ use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, KeyExtractor};
 
-/// Counts all requests together, or marks a key: `(constant("export"), header("x-api-key"))`.
+/// Counts all requests together, or thresholds a key: `(constant("export"), header("x-api-key"))`.
 ///
 /// The key has one part of [`PartKind::CONSTANT`].
 pub fn constant(value: impl AsRef<[u8]>) -> Constant {

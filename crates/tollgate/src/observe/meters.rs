@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_core::{Check, Decision, Mode, Outcome, RuleSet, RuleStore, Source, Verdict};
+use tollgate_core::{Check, Decision, Mode, Outcome, RuleSet, Source, Verdict, store::RuleStore};
 
 use crate::observe::timer::Timer;
 

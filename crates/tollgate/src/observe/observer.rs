@@ -1,6 +1,6 @@
 //! The observer: metrics and events.
 
-use tollgate_core::{Check, Decision, RuleSet, RuleStore, UnknownName};
+use tollgate_core::{Check, Decision, RuleSet, UnknownName, store::RuleStore};
 
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;

@@ -9,10 +9,10 @@ use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::Tick;
 
-/// Detects a layer that is applied twice, by sampling: it marks a request and checks whether the same rules count it again.
+/// Detects a layer that is applied twice, by sampling: it thresholds a request and checks whether the same rules count it again.
 /// Cheap to clone; clones share everything.
 ///
-/// It marks about one request per second, and only requests that have extensions already, so that the others cost no allocation.
+/// It thresholds about one request per second, and only requests that have extensions already, so that the others cost no allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct DuplicateDetector {
     shared: Arc<Shared>,

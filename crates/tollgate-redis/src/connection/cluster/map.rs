@@ -34,7 +34,7 @@ pub(super) struct Map {
     nobody: CallError,
 }
 
-const NOBODY: u16 = u16::MAX;
+const UNLISTED: u16 = u16::MAX;
 
 impl Map {
     /// A map of nothing. Calls are told `nobody`.
@@ -42,7 +42,7 @@ impl Map {
         Self {
             members: Vec::new(),
             primaries: 0,
-            owners: (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect(),
+            owners: (0..SLOTS).map(|_| AtomicU16::new(UNLISTED)).collect(),
             nobody,
         }
     }
@@ -51,7 +51,7 @@ impl Map {
     /// gives none.
     pub(super) fn of(
         table: &Table,
-        guests: &[Place],
+        unlisted: &[Place],
         nobody: CallError,
         mut member: impl FnMut(&Place, Option<u16>) -> Option<Arc<Member>>,
     ) -> Self {
@@ -60,13 +60,13 @@ impl Map {
             let owner = map
                 .find(&range.primary)
                 .or_else(|| map.add(member(&range.primary, Some(range.first))?));
-            let owner = owner.unwrap_or(NOBODY);
+            let owner = owner.unwrap_or(UNLISTED);
             for slot in &map.owners[usize::from(range.first)..=usize::from(range.last)] {
                 slot.store(owner, Ordering::Relaxed);
             }
         }
         map.primaries = map.members.len();
-        for guest in guests {
+        for guest in unlisted {
             if map.find(guest).is_none()
                 && let Some(guest) = member(guest, None)
             {
@@ -84,7 +84,7 @@ impl Map {
     pub(super) fn owner(&self, slot: u16) -> Result<&Arc<Member>, CallError> {
         // Nothing is read on the strength of a number but members that were there before the map was shared.
         let owner = self.owners.get(usize::from(slot));
-        let owner = owner.map_or(NOBODY, |owner| owner.load(Ordering::Relaxed));
+        let owner = owner.map_or(UNLISTED, |owner| owner.load(Ordering::Relaxed));
         self.members
             .get(usize::from(owner))
             .ok_or_else(|| self.nobody.clone())
@@ -123,7 +123,7 @@ impl Map {
 
     fn add(&mut self, member: Arc<Member>) -> Option<u16> {
         let place = u16::try_from(self.members.len()).ok();
-        let place = place.filter(|place| *place != NOBODY)?;
+        let place = place.filter(|place| *place != UNLISTED)?;
         self.members.push(member);
         Some(place)
     }

@@ -18,7 +18,6 @@
 //! ```
 
 pub(crate) mod event;
-mod learner;
 mod map;
 pub(crate) mod options;
 mod redirect;
@@ -26,5 +25,6 @@ pub(crate) mod routed;
 pub(crate) mod router;
 mod shared;
 pub(crate) mod slot;
-mod survey;
 mod table;
+mod topology;
+mod topology_refresh;

@@ -9,8 +9,8 @@ use crate::{
     connection::{
         breaker::BreakerState,
         cluster::{
-            learner::learn, options::ClusterOptions, routed::ClusterCall, shared::Shared,
-            slot::slot,
+            options::ClusterOptions, routed::ClusterCall, shared::Shared, slot::slot,
+            topology_refresh::learn,
         },
         error::{CallError, CallErrorKind},
         node::LONGEST,
@@ -24,7 +24,7 @@ use crate::{
 /// It may be started before any of them is there. Dropping it ends the task; a connection ends when its last call has.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
-    learner: AbortHandle,
+    topology_refresh: AbortHandle,
 }
 
 impl Cluster {
@@ -53,8 +53,11 @@ impl Cluster {
         }
         options.node.deadline = options.node.deadline.min(LONGEST);
         let shared = Arc::new(Shared::new(options, Handle::current()));
-        let learner = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
-        Ok(Self { shared, learner })
+        let topology_refresh = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
+        Ok(Self {
+            shared,
+            topology_refresh,
+        })
     }
 
     /// Runs a script where its first key is. Nothing is waited for but the answer: where the server is not known, has no
@@ -130,7 +133,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.learner.abort();
+        self.topology_refresh.abort();
     }
 }
 

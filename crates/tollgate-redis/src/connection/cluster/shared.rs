@@ -71,7 +71,7 @@ impl Shared {
     }
 
     /// The servers that were named of late.
-    pub(super) fn guests(&self) -> Vec<Place> {
+    pub(super) fn unlisted(&self) -> Vec<Place> {
         let mut named = self.lock();
         named.retain(|_, at| at.elapsed() < WELCOME);
         named.keys().cloned().collect()

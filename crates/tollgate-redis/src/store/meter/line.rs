@@ -5,7 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tollgate_core::{Check, Receipt, Settlement, Tick};
+use tollgate_core::{
+    Check, Tick,
+    store::{Receipt, Settlement},
+};
 
 /// The most that waits. What comes then is not followed.
 const MOST: usize = 1_024;

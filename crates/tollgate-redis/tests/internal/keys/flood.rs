@@ -11,8 +11,10 @@ use crate::{
     reply::NewKey,
 };
 use tollgate_core::{
-    Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Receipt, Rule,
-    RuleSet, SECOND, Settlement, Source, Store as _, algorithm::Taken,
+    Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,
+    SECOND, Source, Store as _,
+    algorithm::Taken,
+    store::{Receipt, Settlement},
 };
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};

@@ -9,7 +9,9 @@ use crate::{
     keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{
-    Check, Fingerprint, Key, MINUTE, Quota, Receipt, Rule, RuleSet, Settlement, algorithm::Taken,
+    Check, Fingerprint, Key, MINUTE, Quota, Rule, RuleSet,
+    algorithm::Taken,
+    store::{Receipt, Settlement},
 };
 
 use crate::internal_tests::keys::secret;

@@ -9,8 +9,10 @@ use crate::{
     keyspace::{Keyspace, Partition},
 };
 use tollgate_core::{
-    Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Receipt, Rule, RuleSet,
-    RuleStore, SECOND, Settlement, Source, Store as _, algorithm::Taken,
+    Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleSet, SECOND,
+    Source, Store as _,
+    algorithm::Taken,
+    store::{Receipt, RuleStore, Settlement},
 };
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};

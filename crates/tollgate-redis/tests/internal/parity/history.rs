@@ -13,8 +13,9 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    Check, Decision, Fingerprint, ManualClock, MemoryStore, Outcome, Receipt, RuleSet, RuleStore,
-    Settlement, Store as _, algorithm::Taken,
+    Check, Decision, Fingerprint, ManualClock, MemoryStore, Outcome, RuleSet, Store as _,
+    algorithm::Taken,
+    store::{Receipt, RuleStore, Settlement},
 };
 
 use crate::internal_tests::parity::{

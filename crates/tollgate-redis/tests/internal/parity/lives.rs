@@ -8,7 +8,7 @@
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use crate::{call::Call, encode::Encoder};
-use tollgate_core::{Check, Fingerprint, RuleStore};
+use tollgate_core::{Check, Fingerprint, store::RuleStore};
 
 use crate::internal_tests::parity::server::CarriedOut;
 

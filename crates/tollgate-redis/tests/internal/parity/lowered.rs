@@ -9,8 +9,8 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, RuleStore, SECOND,
-    Store as _,
+    Check, DAY, Fingerprint, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
+    store::RuleStore,
 };
 
 use crate::internal_tests::parity::{expected::Expected, server::Server};

@@ -1,7 +1,7 @@
 //! Values that the script did not write.
 
 use crate::{call::Call, reply::Reply};
-use tollgate_core::{Outcome, Settlement, algorithm::Taken};
+use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
 use crate::support::{numbers::Numbers, resp::Value};
@@ -91,7 +91,7 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
                 at: NOW,
                 fresh_at: NOW + 1,
             };
-            let holding = tollgate_core::Receipt {
+            let holding = tollgate_core::store::Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store,
@@ -133,7 +133,7 @@ fn a_damaged_state_never_ends_the_script() {
     for rule in 0..QUOTAS.len() as u16 {
         let key = subject.key(rule);
         for step in 0..5 {
-            subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
+            let _ = subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
         }
         let Value::Bytes(whole) = subject.connection.ask([&b"GET"[..], &key]) else {
             panic!("there is a state");
@@ -166,7 +166,7 @@ fn a_damaged_state_never_ends_the_script() {
                 fresh_at: NOW + 1_000_000,
             };
             let check = Subject::check(rule, 1);
-            let holding = tollgate_core::Receipt {
+            let holding = tollgate_core::store::Receipt {
                 check,
                 taken,
                 source: tollgate_core::Source::Store,

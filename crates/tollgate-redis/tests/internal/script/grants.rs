@@ -9,7 +9,9 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    Check, Fingerprint, Quota, Receipt, Rule, RuleSet, SECOND, Settlement, Source, algorithm::Taken,
+    Check, Fingerprint, Quota, Rule, RuleSet, SECOND, Source,
+    algorithm::Taken,
+    store::{Receipt, Settlement},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 

@@ -138,7 +138,10 @@ fn checks_on_one_state_are_one_check() {
 
 #[test]
 fn a_reset_and_a_refund_of_everything_leave_no_state() {
-    use tollgate_core::{Receipt, Settlement, algorithm::Taken};
+    use tollgate_core::{
+        algorithm::Taken,
+        store::{Receipt, Settlement},
+    };
 
     let mut subject = Subject::new(every_algorithm());
     for rule in 0..QUOTAS.len() as u16 {
@@ -164,7 +167,7 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         assert_eq!(subject.send(&call).integers()[1], -1);
         assert_eq!(subject.written(), ["DEL"], "{rule}");
 
-        subject.acquire(NOW, &[check]);
+        let _ = subject.acquire(NOW, &[check]);
         subject.written();
         let mut call = Call::new();
         assert!(call.reset(&subject.encoder, rule, check.key()));

@@ -6,16 +6,20 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Retry, Taken},
+    check::Check,
+    checks::Checks,
     decision::{Decision, Outcome, Source, Verdict},
     error::RuleError,
-    instances::Instances,
-    last_seen::LastSeen,
     memory::MemoryStore,
     on_store_error::OnStoreError,
     quota::Quota,
+    remote::{instances::Instances, last_seen::LastSeen},
     rule::Rule,
     rule_set::RuleSet,
-    store::{Check, Checks, Receipt, RuleStore, Settlement, Store},
+    store::{
+        receipt::{Receipt, Settlement},
+        rule_store::{RuleStore, Store},
+    },
     sync::{AtomicU64, Mutex, Ordering, lock},
     ticket::receipts,
     time::Clock,
@@ -31,7 +35,7 @@ pub(crate) struct Fallback {
     shares: Mutex<Shares>,
     last_seen: LastSeen,
     /// By rule, the units that passed while the store failed.
-    admitted_alone: Box<[AtomicU64]>,
+    admitted_in_fallback: Box<[AtomicU64]>,
 }
 
 /// The shares and caps, and for how many instances they are cut.
@@ -68,7 +72,7 @@ impl Fallback {
             shares: Mutex::new(shares),
             store,
             last_seen: LastSeen::new(rules),
-            admitted_alone: rules.rules().iter().map(|_| AtomicU64::new(0)).collect(),
+            admitted_in_fallback: rules.rules().iter().map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -83,8 +87,8 @@ impl Fallback {
     }
 
     /// The units of the rule at this place that passed while the store failed.
-    pub(crate) fn admitted_alone(&self, rule: usize) -> u64 {
-        self.admitted_alone
+    pub(crate) fn admitted_in_fallback(&self, rule: usize) -> u64 {
+        self.admitted_in_fallback
             .get(rule)
             .map_or(0, |units| units.load(Ordering::Relaxed))
     }
@@ -231,7 +235,7 @@ impl Fallback {
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             if verdict.source() == Source::Fallback
                 && verdict.outcome() == Outcome::Allow
-                && let Some(units) = self.admitted_alone.get(verdict.rule())
+                && let Some(units) = self.admitted_in_fallback.get(verdict.rule())
             {
                 units.fetch_add(check.cost(), Ordering::Relaxed);
             }

@@ -55,7 +55,7 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
     let pieces = Arc::clone(&stream.0);
     let queue = Arc::new(Queue::new(options.waiting));
     let breaker = Breaker::new(BreakerSettings::default(), 1, EventSink::default());
-    let mut wire = pin!(Wire::new(
+    let mut driver = pin!(Driver::new(
         stream,
         Arc::clone(&queue),
         Arc::new(breaker),
@@ -70,7 +70,7 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
             queue.push(waiting).unwrap();
             calls.push(call);
         }
-        let poll = poll_fn(|cx| Poll::Ready(wire.as_mut().poll(cx)));
+        let poll = poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx)));
         assert!(poll.await.is_pending());
     }
     assert_eq!(*pieces.lock().unwrap(), [1, 2, 3]);

@@ -11,13 +11,13 @@ use crate::connection::{
 
 /// What requests and the supervisor both see.
 pub(super) struct Shared {
-    line: ArcSwap<Line>,
+    line: ArcSwap<Link>,
     breaker: Arc<Breaker>,
     options: NodeOptions,
 }
 
 /// The connection, as requests find it.
-pub(super) enum Line {
+pub(super) enum Link {
     Connected(Arc<Queue>),
     Missing(CallError),
 }
@@ -25,13 +25,13 @@ pub(super) enum Line {
 impl Shared {
     pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
         Self {
-            line: ArcSwap::from_pointee(Line::Missing(missing)),
+            line: ArcSwap::from_pointee(Link::Missing(missing)),
             breaker: Arc::new(breaker),
             options,
         }
     }
 
-    pub(super) fn line(&self) -> Guard<Arc<Line>> {
+    pub(super) fn line(&self) -> Guard<Arc<Link>> {
         self.line.load()
     }
 
@@ -48,11 +48,11 @@ impl Shared {
     }
 
     pub(super) fn set_connected(&self, queue: Arc<Queue>) {
-        self.line.store(Arc::new(Line::Connected(queue)));
+        self.line.store(Arc::new(Link::Connected(queue)));
     }
 
     pub(super) fn set_missing(&self, why: &ConnectError) {
         self.line
-            .store(Arc::new(Line::Missing(why.to_call_error())));
+            .store(Arc::new(Link::Missing(why.to_call_error())));
     }
 }

@@ -6,12 +6,12 @@ use std::{
 };
 
 use crate::{
+    check::Check,
     decision::{Source, Verdict},
     on_store_error::OnStoreError,
     quota::{AlgorithmKind, Quota},
     rule::Rule,
     rule_set::RuleSet,
-    store::Check,
     sync::{AtomicU64, Mutex, Ordering, lock},
     time::{Clock, Tick, micros},
 };

@@ -13,8 +13,8 @@ use crate::{
             map::{Map, Member},
             shared::Shared,
             slot::tag_in,
-            survey::Survey,
             table::Table,
+            topology::Topology,
         },
         error::{CallError, CallErrorKind},
         event::{EventSink, NodeEvent},
@@ -25,40 +25,40 @@ use crate::{
 
 /// Runs until it is dropped.
 pub(super) async fn learn(address: Address, shared: Arc<Shared>) {
-    let mut learner = Learner::new(address, shared);
-    let options = learner.shared.options.clone();
+    let mut topology_refresh = TopologyRefresh::new(address, shared);
+    let options = topology_refresh.shared.options.clone();
     loop {
-        let is_news = learner.round().await;
+        let is_news = topology_refresh.round().await;
         // However often the map turns out to be old, servers have some peace.
         let peace = if is_news {
             options.node.first_pause
         } else {
             options.hurry
         };
-        sleep(learner.jittered(peace)).await;
-        let pause = if learner.is_well() {
+        sleep(topology_refresh.jittered(peace)).await;
+        let pause = if topology_refresh.is_well() {
             options.refresh
         } else {
             options.hurry
         };
-        let pause = learner.jittered(pause.saturating_sub(peace));
+        let pause = topology_refresh.jittered(pause.saturating_sub(peace));
         select! {
-            () = learner.shared.stale().notified() => {}
+            () = topology_refresh.shared.stale().notified() => {}
             () = sleep(pause) => {}
         }
     }
 }
 
-struct Learner {
+struct TopologyRefresh {
     address: Address,
     seeds: Vec<Place>,
     shared: Arc<Shared>,
-    survey: Survey,
+    topology: Topology,
     table: Option<Table>,
     rng: Rng,
 }
 
-impl Learner {
+impl TopologyRefresh {
     fn new(address: Address, shared: Arc<Shared>) -> Self {
         let node = &shared.options.node;
         Self {
@@ -66,7 +66,7 @@ impl Learner {
                 Target::Cluster(seeds) => seeds.clone(),
                 Target::Server(_) | Target::Sentinel(_) => Vec::new(),
             },
-            survey: Survey {
+            topology: Topology {
                 security: address.is_encrypted().then(|| node.security.clone()),
                 address: address.clone(),
                 patience: node.connect_timeout,
@@ -82,7 +82,7 @@ impl Learner {
     /// Asks for the table, and makes it the map. Says whether it is another one than before.
     async fn round(&mut self) -> bool {
         let places = self.places();
-        match self.survey.of(places).await {
+        match self.topology.of(places).await {
             Ok(table) => {
                 self.install(&table);
                 let is_news = self.table.as_ref() != Some(&table);
@@ -124,8 +124,8 @@ impl Learner {
             "no server of the cluster has the slot",
         );
         let old = self.shared.map.load_full();
-        let guests = self.shared.guests();
-        let map = Map::of(table, &guests, nobody, |place, slot| {
+        let unlisted = self.shared.unlisted();
+        let map = Map::of(table, &unlisted, nobody, |place, slot| {
             let known = old.member(place).cloned();
             known.or_else(|| self.start(place, slot))
         });

@@ -14,6 +14,7 @@ use tokio::{
 use crate::connection::{
     breaker::{Breaker, BreakerSettings, BreakerState},
     call::{Call, Waiting},
+    driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
     event::EventSink,
     options::NodeOptions,
@@ -22,7 +23,6 @@ use crate::connection::{
     script::Script,
     stream::Transport,
     value::Value,
-    wire::{Lost, Wire},
 };
 
 impl Transport for DuplexStream {}
@@ -31,7 +31,7 @@ struct Bench {
     server: DuplexStream,
     queue: Arc<Queue>,
     breaker: Arc<Breaker>,
-    wire: JoinHandle<Lost>,
+    driver: JoinHandle<Lost>,
     script: Arc<Script>,
     options: NodeOptions,
 }
@@ -45,12 +45,12 @@ impl Bench {
             1,
             EventSink::default(),
         ));
-        let wire = Wire::new(client, Arc::clone(&queue), Arc::clone(&breaker), &options);
+        let driver = Driver::new(client, Arc::clone(&queue), Arc::clone(&breaker), &options);
         Self {
             server,
             queue,
             breaker,
-            wire: tokio::spawn(wire),
+            driver: tokio::spawn(driver),
             script: Arc::new(Script::new("return 1")),
             options,
         }
@@ -213,7 +213,7 @@ async fn a_silent_server_is_dropped_after_three_deadlines_although_nobody_asks_a
     let call = bench.call("a");
     bench.received().await;
     assert_eq!(kind(call.await), CallErrorKind::Unknown);
-    assert!(matches!((&mut bench.wire).await, Ok(Lost::Silent)));
+    assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
     assert_eq!(began.elapsed(), 3 * bench.options.deadline);
 }
 
@@ -228,7 +228,7 @@ async fn a_server_that_answers_late_is_kept_and_its_answers_count_for_nothing() 
         assert_eq!(kind(call.await), CallErrorKind::Unknown);
         bench.settle().await;
     }
-    assert!(!bench.wire.is_finished());
+    assert!(!bench.driver.is_finished());
     assert_eq!(bench.breaker.state(), BreakerState::Open);
 }
 
@@ -251,7 +251,7 @@ async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() 
             CallErrorKind::Unavailable
         ]
     );
-    assert!(matches!(bench.wire.await, Ok(Lost::Silent)));
+    assert!(matches!(bench.driver.await, Ok(Lost::Silent)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,7 +266,7 @@ async fn what_was_on_a_lost_connection_may_have_run_and_what_waited_did_not() {
     bench.server.shutdown().await.unwrap();
     assert_eq!(kind(sent.await), CallErrorKind::Unknown);
     assert_eq!(kind(waiting.await), CallErrorKind::Unavailable);
-    assert!(matches!((&mut bench.wire).await, Ok(Lost::Closed)));
+    assert!(matches!((&mut bench.driver).await, Ok(Lost::Closed)));
     assert_eq!(kind(bench.call("later").await), CallErrorKind::Unavailable);
 }
 
@@ -275,7 +275,7 @@ async fn a_wire_that_is_dropped_answers_its_calls() {
     let mut bench = by_default(65_536);
     let sent = bench.call("sent");
     bench.received().await;
-    bench.wire.abort();
+    bench.driver.abort();
     let waiting = bench.call("waiting");
     assert_eq!(kind(sent.await), CallErrorKind::Unknown);
     assert_eq!(kind(waiting.await), CallErrorKind::Unavailable);
@@ -352,7 +352,7 @@ async fn a_replica_is_left_after_every_answer_was_handed_out() {
     let [a, b] = calls;
     assert_eq!(kind(a.await), CallErrorKind::Unavailable);
     assert_eq!(b.await.unwrap(), Value::Integer(2));
-    assert!(matches!((&mut bench.wire).await, Ok(Lost::Refused(code)) if code == "READONLY"));
+    assert!(matches!((&mut bench.driver).await, Ok(Lost::Refused(code)) if code == "READONLY"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,5 +373,5 @@ async fn bytes_that_are_no_answer_end_the_connection() {
     bench.received().await;
     bench.answers("HTTP/1.1 400 Bad Request\r\n").await;
     assert_eq!(kind(call.await), CallErrorKind::Unknown);
-    assert!(matches!((&mut bench.wire).await, Ok(Lost::Malformed(_))));
+    assert!(matches!((&mut bench.driver).await, Ok(Lost::Malformed(_))));
 }

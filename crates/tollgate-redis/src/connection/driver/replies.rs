@@ -12,12 +12,12 @@ const NUMBERS: usize = 3;
 
 /// What the script answered: the time, and then what it says to each check, in order.
 #[derive(Debug)]
-pub(super) struct Answers<'a> {
+pub(super) struct Replies<'a> {
     time: i64,
     numbers: ChunksExact<'a, i64>,
 }
 
-impl<'a> Answers<'a> {
+impl<'a> Replies<'a> {
     /// The answer to as many checks. `None` if it is none: another script has run.
     pub(super) fn new(integers: &'a [i64], checks: usize) -> Option<Self> {
         let (time, numbers) = integers.split_first()?;

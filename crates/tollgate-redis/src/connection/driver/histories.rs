@@ -12,6 +12,7 @@ use tokio::{
 use crate::connection::{
     breaker::{Breaker, BreakerSettings},
     call::{Call, Waiting},
+    driver::Driver,
     error::CallErrorKind,
     event::EventSink,
     options::NodeOptions,
@@ -19,7 +20,6 @@ use crate::connection::{
     request::Request,
     script::Script,
     value::Value,
-    wire::Wire,
 };
 
 const CALLS: u64 = 60;
@@ -142,8 +142,8 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     let server = tokio::spawn(serve(server, rng.u64(..)));
     let queue = Arc::new(Queue::new(options.waiting));
     let breaker = Breaker::new(BreakerSettings::default(), 1, EventSink::default());
-    let wire = Wire::new(client, Arc::clone(&queue), Arc::new(breaker), &options);
-    let wire = tokio::spawn(wire);
+    let driver = Driver::new(client, Arc::clone(&queue), Arc::new(breaker), &options);
+    let driver = tokio::spawn(driver);
     let script = Arc::new(Script::new("return 1"));
     let mut callers = JoinSet::new();
     let mut abandoned = Vec::new();
@@ -171,7 +171,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
         });
     }
     let answers = callers.join_all().await;
-    wire.abort();
+    driver.abort();
     let runs = server.await.expect("the server ends when the wire does");
     let ran = |key| runs.get(&key).copied().unwrap_or(0);
     let mut errors = HashMap::new();

@@ -8,7 +8,7 @@ use crate::connection::call::Waiting;
 
 /// Calls without an answer, and how much of them has left.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct InFlight {
     calls: VecDeque<Entry>,
     /// The commands that carry them.
     commands: VecDeque<Command>,
@@ -34,7 +34,7 @@ struct Command {
     end: u64,
 }
 
-impl Sent {
+impl InFlight {
     /// Calls that were added, as one command, to a buffer of which nothing is written yet, and that now has `length` bytes.
     pub(super) fn push(&mut self, calls: impl Iterator<Item = Waiting>, length: usize) {
         let before = self.calls.len();

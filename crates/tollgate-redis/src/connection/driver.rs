@@ -1,10 +1,10 @@
 //! One connection while it lasts: writes what waits, reads what is answered, and minds the deadlines.
 
-mod answers;
-mod apart;
-mod ledger;
+mod backlog;
+mod inflight;
+mod isolation;
 mod lost;
-mod sent;
+mod replies;
 
 #[cfg(test)]
 mod histories;
@@ -28,8 +28,8 @@ use tokio::{
 
 pub(super) use self::lost::Lost;
 use crate::connection::{
-    breaker::Breaker, options::NodeOptions, queue::Queue, resp::Decoder, stream::Transport,
-    wire::ledger::Ledger,
+    breaker::Breaker, driver::backlog::Backlog, options::NodeOptions, queue::Queue, resp::Decoder,
+    stream::Transport,
 };
 
 /// The future of a connection. It ends when the connection is of no use any more, and says why.
@@ -37,9 +37,9 @@ use crate::connection::{
 /// # Cancel safety
 ///
 /// Dropping it closes the connection and answers every call: what was not written did not run, the rest may have.
-pub(super) struct Wire<S> {
+pub(super) struct Driver<S> {
     stream: S,
-    ledger: Ledger,
+    backlog: Backlog,
     breaker: Arc<Breaker>,
     silence: Duration,
     out: Vec<u8>,
@@ -69,7 +69,7 @@ enum Alarm {
     Silence,
 }
 
-impl<S: Transport> Wire<S> {
+impl<S: Transport> Driver<S> {
     pub(super) fn new(
         stream: S,
         queue: Arc<Queue>,
@@ -79,7 +79,7 @@ impl<S: Transport> Wire<S> {
         let now = Instant::now();
         Self {
             stream,
-            ledger: Ledger::new(queue, options),
+            backlog: Backlog::new(queue, options),
             breaker,
             silence: options.silence(),
             out: Vec::new(),
@@ -101,7 +101,7 @@ impl<S: Transport> Wire<S> {
 
     /// What the calls that are left are told when this is dropped.
     pub(super) fn lose(&mut self, lost: Lost) {
-        self.ledger.lose(lost);
+        self.backlog.lose(lost);
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
@@ -149,7 +149,7 @@ impl<S: Transport> Wire<S> {
                     break;
                 }
             };
-            match self.ledger.answer(reply) {
+            match self.backlog.answer(reply) {
                 Ok(heard) => {
                     answered += heard.answered;
                     failed += heard.failed;
@@ -169,8 +169,8 @@ impl<S: Transport> Wire<S> {
             if self.written == self.out.len() {
                 self.out.clear();
                 self.written = 0;
-                let was_owed = self.ledger.is_owed();
-                self.ledger.fill(&mut self.out);
+                let was_owed = self.backlog.is_owed();
+                self.backlog.fill(&mut self.out);
                 if self.out.is_empty() {
                     return self.flush(cx);
                 }
@@ -179,7 +179,7 @@ impl<S: Transport> Wire<S> {
                     self.heard = Instant::now();
                     // What is written together is also answered together. A server that has nothing to do begins with one
                     // command, and its answers are read while it is at the next ones.
-                    self.first = self.ledger.first_command();
+                    self.first = self.backlog.first_command();
                 }
             }
             let end = if self.written < self.first {
@@ -194,7 +194,7 @@ impl<S: Transport> Wire<S> {
                 Poll::Ready(Ok(0)) => return Err(Lost::Closed),
                 Poll::Ready(Ok(length)) => {
                     self.written += length;
-                    self.ledger.written(length);
+                    self.backlog.written(length);
                 }
             }
         }
@@ -211,11 +211,11 @@ impl<S: Transport> Wire<S> {
     /// Sets the timer, unless it is set to an earlier time anyway.
     fn arm(&mut self, cx: &Context<'_>) {
         if self.armed == Some(Alarm::Deadline) {
-            return self.ledger.poll_waiting(cx);
+            return self.backlog.poll_waiting(cx);
         }
         let silent = self.heard + self.silence;
-        let silent = self.ledger.is_owed().then_some((silent, Alarm::Silence));
-        let first = self.ledger.poll_first_deadline(cx);
+        let silent = self.backlog.is_owed().then_some((silent, Alarm::Silence));
+        let first = self.backlog.poll_first_deadline(cx);
         let first = first.map(|at| (at, Alarm::Deadline));
         let next = [first, silent].into_iter().flatten();
         self.armed = next.min_by_key(|(at, _)| *at).map(|(at, alarm)| {
@@ -226,9 +226,9 @@ impl<S: Transport> Wire<S> {
 
     fn expire(&mut self) -> Result<(), Lost> {
         let now = Instant::now();
-        let (expired, end) = self.ledger.expire(now);
+        let (expired, end) = self.backlog.expire(now);
         self.breaker.record(0, expired);
-        let silent = self.ledger.is_owed() && now >= self.heard + self.silence;
+        let silent = self.backlog.is_owed() && now >= self.heard + self.silence;
         if silent || end.is_err() {
             // What the server has not read yet it should not run later.
             self.stream.forget_on_drop();
@@ -238,7 +238,7 @@ impl<S: Transport> Wire<S> {
     }
 }
 
-impl<S: Transport> Future for Wire<S> {
+impl<S: Transport> Future for Driver<S> {
     type Output = Lost;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
@@ -253,10 +253,10 @@ impl<S: Transport> Future for Wire<S> {
     }
 }
 
-impl<S> fmt::Debug for Wire<S> {
+impl<S> fmt::Debug for Driver<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire")
-            .field("ledger", &self.ledger)
+            .field("ledger", &self.backlog)
             .finish_non_exhaustive()
     }
 }

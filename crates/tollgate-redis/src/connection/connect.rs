@@ -6,7 +6,7 @@ use crate::{
     address::{Login, Place},
     connection::{
         connect_error::ConnectError,
-        dialogue::Dialogue,
+        handshake::Handshake,
         security::Security,
         stream::{Stream, Transport, tcp},
         value::Value,
@@ -14,12 +14,12 @@ use crate::{
 };
 
 /// Connects, encrypted if there is a `security`, and logs in.
-pub(super) async fn establish(
+pub(super) async fn connect(
     place: &Place,
     login: &Login,
     database: u32,
     security: Option<&Security>,
-) -> Result<Dialogue<Stream>, ConnectError> {
+) -> Result<Handshake<Stream>, ConnectError> {
     let failed = |error: io::Error| ConnectError::unavailable(error.to_string());
     let stream = match (security, place) {
         (Some(security), Place::Tcp(host, port)) => {
@@ -28,27 +28,27 @@ pub(super) async fn establish(
         }
         _ => Stream::open(place).await.map_err(failed)?,
     };
-    let mut dialogue = Dialogue::new(stream);
-    log_in(&mut dialogue, login).await?;
+    let mut handshake = Handshake::new(stream);
+    log_in(&mut handshake, login).await?;
     if database != 0 {
         let number = database.to_string();
-        if let Err(line) = dialogue.ask(&["SELECT", &number]).await? {
+        if let Err(line) = handshake.ask(&["SELECT", &number]).await? {
             return Err(ConnectError::of_server(&format!("SELECT {number}"), &line));
         }
     }
-    Ok(dialogue)
+    Ok(handshake)
 }
 
 /// Protocol 3 where the server has it, for servers close connections more politely with it, otherwise 2.
 async fn log_in<S: Transport>(
-    dialogue: &mut Dialogue<S>,
+    handshake: &mut Handshake<S>,
     login: &Login,
 ) -> Result<(), ConnectError> {
     let mut hello = vec!["HELLO", "3"];
     if let Some((user, password)) = login.parts() {
         hello.extend(["AUTH", user, password]);
     }
-    let Err(line) = dialogue.ask(&hello).await? else {
+    let Err(line) = handshake.ask(&hello).await? else {
         return Ok(());
     };
     let unknown = line.starts_with("NOPROTO") || line.starts_with("ERR unknown command");
@@ -63,7 +63,7 @@ async fn log_in<S: Transport>(
     } else {
         vec!["AUTH", password]
     };
-    match dialogue.ask(&auth).await? {
+    match handshake.ask(&auth).await? {
         Ok(_) => Ok(()),
         Err(line) => Err(ConnectError::of_server("AUTH", &line)),
     }
@@ -71,9 +71,9 @@ async fn log_in<S: Transport>(
 
 /// Whether the server says that it is a master. After a fail-over sentinels may name one that no longer is.
 pub(super) async fn is_master<S: Transport>(
-    dialogue: &mut Dialogue<S>,
+    handshake: &mut Handshake<S>,
 ) -> Result<bool, ConnectError> {
-    match dialogue.ask(&["ROLE"]).await? {
+    match handshake.ask(&["ROLE"]).await? {
         Ok(answer) => match answer.list() {
             Some(role) => Ok(role.first().and_then(Value::text) == Some("master")),
             None => Err(ConnectError::unavailable("ROLE was answered with no list")),

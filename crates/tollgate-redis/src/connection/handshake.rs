@@ -13,12 +13,12 @@ use crate::connection::{
 
 /// A connection that only this dialogue uses. It has no deadline: whoever holds it has one.
 #[derive(Debug)]
-pub(super) struct Dialogue<S> {
+pub(super) struct Handshake<S> {
     stream: S,
     input: BytesMut,
 }
 
-impl<S: Transport> Dialogue<S> {
+impl<S: Transport> Handshake<S> {
     pub(super) fn new(stream: S) -> Self {
         Self {
             stream,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::connection::request::Request;
 
 /// For so long they go alone. Then one command is tried again with all, and costs one more if it is refused again.
-const APART: Duration = Duration::from_secs(10);
+const ISOLATED_FOR: Duration = Duration::from_secs(10);
 
 /// What has spoiled a command for the calls that travelled with it: the keys of a rule that the user may not touch, or a
 /// slot that is on the move.
@@ -15,13 +15,13 @@ const APART: Duration = Duration::from_secs(10);
 /// Both are kept as bits, of which several rules or slots may share one: what goes alone for the company of another costs a
 /// little more, and nothing else.
 #[derive(Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct Isolation {
     rules: u64,
     slots: u64,
     until: Option<Instant>,
 }
 
-impl Apart {
+impl Isolation {
     /// Whether any call is to go alone now.
     pub(super) fn is_any(&mut self) -> bool {
         let is_over = self.until.is_some_and(|until| until <= Instant::now());
@@ -50,7 +50,8 @@ impl Apart {
 
     /// What is added later ends with the rest, so that bits do not gather.
     fn begin(&mut self) {
-        self.until.get_or_insert_with(|| Instant::now() + APART);
+        self.until
+            .get_or_insert_with(|| Instant::now() + ISOLATED_FOR);
     }
 }
 

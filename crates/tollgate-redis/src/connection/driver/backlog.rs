@@ -7,32 +7,32 @@ use tokio::time::Instant;
 
 use crate::connection::{
     call::Waiting,
+    driver::{
+        inflight::{Entry, InFlight},
+        isolation::Isolation,
+        lost::Lost,
+        replies::{Replies, not_ours},
+    },
     error::{CallError, CallErrorKind, code_of},
     options::NodeOptions,
     queue::Queue,
     request::{Request, push_asking},
     resp::Reply,
     script::Script,
-    wire::{
-        answers::{Answers, not_ours},
-        apart::Apart,
-        lost::Lost,
-        sent::{Entry, Sent},
-    },
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct Backlog {
     queue: Arc<Queue>,
     /// Calls that did not run and may be sent once more: the server did not know the script, or refused a command for
     /// another call that it carried.
     again: VecDeque<Waiting>,
-    sent: Sent,
+    inflight: InFlight,
     room: usize,
     /// How many checks may travel together.
     together: usize,
-    apart: Apart,
+    isolation: Isolation,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
     taken: VecDeque<Waiting>,
@@ -42,22 +42,22 @@ pub(super) struct Ledger {
 
 /// What an answer says about the server.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Received {
     /// For how many calls it works.
     pub(super) answered: u32,
     /// For how many it is in trouble.
     pub(super) failed: u32,
 }
 
-impl Ledger {
+impl Backlog {
     pub(super) fn new(queue: Arc<Queue>, options: &NodeOptions) -> Self {
         Self {
             queue,
             again: VecDeque::new(),
-            sent: Sent::default(),
+            inflight: InFlight::default(),
             room: options.unanswered.max(1),
             together: options.together,
-            apart: Apart::default(),
+            isolation: Isolation::default(),
             lost: None,
             taken: VecDeque::new(),
             entries: Vec::new(),
@@ -66,13 +66,13 @@ impl Ledger {
 
     /// Whether the server owes an answer.
     pub(super) fn is_owed(&self) -> bool {
-        !self.sent.is_empty()
+        !self.inflight.is_empty()
     }
 
     /// Appends what waits to the empty `out`, first what was asked before; as many calls as there is room for. Those that go
     /// with one another become one command.
     pub(super) fn fill(&mut self, out: &mut Vec<u8>) {
-        let room = self.room.saturating_sub(self.sent.len());
+        let room = self.room.saturating_sub(self.inflight.len());
         let mut unknown: SmallVec<[Arc<Script>; 1]> = SmallVec::new();
         while self.taken.len() < room
             && let Some(call) = self.again.pop_front()
@@ -87,17 +87,17 @@ impl Ledger {
             self.taken.push_back(call);
         }
         self.queue.take(room, &mut self.taken);
-        let some_go_alone = self.apart.is_any();
+        let some_go_alone = self.isolation.is_any();
         if some_go_alone {
-            let apart = self.taken.iter_mut();
-            apart
-                .filter(|call| self.apart.has(call.request()))
+            let isolation = self.taken.iter_mut();
+            isolation
+                .filter(|call| self.isolation.has(call.request()))
                 .for_each(Waiting::keep_alone);
         }
         // Those that go alone are not to stand between the others.
         let place = |call: &Waiting| {
             let request = call.request();
-            (request.slot(), some_go_alone && self.apart.has(request))
+            (request.slot(), some_go_alone && self.isolation.has(request))
         };
         if !self.taken.iter().is_sorted_by_key(place) {
             // Calls on the same keys stay in order.
@@ -113,11 +113,11 @@ impl Ledger {
             if is_asking {
                 // Nobody wants its answer; what it is good for shows in the next one.
                 push_asking(out);
-                self.sent.push(std::iter::empty(), out.len());
+                self.inflight.push(std::iter::empty(), out.len());
             }
             let requests = self.taken.range(..count).map(Waiting::request);
             Request::write_all(requests, with_body, out);
-            self.sent.push(self.taken.drain(..count), out.len());
+            self.inflight.push(self.taken.drain(..count), out.len());
         }
     }
 
@@ -133,20 +133,20 @@ impl Ledger {
 
     /// How many bytes the first command has of those that were filled in, if nothing was owed before.
     pub(super) fn first_command(&self) -> usize {
-        self.sent.first_command()
+        self.inflight.first_command()
     }
 
     /// Notes how much of what was filled in has left.
     pub(super) fn written(&mut self, bytes: usize) {
-        self.sent.written(bytes);
+        self.inflight.written(bytes);
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: Reply<'_>) -> Result<Heard, Lost> {
+    pub(super) fn answer(&mut self, reply: Reply<'_>) -> Result<Received, Lost> {
         if reply == Reply::Push {
-            return Ok(Heard::default());
+            return Ok(Received::default());
         }
-        let Some(entries) = self.sent.answered() else {
+        let Some(entries) = self.inflight.answered() else {
             return Err(Lost::Malformed("there was an answer without a question"));
         };
         self.entries.extend(entries);
@@ -156,8 +156,8 @@ impl Ledger {
         }
     }
 
-    fn hand_out(&mut self, reply: Reply<'_>) -> Heard {
-        let mut heard = Heard::default();
+    fn hand_out(&mut self, reply: Reply<'_>) -> Received {
+        let mut heard = Received::default();
         if self.entries.len() == 1 {
             // Whoever went alone is told whatever there is.
             let call = self.entries.pop().and_then(|entry| entry.call);
@@ -169,7 +169,7 @@ impl Ledger {
         }
         let checks = self.entries.iter().map(|entry| entry.checks).sum();
         let mut answers = match reply {
-            Reply::Integers(integers) => Answers::new(integers, checks),
+            Reply::Integers(integers) => Replies::new(integers, checks),
             _ => None,
         };
         for entry in self.entries.drain(..) {
@@ -186,17 +186,17 @@ impl Ledger {
         heard
     }
 
-    fn refuse(&mut self, line: &str) -> Result<Heard, Lost> {
+    fn refuse(&mut self, line: &str) -> Result<Received, Lost> {
         let error = CallError::of_server(line);
         let code = code_of(line);
         let travelled_together = self.entries.len() > 1;
-        let mut heard = Heard::default();
+        let mut heard = Received::default();
         for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
             let goes_again = match code {
                 "NOSCRIPT" => call.again(),
                 // The key of another was missing while their slot moves.
                 "TRYAGAIN" if travelled_together => {
-                    self.apart.add_slot_of(call.request());
+                    self.isolation.add_slot_of(call.request());
                     call.keep_alone();
                     true
                 }
@@ -206,7 +206,7 @@ impl Ledger {
                     true
                 }
                 "NOPERM" => {
-                    self.apart.add_rules_of(call.request());
+                    self.isolation.add_rules_of(call.request());
                     false
                 }
                 _ => false,
@@ -243,7 +243,7 @@ impl Ledger {
                 "Redis was not free to be asked in time",
             );
         }
-        let stuck = self.sent.expire(now, |call| {
+        let stuck = self.inflight.expire(now, |call| {
             expired += 1;
             call.fail(CallErrorKind::Unknown, "Redis did not answer in time");
         });
@@ -254,7 +254,7 @@ impl Ledger {
     pub(super) fn poll_first_deadline(&self, cx: &Context<'_>) -> Option<Instant> {
         let waiting = self.queue.poll_first(cx);
         let again = self.again.iter().map(Waiting::deadline).min();
-        let sent = self.sent.first_deadline();
+        let sent = self.inflight.first_deadline();
         [waiting, again, sent].into_iter().flatten().min()
     }
 
@@ -269,7 +269,7 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for Backlog {
     fn drop(&mut self) {
         let lost = self.lost.take().unwrap_or(Lost::Dropped);
         let not_sent = CallError::new(
@@ -284,7 +284,7 @@ impl Drop for Ledger {
             CallErrorKind::Unknown,
             format!("the connection to Redis was lost before it answered: {lost}"),
         );
-        self.sent.drain(|call, began| {
+        self.inflight.drain(|call, began| {
             call.answer(Err(if began { &unknown } else { &not_sent }.clone()));
         });
     }

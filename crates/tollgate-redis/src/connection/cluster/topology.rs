@@ -11,14 +11,14 @@ use tokio::{
 use crate::{
     address::{Address, Place},
     connection::{
-        cluster::table::Table, connect_error::ConnectError, dialogue::Dialogue,
-        establish::establish, security::Security, stream::Stream, value::Value,
+        cluster::table::Table, connect::connect, connect_error::ConnectError, handshake::Handshake,
+        security::Security, stream::Stream, value::Value,
     },
 };
 
 /// How servers are asked.
 #[derive(Clone, Debug)]
-pub(super) struct Survey {
+pub(super) struct Topology {
     pub(super) address: Address,
     pub(super) security: Option<Security>,
     /// How long one server may take, with the connection.
@@ -34,7 +34,7 @@ struct Testimony {
     is_in_touch: bool,
 }
 
-impl Survey {
+impl Topology {
     /// The table of the first server that sees the cluster work, or of any if none does. Servers that dawdle are not waited
     /// for, and none is asked twice.
     pub(super) async fn of(&self, places: Vec<Place>) -> Result<Table, ConnectError> {
@@ -46,8 +46,8 @@ impl Survey {
             let next = places.next();
             let is_last = next.is_none();
             if let Some(place) = next {
-                let survey = self.clone();
-                asked.spawn(async move { survey.ask(&place).await });
+                let topology = self.clone();
+                asked.spawn(async move { topology.ask(&place).await });
             }
             select! {
                 answer = asked.join_next() => match answer {
@@ -66,8 +66,8 @@ impl Survey {
     async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
         let answer = async {
             let login = self.address.login();
-            let mut dialogue = establish(place, login, 0, self.security.as_ref()).await?;
-            testify(&mut dialogue, place).await
+            let mut handshake = connect(place, login, 0, self.security.as_ref()).await?;
+            testify(&mut handshake, place).await
         };
         match timeout(self.patience, answer).await {
             Ok(answer) => answer,
@@ -78,15 +78,15 @@ impl Survey {
 }
 
 async fn testify(
-    dialogue: &mut Dialogue<Stream>,
+    handshake: &mut Handshake<Stream>,
     place: &Place,
 ) -> Result<Testimony, ConnectError> {
     // A server that keeps this to itself is believed.
-    let is_in_touch = match dialogue.ask(&["CLUSTER", "INFO"]).await? {
+    let is_in_touch = match handshake.ask(&["CLUSTER", "INFO"]).await? {
         Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
         Ok(_) | Err(_) => true,
     };
-    match dialogue.ask(&["CLUSTER", "SLOTS"]).await? {
+    match handshake.ask(&["CLUSTER", "SLOTS"]).await? {
         Ok(answer) => Table::read(&answer, place)
             .map(|table| Testimony { table, is_in_touch })
             .ok_or_else(|| ConnectError::unavailable("it knows of no slots that anybody has")),

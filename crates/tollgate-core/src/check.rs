@@ -1,0 +1,131 @@
+//! A check: one rule, one key, one cost.
+
+use crate::{
+    decision::{Decision, Outcome, Verdict},
+    key::Fingerprint,
+    rule::Mode,
+    rule_set::RuleSet,
+};
+
+/// One rule with one key and one cost. A request carries one or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    key: Fingerprint,
+    cost: u64,
+    rule: u16,
+    plan: u16,
+    /// The rule set that `rule` is a place in; 0 where the check was made by hand.
+    rules: u32,
+}
+
+impl Check {
+    /// A check of the rule at place `rule` of the rule set, at the rule's own quota.
+    #[inline]
+    #[must_use]
+    pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
+        Self {
+            key,
+            cost,
+            rule,
+            plan: 0,
+            rules: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn of_rules(mut self, version: u32) -> Self {
+        self.rules = version;
+        self
+    }
+
+    #[inline]
+    pub(crate) fn is_of_rules(&self, version: u32) -> bool {
+        self.rules == version || self.rules == 0
+    }
+
+    /// The same check at the quota of plan number `plan`.
+    #[must_use]
+    pub fn with_plan(mut self, plan: u16) -> Self {
+        self.plan = plan;
+        self
+    }
+
+    /// The same check with another cost in units. 0 asks without taking.
+    #[must_use]
+    pub fn with_cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    pub(crate) fn with_rule(mut self, rule: u16) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// The rule's place in the rule set.
+    #[inline]
+    #[must_use]
+    pub fn rule(&self) -> u16 {
+        self.rule
+    }
+
+    /// The plan's number in the rule; 0 is the rule's own quota.
+    #[inline]
+    #[must_use]
+    pub fn plan(&self) -> u16 {
+        self.plan
+    }
+
+    /// Whom it counts against.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> Fingerprint {
+        self.key
+    }
+
+    /// Units asked for.
+    #[inline]
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+impl Check {
+    /// The denial of a request that asks for one rule and key under two plans, which share a state: each has a limit of its
+    /// own, and the sum of the costs has neither. `None`: these checks do not. A plan without a limit is none of the two.
+    ///
+    /// A store asks before it decides or peeks. A mistake must not let a request pass.
+    #[must_use]
+    pub fn deny_two_plans(rules: &RuleSet, checks: &[Self]) -> Option<Decision> {
+        let same = |one: &Self, other: &Self| one.rule == other.rule && one.key == other.key;
+        let is_limited = |check: &Self| {
+            let rule = rules.rules().get(usize::from(check.rule));
+            rule.is_some_and(|rule| {
+                *rule.mode() != Mode::Off && !rule.quota_of(usize::from(check.plan)).is_unlimited()
+            })
+        };
+        let differs = |(place, check): (usize, &Self)| {
+            let mut before = checks[..place].iter();
+            before.any(|other| {
+                same(other, check)
+                    && other.plan != check.plan
+                    && is_limited(other)
+                    && is_limited(check)
+            })
+        };
+        let mut places = checks.iter().enumerate();
+        places.any(differs).then(|| Self::deny_mistake(checks))
+    }
+
+    /// The answer to checks that are a mistake.
+    #[cold]
+    pub(crate) fn deny_mistake(checks: &[Self]) -> Decision {
+        let denied = checks.iter().map(|check| {
+            let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
+            verdict.deny_for_failure();
+            verdict
+        });
+        Decision::new(0, denied, |_| true)
+    }
+}

@@ -1,0 +1,46 @@
+//! What was taken, and what becomes of it.
+
+use crate::{
+    algorithm::Taken,
+    check::Check,
+    decision::{Source, Verdict},
+    time::Tick,
+};
+
+/// What to do with units that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// Gives back this many units of each check, at most what it took.
+    Refund(u64),
+    /// Takes this many units more from each check, as far as they are there.
+    Charge(u64),
+    /// Gives back everything: the request was not let through after all.
+    Cancel,
+}
+
+/// A check that was allowed and took its units, as its settlement needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The check.
+    pub check: Check,
+    /// When its units were taken, and until when they weigh.
+    pub taken: Taken,
+    /// Who gave them.
+    pub source: Source,
+}
+
+impl Receipt {
+    /// What an allowed check took at `at`.
+    #[must_use]
+    pub fn new(check: Check, verdict: &Verdict, at: Tick) -> Self {
+        Self {
+            check,
+            taken: Taken {
+                at,
+                fresh_at: at.saturating_add(verdict.reset_after_ticks()),
+            },
+            source: verdict.source(),
+        }
+    }
+}

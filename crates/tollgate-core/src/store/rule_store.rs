@@ -1,0 +1,133 @@
+//! A store, and a rule set on it.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    check::Check,
+    decision::Decision,
+    error::{RuleError, StoreError},
+    key::{Fingerprint, KeyBuf},
+    rule_set::RuleSet,
+    step::Step,
+    store::{
+        receipt::{Receipt, Settlement},
+        registry::RuleRegistry,
+    },
+};
+
+/// What a store keeps of one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Keys with a live state: one that differs from a fresh one. Where a large table holds expired entries, this is an
+    /// estimate from a sample.
+    pub keys: u64,
+    /// Bytes allocated for states.
+    pub bytes: u64,
+    /// Evictions of live states because of the bound. Each of them let a client start anew: the bound is too small, or a
+    /// flood is under way.
+    pub evicted_live: u64,
+}
+
+/// Where state lives.
+///
+/// A store is an object: the layer and the limiter have no type parameter for it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "take `MemoryStore::new()`, or a store of another tollgate crate"
+)]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Ties a rule set to the state in this store.
+    ///
+    /// State is found by the rules' names: what was used under a name stays used, also when the quota changed.
+    ///
+    /// A [`Limiter`](crate::Limiter) asks the [registry](Self::registry) first. Whoever calls this alone has not: two quotas
+    /// of one name are then counted on one state.
+    ///
+    /// # Errors
+    ///
+    /// A rule that this store cannot serve.
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError>;
+
+    /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
+    /// store in front of another one hands out that one's.
+    fn registry(&self) -> &RuleRegistry;
+}
+
+/// A rule set on a store. Object safe; every future it hands out borrows nothing.
+///
+/// A store never fails a call, it fails checks: a check that could not be decided has the outcome
+/// [`Failed`](crate::Outcome::Failed), and the [`Limiter`](crate::Limiter) resolves it by its rule's answer to a store
+/// failure.
+pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
+    /// The rules.
+    fn rules(&self) -> &Arc<RuleSet>;
+
+    /// Whether a check can fail. A store that cannot needs no fallback.
+    fn can_fail(&self) -> bool {
+        true
+    }
+
+    /// What stands for `key` in this store, for the rule at place `rule`.
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint;
+
+    /// Decides all checks and takes all or nothing, in one atomic step.
+    ///
+    /// Checks on one state are folded first: their costs are summed. Verdicts are in the order of the checks. Checks of one
+    /// rule and key under two plans are [denied](Check::deny_two_plans).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the answer does not undo the take.
+    fn acquire(&self, checks: &[Check]) -> Step<Decision>;
+
+    /// Decides as [`acquire`](Self::acquire) does, and takes nothing.
+    fn peek(&self, checks: &[Check]) -> Step<Decision>;
+
+    /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: what cannot be sent is given
+    /// up and counted.
+    fn settle(&self, receipts: &[Receipt], how: Settlement);
+
+    /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
+    /// in advance stays counted.
+    ///
+    /// The checks are those of one request, for stores where one of them says where the states of the others lie. One with a
+    /// cost of 0 does only that: its own state stays. Other costs do not matter, nor do plans.
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
+
+    /// Told how checks that this store could not decide were decided in its place, by the rules' answers to a store
+    /// failure: the verdicts whose source is [`Source::Fallback`](crate::Source::Fallback). For stores that keep an account of it.
+    fn resolved(&self, checks: &[Check], decision: &Decision) {
+        let _ = (checks, decision);
+    }
+
+    /// Told when the last limiter and layer with these rules is gone, or when other rules have
+    /// [taken their place](crate::Limiter::replacing): from then on nothing is to be held in advance. What is held goes back, and
+    /// what was counted alone is reported, without waiting for it. Requests and tickets that are still under way may ask and
+    /// settle afterwards.
+    fn retire(&self) {}
+
+    /// How many instances are known to share this store now; 0 if that is not known.
+    ///
+    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts. So
+    /// a store that has just begun anew must not tell fewer than there are: shares are cut for as many as it tells.
+    fn instances(&self) -> u32 {
+        0
+    }
+
+    /// What is kept of the rule at place `rule`, where it is known without I/O.
+    fn usage(&self, rule: u16) -> Option<Usage> {
+        let _ = rule;
+        None
+    }
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
+        (**self).bind(rules)
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        (**self).registry()
+    }
+}
