@@ -209,7 +209,7 @@ async fn a_failed_store_is_unavailable_without_invented_numbers() {
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(status.message(), "service unavailable");
     assert!(status.details().is_empty());
-    let told: Vec<_> = status
+    let reported: Vec<_> = status
         .metadata()
         .keys()
         .filter_map(|name| match name {
@@ -218,7 +218,7 @@ async fn a_failed_store_is_unavailable_without_invented_numbers() {
         })
         .filter(|name| !["date", "content-type"].contains(name))
         .collect();
-    assert!(told.is_empty(), "{told:?}");
+    assert!(reported.is_empty(), "{reported:?}");
     assert_eq!(service.calls(), 0);
 }
 

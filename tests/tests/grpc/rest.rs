@@ -40,6 +40,6 @@ async fn rest_and_grpc_share_a_budget_and_get_their_own_denials() {
     assert_eq!(rest.list("grpc-status"), "");
     let status = client.current(city("Oslo")).await.expect_err("denied");
     assert_eq!(status.code(), Code::ResourceExhausted);
-    let told = status.metadata().get("ratelimit").expect("what is left");
-    assert_eq!(told, "\"per-ip\";r=0;t=60");
+    let reported = status.metadata().get("ratelimit").expect("what is left");
+    assert_eq!(reported, "\"per-ip\";r=0;t=60");
 }

@@ -174,8 +174,8 @@ async fn quota_fields_include_the_checks_of_a_handler() {
         let app = logins(layer(store));
         let answer = ask(&app, "/ann").await;
         assert_eq!(answer.status(), 200);
-        let told: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
-        assert_eq!(told, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
+        let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
+        assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
     }
 }
 
@@ -188,8 +188,8 @@ async fn a_denial_of_a_handler_is_the_layers_rejection() {
     assert_eq!(denied.status(), 429);
     assert_eq!(field(&denied, "retry-after"), "60");
     assert_eq!(field(&denied, "content-type"), "application/problem+json");
-    let told: Vec<_> = field(&denied, "ratelimit").split(", ").collect();
-    assert_eq!(told, [r#""all";r=6;t=60"#, r#""per-account";r=0;t=60"#]);
+    let reported: Vec<_> = field(&denied, "ratelimit").split(", ").collect();
+    assert_eq!(reported, [r#""all";r=6;t=60"#, r#""per-account";r=0;t=60"#]);
     let decision = denied.extensions().get::<Decision>().expect("a decision");
     assert_eq!(decision.reason(), Some(Reason::Quota));
     assert!(text(denied).await.contains("per-account"));
@@ -319,9 +319,9 @@ async fn a_rule_checked_several_times_is_listed_once() {
     };
     let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
     let answer = ask(&app, "/").await;
-    let told: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
+    let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
     // A list that names a policy twice says nothing; the tightest of its answers counts.
-    assert_eq!(told, [r#""all";r=8;t=60"#, r#""per-account";r=0;t=60"#]);
+    assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=0;t=60"#]);
 }
 
 #[tokio::test]

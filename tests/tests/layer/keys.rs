@@ -384,8 +384,8 @@ async fn a_shadow_rejects_no_request_without_a_key() {
     for left in [8, 7] {
         let answer = send(&app, get("/")).await;
         assert_eq!(answer.status(), 200);
-        let told = format!(r#""nine";r={left};t=60"#);
-        assert_eq!(answer.headers()["ratelimit"], *told);
+        let reported = format!(r#""nine";r={left};t=60"#);
+        assert_eq!(answer.headers()["ratelimit"], *reported);
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// What the compiler says of a program in which `tollgate` is everything of it.
-fn said(program: &str) -> String {
+fn output(program: &str) -> String {
     let tests = env::current_exe().expect("this program has a path");
     let builds = tests.parent().expect("it is in a folder");
     let folder = tempfile::tempdir().expect("a folder");
@@ -69,7 +69,7 @@ fn libraries(builds: &Path) -> Vec<PathBuf> {
 
 #[track_caller]
 fn says(program: &str, sentences: &[&str]) {
-    let text = said(program);
+    let text = output(program);
     for sentence in sentences {
         assert!(text.contains(sentence), "{sentence:?} is not in:\n{text}");
     }

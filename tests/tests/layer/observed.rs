@@ -45,13 +45,13 @@ async fn ask(app: &Router, times: usize) {
 #[track_caller]
 fn requests<const N: usize>(counted: &Counted, rule: &str, expected: [(&str, u64); N]) {
     let prefix = format!("tollgate_requests_total{{rule={rule},decision=");
-    let told: BTreeMap<_, _> = counted
+    let reported: BTreeMap<_, _> = counted
         .names()
         .filter_map(|name| name.strip_prefix(&*prefix)?.strip_suffix('}'))
         .map(|decision| (decision, counted.requests(rule, decision)))
         .filter(|(_, count)| *count > 0)
         .collect();
-    assert_eq!(told, BTreeMap::from(expected), "{rule}");
+    assert_eq!(reported, BTreeMap::from(expected), "{rule}");
 }
 
 #[tokio::test]
@@ -469,11 +469,13 @@ async fn labels_and_events_contain_nothing_about_the_client() {
             bodies += &String::from_utf8_lossy(&bytes.unwrap());
         }
     }
-    let told = events.recorded();
-    assert!(told.len() > 5, "{told:?}");
+    let reported = events.recorded();
+    assert!(reported.len() > 5, "{reported:?}");
     let counted = Counted::of(&snapshotter);
     for secret in SECRETS {
-        let event = told.iter().find(|told| told.fields.contains(secret));
+        let event = reported
+            .iter()
+            .find(|reported| reported.fields.contains(secret));
         assert!(event.is_none(), "{event:?}");
         let metric = counted.names().find(|name| name.contains(secret));
         assert_eq!(metric, None);
@@ -493,9 +495,9 @@ async fn a_denial_is_a_debug_event_per_denying_rule() {
     ask(&app, 1).await;
     assert!(events.recorded().is_empty(), "{:?}", events.recorded());
     ask(&app, 1).await;
-    let told = events.recorded();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].level, Level::DEBUG);
+    let reported = events.recorded();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0].level, Level::DEBUG);
     for word in [
         "request denied",
         "rule=\"tight\"",
@@ -503,7 +505,10 @@ async fn a_denial_is_a_debug_event_per_denying_rule() {
         "reason=\"quota\"",
         "source=\"store\"",
     ] {
-        assert!(told[0].fields.contains(word), "{told:?} lacks {word}");
+        assert!(
+            reported[0].fields.contains(word),
+            "{reported:?} lacks {word}"
+        );
     }
 }
 
@@ -514,9 +519,9 @@ async fn a_request_without_a_key_is_a_debug_event() {
     let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
     let app = app(still().0, [rule]);
     ask(&app, 1).await;
-    let told = events.at(Level::DEBUG);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("strict") && told[0].contains("no key"));
+    let reported = events.at(Level::DEBUG);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("strict") && reported[0].contains("no key"));
 }
 
 #[tokio::test]

@@ -201,14 +201,14 @@ async fn shadows_and_thresholds_are_only_in_the_admission() {
         .unwrap()
         .attach_decision();
     let handler = |admission: Admission| async move {
-        let told = admission.verdicts().map(|verdict| {
+        let reported = admission.verdicts().map(|verdict| {
             let outcome = match verdict.outcome() {
                 Outcome::Allow => "allow",
                 _ => "deny",
             };
             format!("{} {outcome}", verdict.name())
         });
-        told.collect::<Vec<_>>().join(", ")
+        reported.collect::<Vec<_>>().join(", ")
     };
     let app = Router::new().fallback(handler).layer(layer);
     let text = |response: Response<Body>| async {
@@ -326,12 +326,12 @@ async fn more_rules_than_fit_without_an_allocation_are_decided_alike() {
 async fn a_layer_that_is_cloned_and_changed_keeps_its_budget() {
     let layer = RateLimitLayer::new(MemoryStore::new(), [all(per_minute("one", 1))]).unwrap();
     let quiet = layer.clone().hide_quota();
-    let (told, untold) = (
+    let (reported, untold) = (
         Router::new().fallback(|| async {}).layer(layer),
         Router::new().fallback(|| async {}).layer(quiet),
     );
     assert_eq!(field(&ask(&untold, "/").await, "ratelimit"), "");
-    let denied = ask(&told, "/").await;
+    let denied = ask(&reported, "/").await;
     assert_eq!(denied.status(), 429);
     assert!(field(&denied, "ratelimit").starts_with(r#""one";r=0;"#));
 }

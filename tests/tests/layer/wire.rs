@@ -113,7 +113,7 @@ async fn two_layers_are_two_members() {
 
 #[tokio::test]
 async fn the_larger_retry_after_stays() {
-    for (own, told) in [("7", "60"), ("100", "100")] {
+    for (own, reported) in [("7", "60"), ("100", "100")] {
         let busy = Rejection::custom(move |denial| {
             let response = Response::builder().status(denial.status());
             let response = response.header(http::header::RETRY_AFTER, own);
@@ -123,7 +123,7 @@ async fn the_larger_retry_after_stays() {
         server.get("/").await;
         let answer = server.get("/").await;
         assert_eq!((answer.status, &*answer.body), (429, "busy"));
-        assert_eq!(answer.header("retry-after"), Some(told));
+        assert_eq!(answer.header("retry-after"), Some(reported));
     }
 }
 
@@ -455,15 +455,15 @@ async fn jitter_only_makes_the_wait_longer_and_stays_the_same_for_a_client() {
     )
     .await;
     server.get("/").await;
-    let told = server
+    let reported = server
         .get("/")
         .await
         .header("retry-after")
         .map(str::to_owned);
-    let seconds: u64 = told.as_deref().unwrap().parse().unwrap();
+    let seconds: u64 = reported.as_deref().unwrap().parse().unwrap();
     assert!((60..=90).contains(&seconds), "{seconds}");
     let again = server.get("/").await;
-    assert_eq!(again.header("retry-after"), told.as_deref());
+    assert_eq!(again.header("retry-after"), reported.as_deref());
     // The field about the quota is exact.
     assert_eq!(again.header("ratelimit"), Some(r#""one";r=0;t=60"#));
 }

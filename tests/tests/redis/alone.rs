@@ -224,10 +224,10 @@ async fn a_downgraded_consistency_is_reported_once_with_its_reason() {
     for _ in 0..3 {
         let _ = limiter.acquire(&[check]).await;
     }
-    let told = events.at(Level::WARN);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = events.at(Level::WARN);
+    assert_eq!(reported.len(), 1, "{reported:?}");
     assert!(
-        told[0].contains("small") && told[0].contains("below 20"),
-        "{told:?}"
+        reported[0].contains("small") && reported[0].contains("below 20"),
+        "{reported:?}"
     );
 }

@@ -28,9 +28,10 @@ async fn a_denied_instance_registration_is_reported() {
     assert_eq!(redis.ask(&user).await, "+OK\r\n");
     let store = store(&redis, "shop").await;
     until("it is told", || {
-        let told = events.recorded().into_iter();
+        let reported = events.recorded().into_iter();
         // Of a command inside of a script servers do not say which it was.
-        told.filter(|event| event.level == Level::ERROR)
+        reported
+            .filter(|event| event.level == Level::ERROR)
             .any(|event| event.fields.contains("user"))
     })
     .await;

@@ -235,7 +235,7 @@ fn a_denial_lasts_until_the_same_request_passes() {
 #[test]
 fn a_sliding_window_lasts_until_it_is_full() {
     /// What is told with three of ten units, 2.72 s into a window of five seconds.
-    fn told<A: Algorithm>(quota: Quota) -> String {
+    fn reported<A: Algorithm>(quota: Quota) -> String {
         let algorithm = A::new(&quota).expect("a valid quota");
         let mut state = A::State::default();
         let now = 1_700_000_000_000_000 + 2_720_000;
@@ -252,17 +252,20 @@ fn a_sliding_window_lasts_until_it_is_full() {
     // The rest of this window, and all of the next: 7.28 s.
     let sliding = Quota::sliding_window(10, window);
     assert_eq!(
-        told::<SlidingWindow>(sliding),
+        reported::<SlidingWindow>(sliding),
         r#"ratelimit: "slides";r=7;t=8"#
     );
     // A window, and the rest of a sub-bucket: 5.03 s.
     let buckets = Quota::sliding_buckets(10, window);
     assert_eq!(
-        told::<SlidingBuckets>(buckets),
+        reported::<SlidingBuckets>(buckets),
         r#"ratelimit: "slides";r=7;t=6"#
     );
     let log = Quota::sliding_log(10, window);
-    assert_eq!(told::<SlidingLog>(log), r#"ratelimit: "slides";r=7;t=5"#);
+    assert_eq!(
+        reported::<SlidingLog>(log),
+        r#"ratelimit: "slides";r=7;t=5"#
+    );
 }
 
 #[test]

@@ -56,22 +56,22 @@ fn behind_a_trusted_proxy_clients_have_separate_keys() {
     let request = |client| from("10.0.0.1", with_lines("x-forwarded-for", &[client]));
     let (a, b) = (request("203.0.113.9"), request("203.0.113.10"));
     assert_eq!(key(&client_ip(), &a), key(&client_ip(), &b));
-    let told = client_ip().trusted_proxies(["10.0.0.1"]).x_forwarded_for();
-    assert_ne!(key(&told, &a), key(&told, &b));
+    let reported = client_ip().trusted_proxies(["10.0.0.1"]).x_forwarded_for();
+    assert_ne!(key(&reported, &a), key(&reported, &b));
 }
 
 #[test]
 fn behind_two_proxies_the_inner_one_is_not_the_client() {
-    let told = client_ip()
+    let reported = client_ip()
         .trusted_proxies(["10.0.0.0/8"])
         .x_forwarded_for();
     let request = |list| from("10.0.0.1", with_lines("x-forwarded-for", &[list]));
     assert_eq!(
-        resolved(&told, &request("203.0.113.9, 10.0.0.2")),
+        resolved(&reported, &request("203.0.113.9, 10.0.0.2")),
         "203.0.113.9"
     );
     assert_eq!(
-        resolved(&told, &request("203.0.113.10, 10.0.0.2")),
+        resolved(&reported, &request("203.0.113.10, 10.0.0.2")),
         "203.0.113.10"
     );
 }

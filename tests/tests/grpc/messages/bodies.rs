@@ -76,22 +76,25 @@ async fn a_call_denied_before_its_response_ends_even_if_its_service_hangs() {
 
 #[tokio::test]
 async fn a_handler_reads_an_error_in_place_of_the_denied_message() {
-    let (told, mut heard) = mpsc::channel(1);
+    let (reported, mut received) = mpsc::channel(1);
     let reads = move |request: Request<MessageBody<Body>>| {
-        let told = told.clone();
+        let reported = reported.clone();
         async move {
             let mut body = request.into_body();
             let frame = body.frame().await.expect("a frame").expect("no error");
             let bytes = frame.into_data().expect("data");
             let error = body.frame().await.expect("more").expect_err("an error");
             let end = body.frame().await.is_none();
-            told.send((bytes, error, end)).await.expect("it listens");
+            reported
+                .send((bytes, error, end))
+                .await
+                .expect("it listens");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         }
     };
     let service = limits(still(), 2).layer(service_fn(reads));
     let Ok(_) = service.oneshot(messages(7)).await;
-    let (bytes, error, end) = heard.try_recv().expect("it was read");
+    let (bytes, error, end) = received.try_recv().expect("it was read");
     // Two messages, and a prefix that is not whole.
     assert_eq!((bytes.len(), end), (2 * 5 + 4, true));
     let limit: &MessageLimitError = error.downcast_ref().expect("it says why");

@@ -27,12 +27,15 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
     let store = SlowStore::at_once(still());
     let rule = rule(100).by(constant("all")).cost_by(|_| 7);
     let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
-    let (told, mut heard) = mpsc::channel(1);
+    let (reported, mut received) = mpsc::channel(1);
     let reads = move |request: Request<MessageBody<Body>>| {
-        let told = told.clone();
+        let reported = reported.clone();
         async move {
             let response = read(request).await?;
-            told.send(response.headers()["bytes"].clone()).await.ok();
+            reported
+                .send(response.headers()["bytes"].clone())
+                .await
+                .ok();
             Ok::<_, Infallible>(response)
         }
     };
@@ -40,7 +43,7 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
     let Ok(response) = service.oneshot(messages(50)).await;
     assert_eq!(status(&response), Some("8"));
     // 14 of them cost 98.
-    assert_eq!(heard.try_recv().expect("it was read"), "74");
+    assert_eq!(received.try_recv().expect("it was read"), "74");
     // All, 14; all of the rest, 1.
     assert_eq!(store.calls(), 4);
 }

@@ -1,4 +1,4 @@
-//! The responses in gRPC as bytes, and beside what tonic makes of the same status.
+//! The gRPC responses as bytes, compared with those of tonic.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -39,7 +39,7 @@ fn fields(headers: &HeaderMap) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A denial by `per-min` that lasts for so long.
+/// A denial by `per-min` with this retry time.
 fn lasting(scene: &Scene, wait: Duration) -> Decision {
     scene.decide([denied(0, 0, Retry::after_micros(wait.as_micros() as u64))])
 }
@@ -128,7 +128,7 @@ fn the_details_equal_those_of_tonic_byte_by_byte() {
     );
     assert_eq!(response.headers()["grpc-retry-pushback-ms"], "16001");
 
-    // Two rules, one of them a shadow beside them, which is not told.
+    // Two rules, and a shadow, which is not reported.
     let decision = scene.decide([denied(0, 0, SOON), denied(1, 0, SOON), denied(2, 0, SOON)]);
     let response = respond(&scene, &scene.denial(&decision));
     let expected = details(Some(wait), vec![per_min(), per_day], "RATE_LIMIT_EXCEEDED");
@@ -207,8 +207,8 @@ fn a_missing_key_is_the_code_that_means_the_rules_status() {
             Denial::without_key(&scene.head, &nothing, &scene.rules, status, why).hide_quota(quiet);
         let response = respond(&scene, &denial);
         assert_eq!(response.headers()["grpc-status"], code);
-        let told = Status::from_header_map(response.headers()).expect("a status");
-        assert_eq!(told.message(), message);
+        let reported = Status::from_header_map(response.headers()).expect("a status");
+        assert_eq!(reported.message(), message);
         assert_eq!(response.headers().get("grpc-retry-pushback-ms"), None);
     }
 }
@@ -347,8 +347,8 @@ proptest! {
         let status = Status::from_header_map(response.headers()).expect("a status");
         let details = status.get_error_details();
         let wait = Duration::from_micros(micros);
-        let told = details.retry_info().and_then(|info| info.retry_delay);
-        prop_assert_eq!(told, Some(wait));
+        let reported = details.retry_info().and_then(|info| info.retry_delay);
+        prop_assert_eq!(reported, Some(wait));
         let failure: &QuotaFailure = details.quota_failure().expect("it is there");
         prop_assert_eq!(&failure.violations[0].quota_id, &name);
         prop_assert_eq!(failure.violations[0].quota_value, limit as i64);
