@@ -188,7 +188,7 @@ impl RateLimitLayer {
     }
 
     /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
-    /// a quota. Default: 1. If the store [knows](tollgate_core::RuleStore::instances) of more instances, their number counts.
+    /// a quota. Default: 1. If the store [knows](tollgate_core::store::RuleStore::instances) of more instances, their number counts.
     /// A store in memory never fails.
     ///
     /// # Errors
