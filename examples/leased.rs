@@ -3,7 +3,7 @@
 //! Four clients with a limit each. One of them sends nearly twice what it may, the others stay below. The program starts a
 //! `redis-server` of its own, and takes about half a minute.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::{error::Error, io, time::Duration};
 

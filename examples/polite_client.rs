@@ -1,9 +1,9 @@
 //! A client that sends 30 requests as fast as it may, to a service that takes five a second: `cargo run --example
 //! polite_client`.
 //!
-//! Nobody has told the client about the limit. It reads it in the answers, and is never denied.
+//! The client is not configured for the limit. It reads it in the responses, and is never denied.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::{error::Error, net::SocketAddr};
 

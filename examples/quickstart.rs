@@ -1,6 +1,6 @@
 //! The program of the README: `cargo run --example quickstart`.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::net::SocketAddr;
 

@@ -3,7 +3,7 @@
 //! Three rules of ten units a second, which differ in what they do when their store fails. Three clients send twenty
 //! requests a second each. The program starts a `redis-server` of its own, and takes about fifteen seconds.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::{error::Error, fmt, num::NonZeroU32, time::Duration};
 

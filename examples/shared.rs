@@ -5,9 +5,9 @@
 //! | --- | --- |
 //! | `REDIS_URL` | where Redis is: `redis://host:6379`, `unix:///path`, `redis-sentinel://host,host/master`, `redis-cluster://host,host`. Without it the example starts a `redis-server` of its own |
 //! | `TOLLGATE_SECRET` | what clients are hashed with, 32 bytes or more in hex or base64: `openssl rand -hex 32` |
-//! | `PORT` | where to listen, 3000 unless told otherwise |
+//! | `PORT` | where to listen; default: 3000 |
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::{env, error::Error, time::Duration};
 

@@ -3,7 +3,7 @@
 //! With an address the client calls that server instead: `cargo run --example tonic -- http://127.0.0.1:3000` while
 //! `rest_and_grpc` runs.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::{error::Error, time::Duration};
 

@@ -2,7 +2,7 @@
 //!
 //! No HTTP layer is involved: the same rules, from code.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 use std::{error::Error, time::Duration};
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let grant = limiter.acquire_up_to(&[call], 40).await;
     println!("a batch of {} jobs goes out at once", grant.units);
 
-    // The rest waits in line: in order, and never above the provider's limit.
+    // The rest waits in a queue: in order, and never above the provider's limit.
     let start = Instant::now();
     let mut jobs = JoinSet::new();
     for job in 1..=30 {

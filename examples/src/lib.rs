@@ -1,6 +1,6 @@
 //! What the examples share.
 
-#![expect(clippy::print_stdout, reason = "examples talk to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
 pub mod polite;
 pub mod redis_server;

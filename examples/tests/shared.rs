@@ -14,7 +14,7 @@ use tollgate_examples::redis_server::RedisServer;
 struct Process {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
-    said: String,
+    output: String,
     address: String,
 }
 
@@ -39,14 +39,14 @@ impl Process {
         let mut process = Self {
             out: BufReader::new(child.stdout.take().expect("it is piped")),
             child,
-            said: String::new(),
+            output: String::new(),
             address: String::new(),
         };
         while process.address.is_empty() {
-            let start = process.said.len();
-            let read = process.out.read_line(&mut process.said).expect("text");
-            assert!(read > 0, "it ended before it listened: {}", process.said);
-            let line = process.said[start..].trim_end();
+            let start = process.output.len();
+            let read = process.out.read_line(&mut process.output).expect("text");
+            assert!(read > 0, "it ended before it listened: {}", process.output);
+            let line = process.output[start..].trim_end();
             if let Some(address) = line.strip_prefix("listening on http://") {
                 process.address = address.to_owned();
             }
@@ -105,7 +105,7 @@ fn two_processes_on_one_redis_are_one_limit() {
 }
 
 #[test]
-fn a_process_that_is_started_later_knows_what_was_used() {
+fn a_process_that_starts_later_sees_the_usage() {
     let (_redis, address) = redis();
     for _ in 0..5 {
         // Each is killed after its request.
@@ -118,7 +118,7 @@ fn a_process_that_is_started_later_knows_what_was_used() {
 fn without_a_redis_it_starts_its_own_and_ends_it() {
     let mut process = Process::start(None);
     let line = process
-        .said
+        .output
         .lines()
         .find(|line| line.contains("started a redis-server at "))
         .expect("it says so");
@@ -131,18 +131,21 @@ fn without_a_redis_it_starts_its_own_and_ends_it() {
     let status = Command::new("kill").arg(&pid).status();
     assert!(status.is_ok_and(|status| status.success()));
     // It closes its output last.
-    process.out.read_to_string(&mut process.said).expect("text");
+    process
+        .out
+        .read_to_string(&mut process.output)
+        .expect("text");
     assert!(process.child.wait().expect("it was started").success());
     assert!(TcpStream::connect(&at).is_err(), "{at} still listens");
 }
 
 #[test]
-fn an_address_that_is_none_is_refused_with_what_would_be_right() {
+fn an_invalid_address_is_rejected_with_the_remedy() {
     let out = Command::new(program())
         .env("REDIS_URL", "localhost:6379")
         .output()
         .expect("it was built");
     assert!(!out.status.success());
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("redis://host:6379"), "{said}");
+    let output = String::from_utf8_lossy(&out.stderr);
+    assert!(output.contains("redis://host:6379"), "{output}");
 }

@@ -49,10 +49,10 @@ async fn home_allows_forty_at_once_and_twenty_a_second() {
     for left in (0..40).rev() {
         let answer = shop.get("/").await;
         assert_eq!(answer.status, 200);
-        let told = answer.header("ratelimit").unwrap();
+        let reported = answer.header("ratelimit").unwrap();
         assert!(
-            told.starts_with(&format!(r#""home-per-ip";r={left};t="#)),
-            "{told}"
+            reported.starts_with(&format!(r#""home-per-ip";r={left};t="#)),
+            "{reported}"
         );
         assert_eq!(
             answer.header("ratelimit-policy"),
@@ -101,8 +101,11 @@ async fn items_of_a_key_are_ten_at_once_and_five_a_second() {
         assert_eq!(denied.status, 429);
         assert_eq!(denied.header("retry-after"), Some("1"));
         // The key was denied, so the tenant was not debited.
-        let told = denied.header("ratelimit").unwrap();
-        assert!(told.contains(r#""items-per-tenant";r=90;"#), "{told}");
+        let reported = denied.header("ratelimit").unwrap();
+        assert!(
+            reported.contains(r#""items-per-tenant";r=90;"#),
+            "{reported}"
+        );
     }
     assert_eq!(shop.items("acme.k2").await.status, 200);
     shop.clock.advance(SECOND);
@@ -122,9 +125,12 @@ async fn items_of_a_tenant_are_a_hundred_a_minute_whatever_the_keys() {
     // A key of its own with ten left, of a tenant with none.
     let denied = shop.items("acme.fresh").await;
     assert_eq!(denied.status, 429);
-    let told = denied.header("ratelimit").unwrap();
-    assert!(told.contains(r#""items-per-key";r=10;"#), "{told}");
-    assert!(told.contains(r#""items-per-tenant";r=0;"#), "{told}");
+    let reported = denied.header("ratelimit").unwrap();
+    assert!(reported.contains(r#""items-per-key";r=10;"#), "{reported}");
+    assert!(
+        reported.contains(r#""items-per-tenant";r=0;"#),
+        "{reported}"
+    );
     let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
     assert_eq!(shop.items("globex.k1").await.status, 200);
     // Waiting as long as told is enough.
@@ -155,7 +161,7 @@ async fn a_search_costs_a_unit_for_each_word() {
 }
 
 #[tokio::test]
-async fn a_search_of_too_many_words_never_fits_and_is_told_no_wait() {
+async fn a_search_of_too_many_words_never_fits_and_has_no_retry_after() {
     let shop = Shop::open().await;
     let path = format!("/search?q={}", vec!["w"; 51].join("+"));
     let denied = shop.get(&path).await;
@@ -205,7 +211,7 @@ async fn a_request_by_another_method_takes_no_log_in() {
 }
 
 #[tokio::test]
-async fn who_claims_to_speak_grpc_is_denied_as_everybody_else() {
+async fn a_grpc_content_type_does_not_change_the_denial() {
     let shop = Shop::open().await;
     let fields = [
         ("content-length", "0"),

@@ -2,10 +2,9 @@
 //!
 //! A call is filled with one request, or with all that wait. Each is decided on its own.
 
-mod check;
-mod lease;
-mod names;
+mod args;
 mod request_layout;
+mod state_keys;
 
 use std::{fmt, time::Duration};
 
@@ -14,13 +13,15 @@ use tollgate_core::{
     Check, Fingerprint, Tick,
     store::{Receipt, Settlement},
 };
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
 
 pub(crate) use self::request_layout::RequestLayout;
 use self::{
-    check::What,
+    args::{Args, Operation},
     request_layout::{Capped, NOBODY},
+    state_keys::StateKeys,
 };
-use crate::{encode::Encoder, packed::Packed, rule_line::double};
+use crate::{encode::Encoder, rule_line::double};
 
 /// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
@@ -34,8 +35,8 @@ const ANY: u8 = u8::MAX;
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
 pub(crate) struct Call {
-    keys: Packed,
-    args: Packed,
+    keys: StateKeys,
+    args: Args,
     /// The bits of the rules whose states it touches.
     rules: u64,
 }
@@ -56,12 +57,9 @@ impl Call {
     }
 
     fn by(time: &[u8]) -> Self {
-        let mut args = Packed::default();
-        args.bytes.extend_from_slice(time);
-        args.end();
         Self {
-            keys: Packed::default(),
-            args,
+            keys: StateKeys::default(),
+            args: Args::at(time),
             rules: 0,
         }
     }
@@ -86,7 +84,7 @@ impl Call {
     /// The checks that were added.
     #[must_use]
     pub(crate) fn checks(&self) -> usize {
-        self.args.len() - 1
+        self.args.checks()
     }
 
     /// Whether nothing was added: then there is nothing to call.
@@ -101,7 +99,7 @@ impl Call {
     /// asked for under two plans, which have no sum; then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        self.request(rules, checks, What::Take, |_| true)
+        self.request(rules, checks, Operation::Take, |_| true)
     }
 
     /// Adds a request that takes its units if all fit, and makes new keys only where it may.
@@ -119,7 +117,7 @@ impl Call {
         checks: &[Check],
         may_make: impl FnMut(u16) -> bool,
     ) -> Option<RequestLayout> {
-        self.request(rules, checks, What::Take, may_make)
+        self.request(rules, checks, Operation::Take, may_make)
     }
 
     /// Adds a request that takes nothing.
@@ -127,7 +125,7 @@ impl Call {
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        self.request(rules, checks, What::LeaseQuery, |_| true)
+        self.request(rules, checks, Operation::Look, |_| true)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
@@ -151,26 +149,26 @@ impl Call {
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         for Receipt { check, taken, .. } in holdings {
             let (what, units) = match how {
-                Settlement::Refund(units) => (What::GiveBack, units.min(check.cost())),
-                Settlement::Cancel => (What::GiveBack, check.cost()),
-                Settlement::Charge(units) => (What::TakeMore, units),
+                Settlement::Refund(units) => (Operation::GiveBack, units.min(check.cost())),
+                Settlement::Cancel => (Operation::GiveBack, check.cost()),
+                Settlement::Charge(units) => (Operation::TakeMore, units),
                 _ => continue,
             };
             let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
                 continue;
             };
-            let places = self.places(rules, line, check, with, line.overflow, self.keys.len());
+            let first = self.keys.len();
+            let found = (self.keys).find(rules, line, check, with, line.overflow, first);
             let check = check.with_cost(units);
-            self.check(what, line, &check, places.key, plan);
-            if matches!(what, What::GiveBack) || places.overflow > 0 {
-                self.args
-                    .bytes
-                    .extend_from_slice(&double(taken.at.min(LAST)));
+            self.rules |= line.bit;
+            self.args.begin(what, line, &check, found.key, plan);
+            if matches!(what, Operation::GiveBack) || found.overflow > 0 {
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
-                self.args.bytes.extend_from_slice(&double(fresh_at));
+                self.args
+                    .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
             }
-            self.end(rules, places, false);
+            self.args.end_with(rules, found, false);
         }
         true
     }
@@ -197,22 +195,93 @@ impl Call {
                 continue;
             };
             let check = check.with_cost(0);
-            let places = self.places(rules, line, &check, with, None, self.keys.len());
+            let first = self.keys.len();
+            let found = self.keys.find(rules, line, &check, with, None, first);
             let mut of_any = *quota;
             of_any[0] = ANY;
-            let [older, older_other, ..] = places.older;
+            let [older, older_other, ..] = found.older;
             let keys = [
-                (places.key, quota),
-                (places.other, quota),
+                (found.key, quota),
+                (found.other, quota),
                 (older, &of_any),
                 (older_other, &of_any),
             ];
             for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
-                self.check(What::Forget, line, &check, key, quota);
+                self.rules |= line.bit;
+                self.args.begin(Operation::Forget, line, &check, key, quota);
                 self.args.end();
             }
         }
         true
+    }
+
+    /// Adds that a lease of the check's state comes back. `None` where it does not fit any more, or there is no such state;
+    /// otherwise the place of its answer.
+    #[must_use = "what was taken out of a holder is lost if it is not sent"]
+    pub(crate) fn close(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        returned: ReturnedLease,
+    ) -> Option<u16> {
+        let tail = [double(returned.left), double(returned.generation)];
+        self.beside(
+            rules,
+            &check.with_cost(returned.size),
+            Operation::TakeBack,
+            &tail,
+        )
+    }
+
+    /// Adds that a lease is wanted, if the request just before in this call is granted; a scheduled lease also where it is refused and
+    /// has no other checks. `None` as for [`close`](Self::close).
+    #[must_use = "the lease is in its answer"]
+    pub(crate) fn grant(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        query: &LeaseQuery,
+        terms: &LeaseTerms,
+    ) -> Option<u16> {
+        let tail = [
+            double(terms.reserve()),
+            double(terms.schedule().map_or(0, |_| query.scheduled)),
+            double(terms.schedule().map_or(0, ScheduleTerms::line)),
+            double(terms.schedule().map_or(0, ScheduleTerms::below)),
+        ];
+        self.beside(
+            rules,
+            &check.with_cost(query.tracked),
+            Operation::Grant,
+            &tail,
+        )
+    }
+
+    /// Adds that units were admitted, and count whether they are left or not. `None` as for [`close`](Self::close).
+    #[must_use = "what is left is in its answer"]
+    pub(crate) fn debit(&mut self, rules: &Encoder, check: &Check) -> Option<u16> {
+        self.beside(rules, check, Operation::Debit, &[])
+    }
+
+    fn beside(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        what: Operation,
+        tail: &[[u8; 8]],
+    ) -> Option<u16> {
+        if !self.has_room(1) {
+            return None;
+        }
+        let (line, plan) = rules.line(check)?;
+        // Below 65 535, as there was room.
+        let place = self.checks() as u16;
+        let found = self.keys.find(rules, line, check, None, None, 0);
+        self.rules |= line.bit;
+        self.args.begin(what, line, check, found.key, plan);
+        self.args.add(tail);
+        self.args.end_with(rules, found, false);
+        Some(place)
     }
 
     fn has_room(&self, checks: usize) -> bool {
@@ -224,7 +293,7 @@ impl Call {
         &mut self,
         rules: &Encoder,
         checks: &[Check],
-        what: What,
+        what: Operation,
         mut may_make: impl FnMut(u16) -> bool,
     ) -> Option<RequestLayout> {
         if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
@@ -234,8 +303,8 @@ impl Call {
         let with = rules.with(checks.iter().copied());
         let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
         let mut capped = SmallVec::new();
-        // Where the flag of the last check is that says whether another follows.
-        let mut more = None;
+        // The check before.
+        let mut before = None;
         for (index, check) in checks.iter().enumerate() {
             let Some((line, plan)) = rules.line(check) else {
                 places.push(NOBODY);
@@ -252,17 +321,16 @@ impl Call {
             let cost = cost
                 .filter(|other| rules.line(other).is_some())
                 .fold(0, |sum: u64, other| sum.saturating_add(other.cost()));
-            if let Some(more) = more {
-                self.args.bytes[more] = 1;
+            if let Some(before) = before {
+                self.args.more_follow(before);
             }
-            more = Some(self.args.bytes.len() + 2);
             // Below 65 535, as there was room.
             let place = self.checks() as u16;
             places.push(place);
             // What takes nothing makes no key.
             let cap = line
                 .overflow
-                .filter(|_| matches!(what, What::Take) && cost > 0);
+                .filter(|_| matches!(what, Operation::Take) && cost > 0);
             let overflow = cap.and_then(|overflow| {
                 let rule = check.rule();
                 let may_make = may_make(rule);
@@ -273,9 +341,11 @@ impl Call {
                 });
                 (!may_make).then_some(overflow)
             });
-            let found = self.places(rules, line, check, with, overflow, first_key);
-            self.check(what, line, &check.with_cost(cost), found.key, plan);
-            self.end(rules, found, cap.is_some());
+            let found = (self.keys).find(rules, line, check, with, overflow, first_key);
+            self.rules |= line.bit;
+            let check = check.with_cost(cost);
+            before = Some(self.args.begin(what, line, &check, found.key, plan));
+            self.args.end_with(rules, found, cap.is_some());
         }
         Some(RequestLayout { places, capped })
     }

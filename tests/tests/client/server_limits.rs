@@ -169,8 +169,8 @@ async fn retry_after_on_a_redirect_is_ignored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_with_room_wakes_waiting_requests() {
-    let told = |fields: &str| answer(200, &[("ratelimit", fields)]);
-    let provider = Provider::new([told(r#""a";r=1;t=20"#), told(r#""a";r=9;t=20"#)]);
+    let reported = |fields: &str| answer(200, &[("ratelimit", fields)]);
+    let provider = Provider::new([reported(r#""a";r=1;t=20"#), reported(r#""a";r=9;t=20"#)]);
     let provider = provider.taking(Duration::from_secs(1));
     let client = client(ClientRateLimitLayer::new(), &provider);
     send(&client, get()).await.unwrap();

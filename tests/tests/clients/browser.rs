@@ -94,7 +94,7 @@ fn service(server: &Server, path: &str, options: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_script_reads_what_is_exposed_of_a_denial() {
+async fn a_script_reads_the_exposed_fields_of_a_denial() {
     let preflights = Arc::default();
     let limits = one_for_each_key;
     let around = served(hello().layer(limits()).layer(cors()), &preflights).await;
@@ -123,28 +123,32 @@ async fn a_script_reads_what_is_exposed_of_a_denial() {
     let origin = Server::start(page).await;
 
     let shown = shown(&format!("http://{}/", origin.address())).await;
-    let told = shown.split_once(r#"<pre id="told">"#).expect("a page").1;
-    let told = told.split_once("</pre>").expect("a whole page").0;
-    let told: Value = serde_json::from_str(told).unwrap_or_else(|error| panic!("{error}: {shown}"));
+    let reported = shown
+        .split_once(r#"<pre id="reported">"#)
+        .expect("a page")
+        .1;
+    let reported = reported.split_once("</pre>").expect("a whole page").0;
+    let reported: Value =
+        serde_json::from_str(reported).unwrap_or_else(|error| panic!("{error}: {shown}"));
 
-    let fields = |name: &str, nth: usize| told[name][nth]["fields"].clone();
-    assert_eq!(told["around"][0]["status"], 200, "{told}");
+    let fields = |name: &str, nth: usize| reported[name][nth]["fields"].clone();
+    assert_eq!(reported["around"][0]["status"], 200, "{reported}");
     assert_eq!(fields("around", 0)["ratelimit"], r#""one";r=0;t=60"#);
-    assert_eq!(told["around"][1]["status"], 429);
+    assert_eq!(reported["around"][1]["status"], 429);
     assert_eq!(fields("around", 1)["retry-after"], "60");
     assert_eq!(fields("around", 1)["ratelimit"], r#""one";r=0;t=60"#);
     assert_eq!(fields("around", 1)["ratelimit-policy"], r#""one";q=1;w=60"#);
 
     // The status is there, the wait is not.
-    assert_eq!(told["unexposed"][1]["status"], 429);
+    assert_eq!(reported["unexposed"][1]["status"], 429);
     assert_eq!(fields("unexposed", 1).get("retry-after"), None);
     // The first was answered by the service, through CORS; of the denial there is nothing but an error.
-    assert_eq!(told["inside"][0]["status"], 200);
-    assert_eq!(told["inside"][1], json!({ "error": "TypeError" }));
+    assert_eq!(reported["inside"][0]["status"], 200);
+    assert_eq!(reported["inside"][1], json!({ "error": "TypeError" }));
 
-    assert_eq!(told["grpc"][0]["status"], 200);
+    assert_eq!(reported["grpc"][0]["status"], 200);
     assert_eq!(fields("grpc", 0).get("grpc-status"), None);
-    assert_eq!(told["grpc"][1]["status"], 200);
+    assert_eq!(reported["grpc"][1]["status"], 200);
     assert_eq!(fields("grpc", 1)["grpc-status"], "8");
     assert_eq!(fields("grpc", 1)["grpc-message"], "rate limit exceeded");
     assert_eq!(fields("grpc", 1)["grpc-retry-pushback-ms"], "60000");

@@ -49,9 +49,9 @@ pub(crate) async fn curl_with(
         Version::Http2 => "--http2-prior-knowledge",
     };
     let url = format!("http://{server}{path}");
-    let told = ["--write-out", "%{stderr}%{json}"];
+    let reported = ["--write-out", "%{stderr}%{json}"];
     let mut arguments = vec!["--silent", "--include", version];
-    arguments.extend(told);
+    arguments.extend(reported);
     arguments.extend(more);
     arguments.push(&url);
     let output = run("curl", &arguments, input).await;

@@ -23,20 +23,23 @@ fn budget(metadata: &Value) -> Vec<&String> {
 }
 
 #[tokio::test]
-async fn an_allowed_call_is_told_what_is_left_before_its_response() {
+async fn an_allowed_call_gets_the_remaining_units_in_initial_metadata() {
     let server = Weather::behind(layer([per_minute("two", 2)])).await;
-    let told = server.calls(&["Current"]).await;
-    assert_eq!(told[0]["code"], "OK");
-    assert_eq!(told[0]["responses"], 1);
-    assert_eq!(told[0]["initial"]["ratelimit"], r#""two";r=1;t=60"#);
-    assert_eq!(told[0]["initial"]["ratelimit-policy"], r#""two";q=2;w=60"#);
+    let reported = server.calls(&["Current"]).await;
+    assert_eq!(reported[0]["code"], "OK");
+    assert_eq!(reported[0]["responses"], 1);
+    assert_eq!(reported[0]["initial"]["ratelimit"], r#""two";r=1;t=60"#);
+    assert_eq!(
+        reported[0]["initial"]["ratelimit-policy"],
+        r#""two";q=2;w=60"#
+    );
 }
 
 #[tokio::test]
 async fn a_denied_call_is_resource_exhausted_with_details_that_python_knows() {
     let server = Weather::behind(layer([per_minute("one", 1)])).await;
-    let told = server.calls(&["Current", "Current"]).await;
-    let denied = &told[1];
+    let reported = server.calls(&["Current", "Current"]).await;
+    let denied = &reported[1];
     assert_eq!(denied["code"], "RESOURCE_EXHAUSTED");
     assert_eq!(denied["message"], "rate limit exceeded");
     assert_eq!(
@@ -68,26 +71,34 @@ async fn a_denied_call_is_resource_exhausted_with_details_that_python_knows() {
 #[tokio::test]
 async fn calls_of_every_kind_are_denied_alike_and_before_their_messages() {
     let server = Weather::behind(layer([per_minute("one", 1)])).await;
-    let told = server
+    let reported = server
         .calls(&["Current", "Current", "Watch", "Record", "Ask"])
         .await;
-    for streaming in &told[2..] {
-        assert_eq!(streaming, &told[1]);
+    for streaming in &reported[2..] {
+        assert_eq!(streaming, &reported[1]);
     }
     assert_eq!(server.reached(), (1, 0));
 }
 
 #[tokio::test]
-async fn a_quiet_layer_tells_python_the_wait_alone() {
+async fn a_hidden_quota_leaves_only_the_retry_time_for_python() {
     let server = Weather::behind(layer([per_minute("secret", 1)]).hide_quota()).await;
-    let told = server.calls(&["Current", "Current"]).await;
-    assert_eq!(told[1]["code"], "RESOURCE_EXHAUSTED");
+    let reported = server.calls(&["Current", "Current"]).await;
+    assert_eq!(reported[1]["code"], "RESOURCE_EXHAUSTED");
     assert_eq!(
-        told[1]["details"],
+        reported[1]["details"],
         json!({ "RetryInfo": { "retry_delay": "60s" } })
     );
-    assert!(!told[1].to_string().contains("secret"), "{}", told[1]);
-    assert!(budget(&told[1]["trailing"]).is_empty(), "{}", told[1]);
+    assert!(
+        !reported[1].to_string().contains("secret"),
+        "{}",
+        reported[1]
+    );
+    assert!(
+        budget(&reported[1]["trailing"]).is_empty(),
+        "{}",
+        reported[1]
+    );
 }
 
 #[tokio::test]
@@ -111,10 +122,10 @@ async fn the_retry_policy_of_a_client_waits_for_the_pushback() {
     };
     let watch = Arc::new(watch);
     let server = Weather::watched(limits, 1, move |seen| watch(seen)).await;
-    let told = server
+    let reported = server
         .calls_with_retries_of("RESOURCE_EXHAUSTED", &["Current", "Current"])
         .await;
-    assert_eq!(told[1]["code"], "OK");
+    assert_eq!(reported[1]["code"], "OK");
     // With its own backoff of 10 ms the client would have been denied again.
     assert_eq!(
         server.seen(),
@@ -128,18 +139,18 @@ async fn the_retry_policy_of_a_client_waits_for_the_pushback() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_not_tried_again() {
+async fn a_cost_that_never_fits_is_not_retried() {
     let never = per_minute("small", 5).cost_by(|_| 6);
     let server = Weather::behind(layer([never])).await;
-    let told = server
+    let reported = server
         .calls_with_retries_of("RESOURCE_EXHAUSTED", &["Current"])
         .await;
-    assert_eq!(told[0]["code"], "RESOURCE_EXHAUSTED");
-    assert_eq!(told[0]["trailing"]["grpc-retry-pushback-ms"], "-1");
-    assert_eq!(told[0]["trailing"].get("retry-after"), None);
-    assert_eq!(told[0]["details"].get("RetryInfo"), None);
+    assert_eq!(reported[0]["code"], "RESOURCE_EXHAUSTED");
+    assert_eq!(reported[0]["trailing"]["grpc-retry-pushback-ms"], "-1");
+    assert_eq!(reported[0]["trailing"].get("retry-after"), None);
+    assert_eq!(reported[0]["details"].get("RetryInfo"), None);
     assert_eq!(
-        told[0]["details"]["ErrorInfo"]["reason"],
+        reported[0]["details"]["ErrorInfo"]["reason"],
         "COST_EXCEEDS_LIMIT"
     );
     assert_eq!(server.seen(), [Seen::Retry(0), Seen::Denied(8)]);
@@ -154,15 +165,19 @@ async fn a_failed_store_is_unavailable_without_numbers_and_the_client_backs_off_
         .by(constant("all"));
     let limits = RateLimitLayer::new(store, [rule]).unwrap();
     let server = Weather::behind(limits).await;
-    let told = server
+    let reported = server
         .calls_with_retries_of("UNAVAILABLE", &["Current"])
         .await;
-    assert_eq!(told[0]["code"], "UNAVAILABLE");
-    assert_eq!(told[0]["message"], "service unavailable");
-    assert_eq!(told[0]["details"], json!({}));
-    assert!(budget(&told[0]["trailing"]).is_empty(), "{}", told[0]);
+    assert_eq!(reported[0]["code"], "UNAVAILABLE");
+    assert_eq!(reported[0]["message"], "service unavailable");
+    assert_eq!(reported[0]["details"], json!({}));
+    assert!(
+        budget(&reported[0]["trailing"]).is_empty(),
+        "{}",
+        reported[0]
+    );
     for invented in ["retry-after", "grpc-retry-pushback-ms"] {
-        assert_eq!(told[0]["trailing"].get(invented), None, "{invented}");
+        assert_eq!(reported[0]["trailing"].get(invented), None, "{invented}");
     }
     let denied = Seen::Denied(14);
     assert_eq!(
@@ -184,10 +199,10 @@ async fn a_call_without_its_key_is_unauthenticated() {
         .by(header("x-api-key"))
         .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
     let server = Weather::behind(layer([rule])).await;
-    let told = server.calls(&["Current"]).await;
-    assert_eq!(told[0]["code"], "UNAUTHENTICATED");
-    assert_eq!(told[0]["message"], "the request has no key");
-    assert_eq!(told[0]["initial"], json!({}));
+    let reported = server.calls(&["Current"]).await;
+    assert_eq!(reported[0]["code"], "UNAUTHENTICATED");
+    assert_eq!(reported[0]["message"], "the request has no key");
+    assert_eq!(reported[0]["initial"], json!({}));
     assert_eq!(server.reached(), (0, 0));
 }
 
@@ -201,12 +216,15 @@ async fn a_denial_by_many_policies_is_short_enough_for_a_client() {
             // The first call would be too long as well, with what is left of each.
             .map(|rule| rule.cost_by(|_| 2));
         let server = Weather::behind(layer(rules)).await;
-        let told = server.calls(&["Current"; 10]).await;
-        for told in told {
-            assert_eq!(told["code"], "RESOURCE_EXHAUSTED");
-            assert_eq!(told["trailing"]["grpc-retry-pushback-ms"], "-1");
-            let violations = told["details"]["QuotaFailure"]["violations"].as_array();
-            assert!(violations.is_some_and(|named| named.len() > 10), "{told}");
+        let reported = server.calls(&["Current"; 10]).await;
+        for reported in reported {
+            assert_eq!(reported["code"], "RESOURCE_EXHAUSTED");
+            assert_eq!(reported["trailing"]["grpc-retry-pushback-ms"], "-1");
+            let violations = reported["details"]["QuotaFailure"]["violations"].as_array();
+            assert!(
+                violations.is_some_and(|named| named.len() > 10),
+                "{reported}"
+            );
         }
     }
 }
@@ -226,15 +244,15 @@ async fn denied_streams_do_not_disturb_the_others_of_their_connection() {
     // Who is allowed waits for all the others that are, so that they are open together.
     let server = Weather::for_groups_of(EACH, layer([dear])).await;
     let keys = ["poor", "rich"].repeat(EACH);
-    let told = server.calls_together(&keys).await;
-    for (key, told) in keys.iter().zip(&told) {
+    let reported = server.calls_together(&keys).await;
+    for (key, reported) in keys.iter().zip(&reported) {
         let code = match *key {
             "poor" => "RESOURCE_EXHAUSTED",
             _ => "OK",
         };
-        assert_eq!(told["code"], code, "{key}: {told}");
+        assert_eq!(reported["code"], code, "{key}: {reported}");
     }
-    assert_eq!(told.len(), keys.len());
+    assert_eq!(reported.len(), keys.len());
     assert_eq!(server.reached(), (EACH as u64, 0));
     assert_eq!(server.connections(), 1);
 }

@@ -20,7 +20,7 @@ async fn served(layer: RateLimitLayer) -> Server {
 }
 
 #[tokio::test]
-async fn a_denial_is_whole_and_its_names_are_in_lower_case() {
+async fn a_denial_is_complete_with_lower_case_names() {
     for version in BOTH {
         let server = served(layer([per_minute("one", 1)])).await;
         curl(version, server.address(), "/", &[]).await;
@@ -59,7 +59,7 @@ async fn a_denied_head_has_the_fields_of_get_and_no_body() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_followed_by_who_has_nothing_left() {
+async fn a_redirect_is_followed_with_nothing_left() {
     let arrived = routing::get(|| async { "arrived" });
     // A server of its own: Debian's curl 7.88 cannot use a connection of HTTP/2 twice (curl issue 10634).
     let there = Server::start(Router::new().route("/", arrived)).await;
@@ -80,7 +80,7 @@ async fn a_redirect_is_followed_by_who_has_nothing_left() {
 }
 
 #[tokio::test]
-async fn a_304_tells_what_is_left_now() {
+async fn a_304_has_the_current_remaining_units() {
     async fn page(headers: HeaderMap) -> impl IntoResponse {
         let etag = [(header::ETAG, r#""v1""#)];
         match headers.get(header::IF_NONE_MATCH) {
@@ -114,7 +114,7 @@ async fn a_denial_comes_before_a_precondition() {
 }
 
 #[tokio::test]
-async fn what_shared_caches_keep_carries_no_fields() {
+async fn responses_for_shared_caches_have_no_quota_fields() {
     for version in BOTH {
         for control in [
             "public, max-age=60",

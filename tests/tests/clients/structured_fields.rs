@@ -120,8 +120,13 @@ impl Written {
 }
 
 /// The members of `read` say exactly this.
-fn assert_draft_11(written: &mut Written, headers: &HeaderMap, rules: &[Drawn], told: &Decision) {
-    let policies = speaking(rules, told).map(|(name, quota, _)| {
+fn assert_draft_11(
+    written: &mut Written,
+    headers: &HeaderMap,
+    rules: &[Drawn],
+    reported: &Decision,
+) {
+    let policies = speaking(rules, reported).map(|(name, quota, _)| {
         let window = quota.window();
         match window.as_secs() {
             0 => json!(["str", name, { "q": ["int", quota.limit()] }]),
@@ -135,26 +140,31 @@ fn assert_draft_11(written: &mut Written, headers: &HeaderMap, rules: &[Drawn], 
     assert_eq!(written.add("list", headers, "ratelimit-policy"), policies);
     let limits = written.add("list", headers, "ratelimit");
     let limits = limits.as_array().expect("a list");
-    assert_eq!(limits.len(), speaking(rules, told).count());
-    for (limit, (name, _, remaining)) in limits.iter().zip(speaking(rules, told)) {
+    assert_eq!(limits.len(), speaking(rules, reported).count());
+    for (limit, (name, _, remaining)) in limits.iter().zip(speaking(rules, reported)) {
         assert_eq!(limit[1], name);
         assert_eq!(limit[2]["r"], json!(["int", remaining]));
         let lasts = limit[2]["t"][1].as_u64().expect("a number");
         assert!(lasts >= 1, "{limit}");
     }
-    if let Some(wait) = told.retry_after() {
+    if let Some(wait) = reported.retry_after() {
         let retry_after = headers["retry-after"].to_str().unwrap();
         assert_eq!(retry_after.parse(), Ok(seconds(wait).max(1)));
     }
 }
 
-fn assert_draft_7(written: &mut Written, headers: &HeaderMap, rules: &[Drawn], told: &Decision) {
+fn assert_draft_7(
+    written: &mut Written,
+    headers: &HeaderMap,
+    rules: &[Drawn],
+    reported: &Decision,
+) {
     let limit = written.add("dictionary", headers, "ratelimit");
     let names: Vec<_> = limit.as_object().expect("a dictionary").keys().collect();
     assert_eq!(names, ["limit", "remaining", "reset"]);
-    let said = (&limit["limit"][1], &limit["remaining"][1]);
-    let one_of = speaking(rules, told)
-        .any(|(_, quota, remaining)| said == (&json!(quota.limit()), &json!(remaining)));
+    let output = (&limit["limit"][1], &limit["remaining"][1]);
+    let one_of = speaking(rules, reported)
+        .any(|(_, quota, remaining)| output == (&json!(quota.limit()), &json!(remaining)));
     assert!(one_of, "{limit}");
     assert!(limit["reset"][1].as_u64() >= Some(1), "{limit}");
 
@@ -164,12 +174,12 @@ fn assert_draft_7(written: &mut Written, headers: &HeaderMap, rules: &[Drawn], t
         .map(|policy| (policy[1].as_u64(), policy[2]["w"][1].as_u64()))
         .collect();
     // Of two with one limit the one with the longer window.
-    let limits: BTreeSet<_> = speaking(rules, told)
+    let limits: BTreeSet<_> = speaking(rules, reported)
         .map(|(_, quota, _)| quota.limit())
         .collect();
     assert_eq!(policies.len(), limits.len(), "{policies:?}");
     for limit in limits {
-        let same = speaking(rules, told).filter(|(_, quota, _)| quota.limit() == limit);
+        let same = speaking(rules, reported).filter(|(_, quota, _)| quota.limit() == limit);
         let longest = same
             .map(|(_, quota, _)| seconds(quota.window()).max(1))
             .max();
@@ -178,7 +188,7 @@ fn assert_draft_7(written: &mut Written, headers: &HeaderMap, rules: &[Drawn], t
 }
 
 #[tokio::test]
-async fn two_parsers_read_what_was_meant() {
+async fn two_parsers_read_the_same_values() {
     let mut runner = TestRunner::deterministic();
     let mut written = Written::default();
     for _ in 0..CASES {

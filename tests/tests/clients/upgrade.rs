@@ -22,12 +22,12 @@ async fn shout(request: Request<Body>) -> impl IntoResponse {
     tokio::spawn(async move {
         let upgraded = hyper::upgrade::on(request).await.expect("an upgrade");
         let mut stream = TokioIo::new(upgraded);
-        let mut heard = [0; 64];
+        let mut received = [0; 64];
         loop {
-            match stream.read(&mut heard).await {
+            match stream.read(&mut received).await {
                 Ok(0) | Err(_) => break,
                 Ok(length) => {
-                    let shouted = heard[..length].to_ascii_uppercase();
+                    let shouted = received[..length].to_ascii_uppercase();
                     stream.write_all(&shouted).await.expect("who speaks hears");
                 }
             }
@@ -68,8 +68,8 @@ async fn a_handshake_passes_with_its_fields_and_bytes_flow_both_ways() {
     // More messages than there are units.
     for _ in 0..10 {
         connection.write("anybody there?").await;
-        let heard = connection.text_like("anybody there?").await;
-        assert_eq!(heard, "ANYBODY THERE?");
+        let received = connection.text_like("anybody there?").await;
+        assert_eq!(received, "ANYBODY THERE?");
     }
     let second = handshake(&server).await.answer_head().await;
     assert_eq!(second.header("ratelimit"), Some(r#""three";r=1;t=60"#));

@@ -129,7 +129,7 @@ impl http_body::Body for Counted {
 }
 
 #[tokio::test]
-async fn who_asks_before_an_upload_is_denied_without_sending_it() {
+async fn an_upload_with_expect_continue_is_denied_before_it_is_sent() {
     let file = Upload::of("asked", TEN_MEGABYTES);
     // curl would not wait for long by itself.
     let patient = [
@@ -154,7 +154,7 @@ async fn who_asks_before_an_upload_is_denied_without_sending_it() {
 }
 
 #[tokio::test]
-async fn an_upload_that_does_not_ask_is_denied_without_being_read() {
+async fn an_upload_without_expect_continue_is_denied_without_being_read() {
     let file = Upload::of("unasked", SMALL);
     // Over HTTP/2 Debian's curl 7.88 takes a stream that is closed before it has sent all for broken, which is allowed
     // (RFC 9113 §8.1). There, clients of gRPC are tested.

@@ -62,7 +62,7 @@ async fn asks(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
 }
 
 #[tokio::test]
-async fn whoever_waits_as_retry_after_says_is_refused_once_and_then_passes() {
+async fn clients_that_obey_retry_after_are_denied_once_and_then_pass() {
     for client in ["urllib3", "httpx-retries"] {
         for quota in quotas() {
             let (met, refused) = asks(client, quota, HeaderStyle::DRAFT_11).await;

@@ -142,7 +142,7 @@ impl Weather {
     async fn ask(&self, mut asked: Value) -> Vec<Value> {
         asked["target"] = json!(self.address.to_string());
         match python("grpc_calls.py", &asked).await {
-            Value::Array(told) => told,
+            Value::Array(reported) => reported,
             other => panic!("not a list: {other}"),
         }
     }

@@ -65,7 +65,7 @@ async fn only_an_instance_that_was_ready_is_called() {
 }
 
 #[tokio::test]
-async fn a_place_under_a_limit_of_concurrency_is_given_back_after_a_denial() {
+async fn a_denial_frees_the_permit_of_a_concurrency_limit() {
     for store in stores() {
         let service = Mild::default();
         let inner = ConcurrencyLimit::new(Probe::new(routes(&service)), 1);

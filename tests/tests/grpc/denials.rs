@@ -25,7 +25,7 @@ fn text<'a>(metadata: &'a MetadataMap, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn an_allowed_call_tells_what_is_left() {
+async fn an_allowed_call_gets_the_remaining_units() {
     let server = serve(layer([few(3)]), &Mild::default()).await;
     let answer = server
         .client()
@@ -171,7 +171,7 @@ async fn a_cost_that_never_fits_is_not_to_be_tried_again() {
 }
 
 #[tokio::test]
-async fn a_quiet_layer_tells_the_wait_alone() {
+async fn a_hidden_quota_leaves_only_the_retry_time() {
     let server = serve(used_up().hide_quota(), &Mild::default()).await;
     let status = server
         .client()
@@ -209,7 +209,7 @@ async fn a_failed_store_is_unavailable_without_invented_numbers() {
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(status.message(), "service unavailable");
     assert!(status.details().is_empty());
-    let told: Vec<_> = status
+    let reported: Vec<_> = status
         .metadata()
         .keys()
         .filter_map(|name| match name {
@@ -218,7 +218,7 @@ async fn a_failed_store_is_unavailable_without_invented_numbers() {
         })
         .filter(|name| !["date", "content-type"].contains(name))
         .collect();
-    assert!(told.is_empty(), "{told:?}");
+    assert!(reported.is_empty(), "{reported:?}");
     assert_eq!(service.calls(), 0);
 }
 

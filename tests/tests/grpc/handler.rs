@@ -52,7 +52,7 @@ impl Weather for Asking {
 }
 
 #[tokio::test]
-async fn a_quiet_denial_that_became_a_status_stays_quiet_below_a_layer_that_writes_fields() {
+async fn a_hidden_quota_stays_hidden_in_a_status_of_the_handler() {
     let rule = Rule::new("per-city", Quota::fixed_window(1, MINUTE)).by_handler();
     let quiet = RateLimitLayer::new(still().0, [rule])
         .expect("a valid rule")
@@ -115,7 +115,7 @@ async fn a_denial_in_a_handler_is_the_layers() {
 }
 
 #[tokio::test]
-async fn a_rule_that_there_is_not_is_an_internal_error() {
+async fn an_unknown_rule_is_an_internal_error() {
     let server = serve(Asking { rule: "misspelt" }).await;
     let status = server
         .client()

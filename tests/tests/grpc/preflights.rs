@@ -52,7 +52,7 @@ async fn a_call_with_the_fields_of_a_preflight_is_counted() {
 }
 
 #[tokio::test]
-async fn a_stream_without_messages_that_says_what_it_is_is_counted() {
+async fn an_empty_stream_with_a_grpc_content_type_is_counted() {
     for kind in ["application/grpc", "application/grpc-web+proto", ""] {
         let kind = [(http::header::CONTENT_TYPE, kind)];
         assert_eq!(ask(used_up(), STREAM, &kind, Body::empty()).await, DENIED);
@@ -69,7 +69,7 @@ async fn a_preflight_of_a_browser_passes_uncounted() {
 }
 
 #[tokio::test]
-async fn only_where_preflights_are_counted_is_a_stream_without_anything_at_all() {
+async fn an_empty_stream_without_headers_is_counted_only_with_count_preflight() {
     let (_, calls) = ask(used_up(), STREAM, &[], Body::empty()).await;
     assert_eq!(calls, 1);
     let counted = used_up().count_preflight();

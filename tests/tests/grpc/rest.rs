@@ -16,7 +16,7 @@ use tonic::{Code, service::Routes};
 use crate::still;
 
 #[tokio::test]
-async fn rest_and_grpc_share_a_budget_and_are_answered_each_in_its_own_way() {
+async fn rest_and_grpc_share_a_budget_and_get_their_own_denials() {
     let rule = Rule::new("per-ip", Quota::fixed_window(2, MINUTE)).by(client_ip());
     let limits = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
     let app: Router = Routes::new(WeatherServer::new(Mild::default()))
@@ -40,6 +40,6 @@ async fn rest_and_grpc_share_a_budget_and_are_answered_each_in_its_own_way() {
     assert_eq!(rest.list("grpc-status"), "");
     let status = client.current(city("Oslo")).await.expect_err("denied");
     assert_eq!(status.code(), Code::ResourceExhausted);
-    let told = status.metadata().get("ratelimit").expect("what is left");
-    assert_eq!(told, "\"per-ip\";r=0;t=60");
+    let reported = status.metadata().get("ratelimit").expect("what is left");
+    assert_eq!(reported, "\"per-ip\";r=0;t=60");
 }

@@ -97,7 +97,7 @@ async fn entries_of_the_metadata_are_keys() {
 }
 
 #[tokio::test]
-async fn a_method_that_there_is_not_is_counted_by_rules_for_everybody() {
+async fn an_unknown_method_is_counted_by_shared_rules() {
     let rule = Rule::new("all", Quota::gcra(1, SECOND)).by(constant("all"));
     let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule");
     let server = serve(limits, &Mild::default()).await;

@@ -31,7 +31,7 @@ fn refused(layer: Result<RateLimitLayer, RuleError>, kind: RuleErrorKind, words:
 }
 
 #[test]
-fn numbers_that_make_no_quota_are_refused() {
+fn invalid_quota_numbers_are_rejected() {
     use RuleErrorKind::{Cost, Quota as Numbers};
     let quota = |quota| new([all("named", quota)]);
     refused(
@@ -58,7 +58,7 @@ fn numbers_that_make_no_quota_are_refused() {
 }
 
 #[test]
-fn names_that_cannot_be_told_apart_or_written_are_refused() {
+fn duplicate_and_invalid_names_are_rejected() {
     let quota = Quota::gcra(5, SECOND);
     refused(
         new([all("twice", quota), all("twice", quota)]),
@@ -77,7 +77,7 @@ fn names_that_cannot_be_told_apart_or_written_are_refused() {
 }
 
 #[test]
-fn extractors_that_cannot_work_are_refused_also_inside_of_others() {
+fn misconfigured_extractors_are_rejected_also_when_nested() {
     let cases: [(RequestRule, &[&str]); 9] = [
         (
             by(client_ip()
@@ -109,7 +109,7 @@ fn extractors_that_cannot_work_are_refused_also_inside_of_others() {
 }
 
 #[test]
-fn rules_that_are_all_off_are_refused_and_one_that_is_not_is_enough() {
+fn rules_that_are_all_off_are_rejected() {
     let quota = Quota::gcra(5, SECOND);
     let off = |name: &str| Rule::new(name, quota).off().by(constant("all"));
     refused(
@@ -134,7 +134,7 @@ fn rules_that_are_all_off_are_refused_and_one_that_is_not_is_enough() {
 }
 
 #[test]
-fn reports_that_come_never_or_always_are_refused() {
+fn invalid_report_intervals_are_rejected() {
     use tollgate::Consistency::Eventual;
     let rule = |interval, max_unreported| {
         let rule = Rule::new("named", Quota::gcra(100, SECOND).burst(50));
@@ -165,7 +165,7 @@ fn reports_that_come_never_or_always_are_refused() {
 }
 
 #[test]
-fn a_status_that_tells_of_success_is_refused() {
+fn a_success_status_for_denials_is_rejected() {
     for status in [StatusCode::OK, StatusCode::FOUND, StatusCode::CONTINUE] {
         let rule = by(constant("all")).when_missing(Missing::Reject(status));
         let code = status.as_str();
@@ -183,7 +183,7 @@ fn a_status_that_tells_of_success_is_refused() {
 }
 
 #[test]
-fn header_styles_that_contradict_each_other_are_refused() {
+fn conflicting_header_styles_are_rejected() {
     for (style, words) in [
         (
             HeaderStyle::DRAFT_11 | HeaderStyle::DRAFT_7,
@@ -204,7 +204,7 @@ fn header_styles_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn what_a_rule_for_handlers_would_not_do_is_refused() {
+fn settings_without_effect_on_a_rule_for_handlers_are_rejected() {
     let rule = || Rule::new("named", Quota::gcra(5, SECOND)).by_handler();
     let cases: [(RequestRule, &str); 6] = [
         (rule().cost_by(|_| 2), "cost_by"),

@@ -49,7 +49,7 @@ async fn served(layer: RateLimitLayer) -> Server {
     Server::start(Router::new().route("/", routing::get(handler).layer(layer))).await
 }
 
-fn told(answer: &Answer) -> (u16, Option<&str>) {
+fn reported(answer: &Answer) -> (u16, Option<&str>) {
     (answer.status, answer.header("ratelimit"))
 }
 
@@ -92,7 +92,7 @@ async fn a_local_share_counts_in_this_process() {
 }
 
 #[tokio::test]
-async fn a_local_share_is_smaller_where_more_instances_run() {
+async fn a_local_share_is_smaller_with_more_instances() {
     let store = SlowStore::at_once(still().0);
     store.fail(true);
     let rules = [rule("usual", 6, OnStoreError::LocalShare)];
@@ -105,7 +105,7 @@ async fn a_local_share_is_smaller_where_more_instances_run() {
     // The store's own count knows nothing of it.
     store.fail(false);
     assert_eq!(
-        told(&server.get("/").await),
+        reported(&server.get("/").await),
         (200, Some(r#""usual";r=5;t=60"#))
     );
 }
@@ -118,7 +118,7 @@ async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
     ];
     for server in failing(&rules).await {
         let answer = server.get("/").await;
-        assert_eq!(told(&answer), (503, None));
+        assert_eq!(reported(&answer), (503, None));
     }
     let rules = [
         rule("lenient", 5, OnStoreError::Degraded),
@@ -134,7 +134,7 @@ async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
 }
 
 #[tokio::test]
-async fn the_store_is_asked_again_once_it_is_back() {
+async fn the_store_is_used_again_after_it_recovers() {
     let store = SlowStore::after(Duration::ZERO, still().0);
     let rules = [rule("strict", 5, OnStoreError::Deny)];
     let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
@@ -143,7 +143,7 @@ async fn the_store_is_asked_again_once_it_is_back() {
     assert_eq!(server.get("/").await.status, 503);
     store.fail(false);
     assert_eq!(
-        told(&server.get("/").await),
+        reported(&server.get("/").await),
         (200, Some(r#""strict";r=4;t=60"#))
     );
 }
@@ -162,7 +162,7 @@ async fn the_status_chosen_for_limits_is_not_used_for_failures() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_whatever_the_rules_answer_is() {
+async fn a_store_failure_is_reported_whatever_the_fallback() {
     for answer in [
         OnStoreError::Allow,
         OnStoreError::Deny,
@@ -174,7 +174,7 @@ async fn a_failure_is_told_whatever_the_rules_answer_is() {
         for server in failing(&[rule("named", 5, answer)]).await {
             server.get("/").await;
             let warnings = events.at(Level::WARN);
-            let named = warnings.iter().any(|told| told.contains("named"));
+            let named = warnings.iter().any(|reported| reported.contains("named"));
             assert!(named, "{answer:?}: {warnings:?}");
         }
     }

@@ -109,7 +109,7 @@ async fn a_rule_that_is_left_to_handlers_attaches_by_itself() {
 }
 
 #[tokio::test]
-async fn a_ticket_of_a_handlers_own_gives_back_what_did_not_count() {
+async fn a_handlers_own_ticket_refunds_its_units() {
     let handler = |admission: Admission, uri: http::Uri| async move {
         let attempt = admission
             .acquire_ticket("per-account", &Key::of(["ann"]))
@@ -166,7 +166,7 @@ async fn of_two_layers_the_inner_ones_admission_is_seen() {
 }
 
 #[tokio::test]
-async fn what_a_handler_asks_is_told_with_the_rest() {
+async fn quota_fields_include_the_checks_of_a_handler() {
     for store in [
         SlowStore::at_once(still().0),
         SlowStore::after(Duration::ZERO, still().0),
@@ -174,8 +174,8 @@ async fn what_a_handler_asks_is_told_with_the_rest() {
         let app = logins(layer(store));
         let answer = ask(&app, "/ann").await;
         assert_eq!(answer.status(), 200);
-        let told: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
-        assert_eq!(told, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
+        let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
+        assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
     }
 }
 
@@ -188,8 +188,8 @@ async fn a_denial_of_a_handler_is_the_layers_rejection() {
     assert_eq!(denied.status(), 429);
     assert_eq!(field(&denied, "retry-after"), "60");
     assert_eq!(field(&denied, "content-type"), "application/problem+json");
-    let told: Vec<_> = field(&denied, "ratelimit").split(", ").collect();
-    assert_eq!(told, [r#""all";r=6;t=60"#, r#""per-account";r=0;t=60"#]);
+    let reported: Vec<_> = field(&denied, "ratelimit").split(", ").collect();
+    assert_eq!(reported, [r#""all";r=6;t=60"#, r#""per-account";r=0;t=60"#]);
     let decision = denied.extensions().get::<Decision>().expect("a decision");
     assert_eq!(decision.reason(), Some(Reason::Quota));
     assert!(text(denied).await.contains("per-account"));
@@ -217,7 +217,7 @@ async fn a_denial_of_a_handler_looks_like_the_layers_own() {
 }
 
 #[tokio::test]
-async fn a_quiet_layer_is_quiet_about_a_handlers_denial() {
+async fn a_hidden_quota_stays_hidden_in_a_handlers_denial() {
     let app = logins(layer(still().0).hide_quota());
     for _ in 0..2 {
         assert_eq!(field(&ask(&app, "/ann").await, "ratelimit"), "");
@@ -231,7 +231,7 @@ async fn a_quiet_layer_is_quiet_about_a_handlers_denial() {
 }
 
 #[tokio::test]
-async fn a_quiet_denial_stays_quiet_below_a_layer_that_writes_fields() {
+async fn a_hidden_quota_stays_hidden_below_an_outer_layer() {
     let outer = RateLimitLayer::new(still().0, [per_minute("outer", 99).by(constant("all"))]);
     let outer = outer.unwrap();
     let by_layer = RateLimitLayer::new(still().0, [per_minute("inner", 2).by(constant("all"))]);
@@ -283,7 +283,7 @@ async fn a_handlers_denial_of_head_has_no_body() {
 }
 
 #[tokio::test]
-async fn a_handler_may_answer_a_denial_in_its_own_way_and_the_client_is_told_all_the_same() {
+async fn a_handlers_own_response_to_a_denial_has_quota_fields() {
     let handler = |admission: Admission| async move {
         let key = Key::of("ann");
         match admission.acquire("per-account", &key).await {
@@ -304,7 +304,7 @@ async fn a_handler_may_answer_a_denial_in_its_own_way_and_the_client_is_told_all
 }
 
 #[tokio::test]
-async fn a_rule_that_is_asked_several_times_is_told_once() {
+async fn a_rule_checked_several_times_is_listed_once() {
     let handler = |admission: Admission| async move {
         for account in ["ann", "bob"] {
             for _ in 0..2 {
@@ -319,9 +319,9 @@ async fn a_rule_that_is_asked_several_times_is_told_once() {
     };
     let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
     let answer = ask(&app, "/").await;
-    let told: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
+    let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
     // A list that names a policy twice says nothing; the tightest of its answers counts.
-    assert_eq!(told, [r#""all";r=8;t=60"#, r#""per-account";r=0;t=60"#]);
+    assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=0;t=60"#]);
 }
 
 #[tokio::test]
@@ -344,7 +344,7 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
 }
 
 #[tokio::test]
-async fn a_handler_may_ask_at_another_cost() {
+async fn a_handler_can_check_at_another_cost() {
     let rules = [per_minute("words", 10).cost(2).by_handler()];
     let layer = RateLimitLayer::new(still().0, rules)
         .unwrap()
@@ -383,7 +383,7 @@ async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
 }
 
 #[tokio::test]
-async fn a_ticket_settles_to_the_real_cost_and_gives_back_at_most_what_was_taken() {
+async fn a_ticket_settles_to_the_actual_cost_and_refunds_at_most_what_was_taken() {
     let rules = || {
         [Rule::new("units", Quota::gcra(100, MINUTE))
             .by(constant("all"))

@@ -52,7 +52,7 @@ async fn requests_without_a_key_share_one_bucket() {
 }
 
 #[tokio::test]
-async fn requests_without_a_key_are_skipped_where_a_rule_says_so() {
+async fn missing_skip_lets_requests_without_a_key_pass() {
     let app = app([one_each(header("x-api-key")).when_missing(Missing::Skip)]);
     for _ in 0..3 {
         let answer = send(&app, get("/")).await;
@@ -64,7 +64,7 @@ async fn requests_without_a_key_are_skipped_where_a_rule_says_so() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_sent_twice_does_not_switch_a_rule_off() {
+async fn a_repeated_key_does_not_disable_a_rule() {
     let app = app([one_each(header("x-api-key")).when_missing(Missing::Skip)]);
     let twice = || with_key("a").header("x-api-key", "b");
     assert_eq!(status(&app, twice()).await, 200);
@@ -130,7 +130,7 @@ async fn without_addresses_the_policy_decides_and_one_event_names_the_call() {
 }
 
 #[tokio::test]
-async fn a_mistake_of_the_set_up_is_told_once_for_each_rule() {
+async fn a_set_up_mistake_is_reported_once_per_rule() {
     let events = Events::listen();
     let rules = ["first", "second"].map(|name| {
         let quota = Quota::fixed_window(9, MINUTE);
@@ -147,7 +147,7 @@ async fn a_mistake_of_the_set_up_is_told_once_for_each_rule() {
 }
 
 #[tokio::test]
-async fn a_condition_on_addresses_that_nobody_knows_is_told_once() {
+async fn a_condition_on_unknown_addresses_is_reported_once() {
     let events = Events::listen();
     let everybody = client_in(["0.0.0.0/0", "::/0"]).expect("networks");
     let app = app([one_each(constant("all")).when(everybody)]);
@@ -184,7 +184,7 @@ async fn addresses_that_axum_mocks_are_addresses() {
 }
 
 #[tokio::test]
-async fn a_hundred_requests_without_a_key_are_told_once_with_what_becomes_of_them() {
+async fn a_hundred_requests_without_a_key_are_reported_once() {
     for (missing, words) in [
         (Missing::Shared, "share one bucket"),
         (Missing::Skip, "none of them is limited"),
@@ -230,7 +230,7 @@ async fn one_key_among_the_first_hundred_is_enough() {
 }
 
 #[tokio::test]
-async fn a_set_up_that_cannot_work_is_not_told_twice() {
+async fn a_misconfigured_extractor_is_not_also_reported_as_keyless() {
     let events = Events::listen();
     let app = app([one_each(client_ip())]);
     for _ in 0..200 {
@@ -357,7 +357,7 @@ async fn a_look_up_can_stand_on_either_side_of_or() {
 }
 
 #[tokio::test]
-async fn who_is_rejected_is_not_looked_up() {
+async fn a_rejected_request_is_not_looked_up() {
     let directory = Directory::default();
     let app = app([
         Rule::new("tenant", Quota::fixed_window(9, MINUTE)).by(directory.tenant()),
@@ -368,7 +368,7 @@ async fn who_is_rejected_is_not_looked_up() {
 }
 
 #[tokio::test]
-async fn a_shadow_rejects_nobody_for_a_missing_key() {
+async fn a_shadow_rejects_no_request_without_a_key() {
     let rules = [
         Rule::new("nine", Quota::fixed_window(9, MINUTE)).by(constant("all")),
         Rule::new("shadow", Quota::fixed_window(1, MINUTE))
@@ -384,8 +384,8 @@ async fn a_shadow_rejects_nobody_for_a_missing_key() {
     for left in [8, 7] {
         let answer = send(&app, get("/")).await;
         assert_eq!(answer.status(), 200);
-        let told = format!(r#""nine";r={left};t=60"#);
-        assert_eq!(answer.headers()["ratelimit"], *told);
+        let reported = format!(r#""nine";r={left};t=60"#);
+        assert_eq!(answer.headers()["ratelimit"], *reported);
     }
 }
 
@@ -421,7 +421,7 @@ async fn look_ups_of_a_request_run_at_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_look_ups_that_find_nothing_the_first_says_why_whichever_is_faster() {
+async fn of_several_failed_look_ups_the_first_gives_the_reason() {
     let after = |millis, status| {
         let rule = Rule::new(format!("after-{millis}"), Quota::fixed_window(9, MINUTE));
         let key = look_up(move |_| async move {
@@ -506,7 +506,7 @@ fn without_a_timer_a_look_up_that_waits_fails_at_once_and_one_that_does_not_is_u
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_ends_in_time_counts_beside_one_that_does_not() {
+async fn a_look_up_in_time_counts_if_another_times_out() {
     let nine = |name| Rule::new(name, Quota::fixed_window(9, MINUTE));
     let app = app([
         nine("lost").by(lost()).when_missing(Missing::Skip),

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// What the compiler says of a program in which `tollgate` is everything of it.
-fn said(program: &str) -> String {
+fn output(program: &str) -> String {
     let tests = env::current_exe().expect("this program has a path");
     let builds = tests.parent().expect("it is in a folder");
     let folder = tempfile::tempdir().expect("a folder");
@@ -69,7 +69,7 @@ fn libraries(builds: &Path) -> Vec<PathBuf> {
 
 #[track_caller]
 fn says(program: &str, sentences: &[&str]) {
-    let text = said(program);
+    let text = output(program);
     for sentence in sentences {
         assert!(text.contains(sentence), "{sentence:?} is not in:\n{text}");
     }
@@ -93,7 +93,7 @@ fn a_rule_without_by_is_a_compile_error_with_the_remedy() {
 }
 
 #[test]
-fn what_is_no_extractor_is_told_what_is_one() {
+fn a_type_that_is_no_extractor_is_a_compile_error_with_the_remedy() {
     says(
         "use tollgate::{MINUTE, Quota, Rule};
          pub fn limits() {
@@ -107,7 +107,7 @@ fn what_is_no_extractor_is_told_what_is_one() {
 }
 
 #[test]
-fn what_is_no_part_of_a_key_is_told_what_is_one() {
+fn a_type_that_is_no_key_part_is_a_compile_error_with_the_remedy() {
     says(
         "pub struct Account(pub f64);
          pub fn key(account: Account) -> tollgate::Key {
@@ -122,7 +122,7 @@ fn what_is_no_part_of_a_key_is_told_what_is_one() {
 }
 
 #[test]
-fn an_extension_that_is_no_part_of_a_key_is_told_so() {
+fn an_extension_that_is_no_key_part_is_a_compile_error() {
     says(
         "#[derive(Clone)]
          pub struct Session(pub String);

@@ -45,13 +45,13 @@ async fn ask(app: &Router, times: usize) {
 #[track_caller]
 fn requests<const N: usize>(counted: &Counted, rule: &str, expected: [(&str, u64); N]) {
     let prefix = format!("tollgate_requests_total{{rule={rule},decision=");
-    let told: BTreeMap<_, _> = counted
+    let reported: BTreeMap<_, _> = counted
         .names()
         .filter_map(|name| name.strip_prefix(&*prefix)?.strip_suffix('}'))
         .map(|decision| (decision, counted.requests(rule, decision)))
         .filter(|(_, count)| *count > 0)
         .collect();
-    assert_eq!(told, BTreeMap::from(expected), "{rule}");
+    assert_eq!(reported, BTreeMap::from(expected), "{rule}");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn requests_and_units_are_counted_by_decision() {
 }
 
 #[tokio::test]
-async fn what_was_not_asked_is_counted_by_its_reason() {
+async fn skipped_rules_are_counted_by_reason() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -173,7 +173,7 @@ async fn requests_without_a_key_are_counted_whatever_becomes_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn look_ups_that_fail_are_counted_by_what_came_of_them() {
+async fn failed_look_ups_are_counted_by_outcome() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -211,7 +211,7 @@ async fn warned(app: &Router, requests: usize, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_plan_that_there_is_not_is_told_once() {
+async fn an_unknown_plan_is_reported_once() {
     let rule = all(per_minute("planned", 9).plan("gold", Quota::fixed_window(99, MINUTE)));
     let rule = rule.plan_by(|head| match head.uri.path() {
         "/" => Some("golld"),
@@ -225,7 +225,7 @@ async fn a_plan_that_there_is_not_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_computed_cost_that_never_fits_is_told_once() {
+async fn a_computed_cost_that_never_fits_is_reported_once() {
     let rule = all(Rule::new("dear", Quota::gcra(100, MINUTE).burst(5)))
         .cost_by(|head| if head.uri.path() == "/" { 6 } else { 5 });
     let app = app(still().0, [rule]);
@@ -236,7 +236,7 @@ async fn a_computed_cost_that_never_fits_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_layer_that_is_applied_twice_to_a_request_is_told_once() {
+async fn a_layer_applied_twice_is_reported_once() {
     let (store, clock) = still();
     let nine = |name| all(per_minute(name, 9));
     let layer = RateLimitLayer::new(store.clone(), [nine("once"), nine("more")]).unwrap();
@@ -257,7 +257,7 @@ async fn a_layer_that_is_applied_twice_to_a_request_is_told_once() {
 }
 
 #[tokio::test]
-async fn shadows_and_thresholds_are_counted_and_compared_with_what_was_enforced() {
+async fn shadows_and_thresholds_are_counted_and_compared_with_enforced_rules() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -294,7 +294,7 @@ async fn shadows_and_thresholds_are_counted_and_compared_with_what_was_enforced(
 }
 
 #[tokio::test]
-async fn what_the_store_keeps_is_shown_by_rule() {
+async fn tracked_keys_are_a_gauge_per_rule() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -337,7 +337,7 @@ async fn states_that_a_flood_evicts_are_counted() {
 }
 
 #[tokio::test]
-async fn failures_of_the_store_are_counted_by_what_came_of_them() {
+async fn store_failures_are_counted_by_outcome() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -359,7 +359,7 @@ async fn failures_of_the_store_are_counted_by_what_came_of_them() {
 }
 
 #[tokio::test]
-async fn what_passed_while_the_store_failed_is_counted_by_answer_and_in_units() {
+async fn fallback_decisions_are_counted_by_answer_and_in_units() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -397,7 +397,7 @@ async fn what_passed_while_the_store_failed_is_counted_by_answer_and_in_units() 
 }
 
 #[tokio::test]
-async fn what_handlers_ask_is_counted_too() {
+async fn checks_of_handlers_are_counted() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -430,7 +430,7 @@ async fn a_recorder_that_is_installed_after_the_layer_was_built_counts() {
 const SECRETS: [&str; 4] = ["k-4711", "192.0.2.1", "tenant-7", "/private"];
 
 #[tokio::test]
-async fn neither_labels_nor_events_say_anything_of_the_client() {
+async fn labels_and_events_contain_nothing_about_the_client() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -469,11 +469,13 @@ async fn neither_labels_nor_events_say_anything_of_the_client() {
             bodies += &String::from_utf8_lossy(&bytes.unwrap());
         }
     }
-    let told = events.recorded();
-    assert!(told.len() > 5, "{told:?}");
+    let reported = events.recorded();
+    assert!(reported.len() > 5, "{reported:?}");
     let counted = Counted::of(&snapshotter);
     for secret in SECRETS {
-        let event = told.iter().find(|told| told.fields.contains(secret));
+        let event = reported
+            .iter()
+            .find(|reported| reported.fields.contains(secret));
         assert!(event.is_none(), "{event:?}");
         let metric = counted.names().find(|name| name.contains(secret));
         assert_eq!(metric, None);
@@ -482,7 +484,7 @@ async fn neither_labels_nor_events_say_anything_of_the_client() {
 }
 
 #[tokio::test]
-async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
+async fn a_denial_is_a_debug_event_per_denying_rule() {
     let events = Events::listen();
     let rules = [
         all(per_minute("wide", 9)),
@@ -493,9 +495,9 @@ async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
     ask(&app, 1).await;
     assert!(events.recorded().is_empty(), "{:?}", events.recorded());
     ask(&app, 1).await;
-    let told = events.recorded();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].level, Level::DEBUG);
+    let reported = events.recorded();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0].level, Level::DEBUG);
     for word in [
         "request denied",
         "rule=\"tight\"",
@@ -503,20 +505,23 @@ async fn a_denial_is_told_at_debug_with_the_rules_that_denied_and_no_others() {
         "reason=\"quota\"",
         "source=\"store\"",
     ] {
-        assert!(told[0].fields.contains(word), "{told:?} lacks {word}");
+        assert!(
+            reported[0].fields.contains(word),
+            "{reported:?} lacks {word}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_is_told_at_debug() {
+async fn a_request_without_a_key_is_a_debug_event() {
     let events = Events::listen();
     let rule = per_minute("strict", 1).by(header("x-api-key"));
     let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
     let app = app(still().0, [rule]);
     ask(&app, 1).await;
-    let told = events.at(Level::DEBUG);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("strict") && told[0].contains("no key"));
+    let reported = events.at(Level::DEBUG);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("strict") && reported[0].contains("no key"));
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ fn behind_ten() -> ClientIp {
 }
 
 #[test]
-fn a_peer_that_sends_the_header_and_is_not_trusted_is_told_once() {
+fn an_untrusted_peer_with_the_header_is_reported_once() {
     for (client, field) in [
         (behind_ten().x_forwarded_for(), "x-forwarded-for"),
         (behind_ten().forwarded(), "forwarded"),
@@ -44,7 +44,7 @@ fn a_peer_that_sends_the_header_and_is_not_trusted_is_told_once() {
 }
 
 #[test]
-fn nothing_is_told_of_peers_that_are_trusted_or_do_not_send_the_header() {
+fn trusted_peers_and_peers_without_the_header_are_not_reported() {
     let events = Events::listen();
     let client = behind_ten().x_forwarded_for();
     resolved(&client, &from("172.17.0.1", None));

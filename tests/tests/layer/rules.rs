@@ -66,7 +66,7 @@ async fn a_rule_applies_to_the_route_it_names() {
 }
 
 #[tokio::test]
-async fn a_rule_applies_where_its_predicates_hold() {
+async fn a_rule_applies_if_all_its_conditions_are_true() {
     let writes = all(per_minute("writes", 1))
         .when(|head| head.method == Method::POST)
         .when(|head| head.uri.path() != "/free");
@@ -85,7 +85,7 @@ async fn a_rule_applies_where_its_predicates_hold() {
 }
 
 #[tokio::test]
-async fn who_is_exempt_by_either_reason_is_not_counted() {
+async fn either_exemption_is_enough() {
     let rule = all(per_minute("one", 1))
         .exempt(|head| head.uri.path() == "/healthz")
         .exempt(|head| head.headers.contains_key("x-internal"));
@@ -101,7 +101,7 @@ async fn who_is_exempt_by_either_reason_is_not_counted() {
 }
 
 #[tokio::test]
-async fn a_plan_is_chosen_by_what_is_in_front() {
+async fn an_outer_middleware_selects_the_plan() {
     let rule = all(per_minute("calls", 1)
         .plan("gold", Quota::fixed_window(3, MINUTE))
         .plan("staff", Quota::unlimited()))
@@ -145,7 +145,7 @@ async fn a_computed_cost_is_taken() {
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_is_told_so() {
+async fn a_cost_that_never_fits_has_no_retry_after() {
     for cost in [11, u64::MAX] {
         let rule = all(per_minute("ten", 10)).cost_by(move |_| cost);
         let app = app(still().0, [rule]);
@@ -160,7 +160,7 @@ async fn a_cost_that_never_fits_is_told_so() {
 }
 
 #[tokio::test]
-async fn without_a_limit_no_store_is_asked_and_no_field_is_written() {
+async fn an_unlimited_plan_asks_no_store_and_writes_no_field() {
     let store = SlowStore::at_once(still().0);
     let rules = [
         all(Rule::new("free", Quota::unlimited())),
@@ -179,7 +179,7 @@ async fn without_a_limit_no_store_is_asked_and_no_field_is_written() {
 }
 
 #[tokio::test]
-async fn a_rule_beside_one_without_a_limit_is_alone_in_the_fields() {
+async fn an_unlimited_plan_is_missing_from_the_fields_of_other_rules() {
     let rules = [
         all(Rule::new("free", Quota::unlimited())),
         all(per_minute("off", 1).off()),
@@ -192,7 +192,7 @@ async fn a_rule_beside_one_without_a_limit_is_alone_in_the_fields() {
 }
 
 #[tokio::test]
-async fn shadows_and_thresholds_show_in_the_admission_and_nowhere_else() {
+async fn shadows_and_thresholds_are_only_in_the_admission() {
     let rules = [
         all(per_minute("three", 3).threshold("three-soft", Quota::fixed_window(1, MINUTE))),
         all(per_minute("new", 1).shadow()),
@@ -201,14 +201,14 @@ async fn shadows_and_thresholds_show_in_the_admission_and_nowhere_else() {
         .unwrap()
         .attach_decision();
     let handler = |admission: Admission| async move {
-        let told = admission.verdicts().map(|verdict| {
+        let reported = admission.verdicts().map(|verdict| {
             let outcome = match verdict.outcome() {
                 Outcome::Allow => "allow",
                 _ => "deny",
             };
             format!("{} {outcome}", verdict.name())
         });
-        told.collect::<Vec<_>>().join(", ")
+        reported.collect::<Vec<_>>().join(", ")
     };
     let app = Router::new().fallback(handler).layer(layer);
     let text = |response: Response<Body>| async {
@@ -326,18 +326,18 @@ async fn more_rules_than_fit_without_an_allocation_are_decided_alike() {
 async fn a_layer_that_is_cloned_and_changed_keeps_its_budget() {
     let layer = RateLimitLayer::new(MemoryStore::new(), [all(per_minute("one", 1))]).unwrap();
     let quiet = layer.clone().hide_quota();
-    let (told, untold) = (
+    let (reported, untold) = (
         Router::new().fallback(|| async {}).layer(layer),
         Router::new().fallback(|| async {}).layer(quiet),
     );
     assert_eq!(field(&ask(&untold, "/").await, "ratelimit"), "");
-    let denied = ask(&told, "/").await;
+    let denied = ask(&reported, "/").await;
     assert_eq!(denied.status(), 429);
     assert!(field(&denied, "ratelimit").starts_with(r#""one";r=0;"#));
 }
 
 #[test]
-fn plans_that_are_chosen_and_not_there_are_refused() {
+fn plan_by_without_plans_is_rejected() {
     let chosen = |rule: Rule| all(rule).plan_by(|_| Some("gold"));
     let error = RateLimitLayer::new(MemoryStore::new(), [chosen(per_minute("api", 1))]);
     let error = error.expect_err("there is no plan").to_string();
@@ -349,7 +349,7 @@ fn plans_that_are_chosen_and_not_there_are_refused() {
 }
 
 #[test]
-fn a_jitter_above_the_wait_is_refused() {
+fn a_jitter_above_100_percent_is_rejected() {
     let layer = || {
         let rule = all(per_minute("api", 1));
         RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule")
@@ -371,7 +371,7 @@ fn a_jitter_above_the_wait_is_refused() {
 }
 
 #[test]
-fn a_cost_of_nothing_is_refused() {
+fn a_fixed_cost_of_zero_is_rejected() {
     let rule = all(per_minute("api", 1).cost(0));
     let error = RateLimitLayer::new(MemoryStore::new(), [rule]);
     let error = error.expect_err("it limits nothing").to_string();

@@ -142,7 +142,7 @@ async fn a_denial_takes_no_place_while_its_store_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_shed_has_used_nothing_up() {
+async fn a_shed_request_is_refunded() {
     for store in stores() {
         let limits = limits(store, each(2));
         let app = recommended(limits.clone());
@@ -161,7 +161,7 @@ async fn who_was_shed_has_used_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_inner_error_took_is_given_back() {
+async fn an_inner_error_is_refunded() {
     for store in stores() {
         let limits = limits(store, each(2));
         let service = ServiceBuilder::new()
@@ -200,7 +200,7 @@ fn failing(marked: bool) -> impl Fn(Request<Body>) -> Outcome + Clone {
 type Outcome = std::future::Ready<Result<Response<Body>, &'static str>>;
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_may_keep_what_was_taken() {
+async fn keep_on_error_keeps_the_units() {
     for marked in [false, true] {
         for store in stores() {
             let keeps = Rule::new("keeps", Quota::fixed_window(2, MINUTE))
@@ -220,7 +220,7 @@ async fn a_rule_may_keep_what_was_taken() {
 }
 
 #[tokio::test]
-async fn it_is_given_back_whatever_the_client_is_told() {
+async fn a_refund_does_not_depend_on_the_quota_fields() {
     let change: [fn(RateLimitLayer) -> RateLimitLayer; 4] = [
         |layer| layer,
         RateLimitLayer::hide_quota,
@@ -238,7 +238,7 @@ async fn it_is_given_back_whatever_the_client_is_told() {
 }
 
 #[tokio::test]
-async fn every_layer_around_gives_back() {
+async fn every_outer_layer_refunds() {
     let outer = limits(SlowStore::at_once(still().0), each(2));
     let inner = limits(SlowStore::at_once(still().0), each(3));
     for marked in [false, true] {
@@ -249,7 +249,7 @@ async fn every_layer_around_gives_back() {
 }
 
 #[tokio::test]
-async fn who_holds_the_ticket_says_what_becomes_of_it() {
+async fn a_taken_ticket_prevents_the_refund() {
     let limits = limits(SlowStore::at_once(still().0), each(5)).attach_decision();
     let inner = service_fn(|request: Request<Body>| async move {
         let admission: &Admission = request.extensions().get().expect("it is attached");
@@ -261,7 +261,7 @@ async fn who_holds_the_ticket_says_what_becomes_of_it() {
 }
 
 #[tokio::test]
-async fn an_answer_without_the_mark_keeps_what_was_taken() {
+async fn a_response_without_refund_keeps_the_units() {
     let limits = limits(SlowStore::at_once(still().0), each(5));
     let inner = service_fn(|_: Request<Body>| async {
         let failed = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
@@ -273,7 +273,7 @@ async fn an_answer_without_the_mark_keeps_what_was_taken() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_keeps_what_it_took() {
+async fn a_cancelled_request_keeps_the_units() {
     let limits = limits(SlowStore::at_once(still().0), each(5));
     let never = Arc::new(Semaphore::new(0));
     let inner = service_fn(move |_: Request<Body>| {
@@ -293,7 +293,7 @@ async fn a_request_that_is_given_up_keeps_what_it_took() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_is_counted() {
+async fn refunds_are_counted() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);

@@ -164,7 +164,7 @@ async fn layer_service_future_and_body_can_be_named() {
 }
 
 #[test]
-fn what_can_be_shared_is_shared() {
+fn layers_and_services_are_send_and_sync() {
     fn everything<T: Clone + Send + Sync + Unpin + fmt::Debug + 'static>() {}
     fn sent<T: Send + 'static>() {}
     everything::<RateLimitLayer>();
@@ -181,14 +181,14 @@ fn what_can_be_shared_is_shared() {
 
 /// A body of somebody else: no default, not `Unpin`, with errors of its own.
 struct OddBody {
-    told: bool,
+    reported: bool,
     _pinned: PhantomPinned,
 }
 
 impl OddBody {
     fn new() -> Self {
         Self {
-            told: false,
+            reported: false,
             _pinned: PhantomPinned,
         }
     }
@@ -213,7 +213,7 @@ impl http_body::Body for OddBody {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, OddError>>> {
-        Poll::Ready(Some(if self.told {
+        Poll::Ready(Some(if self.reported {
             Err(OddError("cut off"))
         } else {
             Ok(Frame::data(Bytes::from_static(b"odd")))
@@ -266,7 +266,7 @@ async fn bodies_need_no_default_and_no_unpin() {
 async fn errors_of_a_body_pass_through_as_they_are() {
     let inner = service_fn(|_: Request<String>| async {
         let mut body = OddBody::new();
-        body.told = true;
+        body.reported = true;
         Ok::<_, Infallible>(Response::new(body))
     });
     let response = layer()
@@ -315,7 +315,7 @@ impl Service<Request<String>> for NeverReady {
 }
 
 #[tokio::test]
-async fn a_service_that_cannot_become_ready_says_so_itself() {
+async fn an_error_of_poll_ready_passes_unchanged() {
     let service = layer().layer(NeverReady);
     let error = service
         .oneshot(Request::new(String::new()))

@@ -43,7 +43,7 @@ async fn served(layer: RateLimitLayer) -> Server {
 }
 
 #[tokio::test]
-async fn an_allowed_request_is_told_what_is_left() {
+async fn an_allowed_request_gets_the_remaining_units() {
     let server = served(layer([per_minute("two", 2)])).await;
     let answer = server.get("/").await;
     assert_eq!((answer.status, &*answer.body), (200, "hello"));
@@ -53,7 +53,7 @@ async fn an_allowed_request_is_told_what_is_left() {
 }
 
 #[tokio::test]
-async fn a_denied_request_is_told_when_to_come_back() {
+async fn a_denied_request_gets_retry_after() {
     let server = served(layer([per_minute("one", 1)])).await;
     server.get("/").await;
     let answer = server.get("/").await;
@@ -113,7 +113,7 @@ async fn two_layers_are_two_members() {
 
 #[tokio::test]
 async fn the_larger_retry_after_stays() {
-    for (own, told) in [("7", "60"), ("100", "100")] {
+    for (own, reported) in [("7", "60"), ("100", "100")] {
         let busy = Rejection::custom(move |denial| {
             let response = Response::builder().status(denial.status());
             let response = response.header(http::header::RETRY_AFTER, own);
@@ -123,7 +123,7 @@ async fn the_larger_retry_after_stays() {
         server.get("/").await;
         let answer = server.get("/").await;
         assert_eq!((answer.status, &*answer.body), (429, "busy"));
-        assert_eq!(answer.header("retry-after"), Some(told));
+        assert_eq!(answer.header("retry-after"), Some(reported));
     }
 }
 
@@ -165,7 +165,7 @@ async fn older_fields_hold_one_value_that_of_the_tightest_rule() {
 }
 
 #[tokio::test]
-async fn a_quiet_layer_tells_the_wait_alone() {
+async fn a_hidden_quota_leaves_only_the_retry_time() {
     for rejection in [
         Rejection::problem(),
         Rejection::json(),
@@ -248,7 +248,7 @@ async fn a_preflight_passes_uncounted() {
 }
 
 #[tokio::test]
-async fn what_only_looks_like_a_preflight_is_counted() {
+async fn an_incomplete_preflight_is_counted() {
     for (method, headers) in [
         ("OPTIONS", &PREFLIGHT[..0]),
         ("OPTIONS", &PREFLIGHT[..1]),
@@ -286,7 +286,7 @@ async fn a_preflight_with_a_body_is_counted() {
 }
 
 #[tokio::test]
-async fn a_preflight_that_says_that_its_body_is_empty_passes_uncounted() {
+async fn a_preflight_with_content_length_zero_passes_uncounted() {
     let server = served(layer([per_minute("one", 1)])).await;
     let headers = [PREFLIGHT[0], PREFLIGHT[1], ("content-length", "0")];
     for _ in 0..2 {
@@ -295,14 +295,14 @@ async fn a_preflight_that_says_that_its_body_is_empty_passes_uncounted() {
 }
 
 #[tokio::test]
-async fn preflights_are_counted_where_that_is_asked_for() {
+async fn count_preflight_counts_preflights() {
     let server = served(layer([per_minute("one", 1)]).count_preflight()).await;
     assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 200);
     assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 429);
 }
 
 #[tokio::test]
-async fn who_expects_to_continue_is_denied_before_the_body() {
+async fn expect_continue_is_denied_before_the_body() {
     let echo = routing::post(|body: String| async { body });
     let app = Router::new().route("/", echo.layer(layer([per_minute("one", 1)])));
     let server = Server::start(app).await;
@@ -407,7 +407,7 @@ async fn a_304_carries_the_fields_and_a_response_for_shared_caches_does_not() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_handler_is_counted_and_told_like_any_answer() {
+async fn an_error_response_of_the_handler_is_counted_like_any_other() {
     let failing = || async { http::StatusCode::INTERNAL_SERVER_ERROR };
     let routes = routing::get(failing).layer(layer([per_minute("nine", 9)]));
     let server = Server::start(Router::new().route("/", routes)).await;
@@ -430,7 +430,7 @@ async fn another_status_and_another_body_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn waiting_exactly_as_long_as_told_is_enough() {
+async fn waiting_exactly_retry_after_is_enough() {
     let (store, clock) = still();
     let rule = Rule::new("bucket", Quota::token_bucket(1).refill(1, 7 * SECOND)).by(client_ip());
     let server = served(RateLimitLayer::new(store, [rule]).unwrap()).await;
@@ -455,21 +455,21 @@ async fn jitter_only_makes_the_wait_longer_and_stays_the_same_for_a_client() {
     )
     .await;
     server.get("/").await;
-    let told = server
+    let reported = server
         .get("/")
         .await
         .header("retry-after")
         .map(str::to_owned);
-    let seconds: u64 = told.as_deref().unwrap().parse().unwrap();
+    let seconds: u64 = reported.as_deref().unwrap().parse().unwrap();
     assert!((60..=90).contains(&seconds), "{seconds}");
     let again = server.get("/").await;
-    assert_eq!(again.header("retry-after"), told.as_deref());
+    assert_eq!(again.header("retry-after"), reported.as_deref());
     // The field about the quota is exact.
     assert_eq!(again.header("ratelimit"), Some(r#""one";r=0;t=60"#));
 }
 
 #[tokio::test]
-async fn jitter_parts_clients_that_one_rule_for_everybody_has_denied() {
+async fn jitter_differs_between_clients_of_a_shared_rule() {
     let everybody = Rule::new("everybody", Quota::fixed_window(1, 60 * MINUTE));
     let each = Rule::new("each", Quota::fixed_window(99, MINUTE));
     let layer = layer([everybody.by(constant("all")), each.by(header("x-api-key"))]);

@@ -57,7 +57,7 @@ fn limiter(store: &RedisStore, rule: Rule) -> (Limiter, Check) {
 }
 
 #[tokio::test]
-async fn decisions_are_counted_by_who_made_them_and_calls_by_what_they_were_for() {
+async fn decisions_are_counted_by_source_and_calls_by_purpose() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -87,7 +87,7 @@ async fn decisions_are_counted_by_who_made_them_and_calls_by_what_they_were_for(
 }
 
 #[tokio::test]
-async fn the_bound_in_force_is_told_of_each_rule() {
+async fn the_effective_bound_is_a_gauge_per_rule() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -121,7 +121,7 @@ async fn the_bound_in_force_is_told_of_each_rule() {
 }
 
 #[tokio::test]
-async fn reports_are_counted_and_what_they_have_not_told_is_a_gauge() {
+async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);
@@ -209,7 +209,7 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
 }
 
 #[tokio::test]
-async fn a_rule_that_cannot_have_its_consistency_says_so_once_and_why() {
+async fn a_downgraded_consistency_is_reported_once_with_its_reason() {
     let events = Events::listen();
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
@@ -224,10 +224,10 @@ async fn a_rule_that_cannot_have_its_consistency_says_so_once_and_why() {
     for _ in 0..3 {
         let _ = limiter.acquire(&[check]).await;
     }
-    let told = events.at(Level::WARN);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = events.at(Level::WARN);
+    assert_eq!(reported.len(), 1, "{reported:?}");
     assert!(
-        told[0].contains("small") && told[0].contains("below 20"),
-        "{told:?}"
+        reported[0].contains("small") && reported[0].contains("below 20"),
+        "{reported:?}"
     );
 }

@@ -21,16 +21,17 @@ async fn instances_know_of_each_other() {
 }
 
 #[tokio::test]
-async fn it_is_told_that_an_instance_may_not_say_that_it_is_there() {
+async fn a_denied_instance_registration_is_reported() {
     let events = Events::listen();
     let redis = RedisServer::start(&[]).await;
     let user = ["ACL", "SETUSER", "default", "-zadd"];
     assert_eq!(redis.ask(&user).await, "+OK\r\n");
     let store = store(&redis, "shop").await;
     until("it is told", || {
-        let told = events.recorded().into_iter();
+        let reported = events.recorded().into_iter();
         // Of a command inside of a script servers do not say which it was.
-        told.filter(|event| event.level == Level::ERROR)
+        reported
+            .filter(|event| event.level == Level::ERROR)
             .any(|event| event.fields.contains("user"))
     })
     .await;
@@ -38,7 +39,7 @@ async fn it_is_told_that_an_instance_may_not_say_that_it_is_there() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_once_and_counted_by_what_became_of_requests() {
+async fn an_outage_is_reported_once_and_counted_by_outcome() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = set_default_local_recorder(&recorder);

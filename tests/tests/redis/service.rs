@@ -25,7 +25,7 @@ fn per_ip() -> RequestRule {
 }
 
 #[tokio::test]
-async fn two_services_are_one_limit_and_tell_what_is_left_of_it() {
+async fn two_services_share_one_limit_and_report_its_remaining_units() {
     let redis = RedisServer::start(&[]).await;
     let one = serve(store(&redis, "shop").await, [per_ip()]).await;
     let other = serve(store(&redis, "shop").await, [per_ip()]).await;

@@ -1,4 +1,4 @@
-//! All that one response says.
+//! What a response says about the server's limits.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::advice::{
     ratelimit_dictionary, ratelimit_list, retry_after, time_until, triple,
 };
 
-/// What one response says.
+/// What a response says about the server's limits.
 #[derive(Debug, Default)]
 pub(crate) struct ServerAdvice {
-    /// Whether it asks to come back later, by its status.
-    pub(crate) refused: bool,
-    /// When to come back; nothing where the server did not say or advice "now".
+    /// Whether the status is 429 or 503.
+    pub(crate) rejected: bool,
+    /// The wait that the server asks for, if it is not zero.
     pub(crate) retry_after: Option<Duration>,
-    /// What is left of the server's budgets.
+    /// The server's budgets.
     pub(crate) budgets: Budgets,
-    /// The status of a gRPC call that was refused at once.
+    /// The status of a gRPC call that was rejected in the head of the response.
     pub(crate) grpc: Option<GrpcStatus>,
 }
 
 impl ServerAdvice {
-    /// Reads the head of a response that came at `now`. No wait is longer than `longest`.
+    /// Reads the head of a response received at `now`. Caps each wait at `longest`.
     pub(crate) fn read(
         status: StatusCode,
         headers: &HeaderMap,
@@ -34,19 +34,19 @@ impl ServerAdvice {
     ) -> Self {
         let now = time_until::date_of(headers).unwrap_or(now);
         let grpc = GrpcStatus::read(headers);
-        let refused = matches!(
+        let rejected = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
         let retry_after = match &grpc {
-            _ if refused => retry_after::read(headers, now),
+            _ if rejected => retry_after::read(headers, now),
             Some(grpc) => grpc.wait(),
             None => None,
         };
         let retry_after = retry_after
             .filter(|wait| !wait.is_zero())
             .map(|wait| wait.min(longest));
-        let mut budgets = if is_stored(headers) {
+        let mut budgets = if is_cached(headers) {
             Budgets::new()
         } else {
             budgets(headers, now)
@@ -55,25 +55,25 @@ impl ServerAdvice {
         budgets.truncate(MOST);
         for budget in &mut budgets {
             budget.reset = budget.reset.min(longest);
-            // RFC 9110's field wins over the draft's, in both directions.
+            // `Retry-After` takes precedence over the draft's field, whichever is longer.
             if let (0, Some(wait)) = (budget.left, retry_after) {
                 budget.reset = wait;
             }
         }
         Self {
-            refused,
+            rejected,
             retry_after,
             budgets,
             grpc,
         }
     }
 
-    /// Whether the server may serve the same request later, by what it says.
+    /// Whether the same request may succeed later.
     pub(crate) fn may_retry(&self) -> bool {
-        self.grpc.map_or(self.refused, |status| status.may_retry())
+        self.grpc.map_or(self.rejected, |status| status.may_retry())
     }
 
-    /// How long to wait before the same request is worth another try, where the server says.
+    /// How long to wait before a retry, if the server says.
     pub(crate) fn wait(&self) -> Option<Duration> {
         let empty = self.budgets.iter().filter(|budget| budget.left == 0);
         self.retry_after
@@ -82,7 +82,7 @@ impl ServerAdvice {
     }
 }
 
-/// What the newest style that can be read says.
+/// The budgets in the newest style that can be parsed.
 fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
     [
         ratelimit_list::read as fn(&HeaderMap, Tick) -> Budgets,
@@ -95,8 +95,8 @@ fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
     .unwrap_or_default()
 }
 
-/// Whether a cache gives the answer: then the budgets are those of another time, or of somebody else.
-fn is_stored(headers: &HeaderMap) -> bool {
+/// Whether the response comes from a cache: then the budgets are outdated, or those of another client.
+fn is_cached(headers: &HeaderMap) -> bool {
     headers
         .get(header::AGE)
         .and_then(|age| age.to_str().ok())
@@ -135,24 +135,24 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_to_come_back() {
+    fn a_rejection_says_when_to_retry() {
         for status in [429, 503] {
             let advice = advice(status, &[("retry-after", "7")]);
-            assert!(advice.refused);
+            assert!(advice.rejected);
             assert_eq!(advice.wait(), Some(Duration::from_secs(7)));
         }
     }
 
     #[test]
-    fn retry_after_on_a_redirect_or_an_answer_holds_nothing() {
+    fn retry_after_counts_only_with_429_and_503() {
         for status in [200, 301, 404, 500] {
             let advice = advice(status, &[("retry-after", "7")]);
-            assert_eq!((advice.refused, advice.wait()), (false, None));
+            assert_eq!((advice.rejected, advice.wait()), (false, None));
         }
     }
 
     #[test]
-    fn retry_after_wins_over_an_empty_budget() {
+    fn retry_after_takes_precedence_over_an_empty_budget() {
         let fields = [("retry-after", "2"), ("ratelimit", r#""a";r=0;t=60"#)];
         let advice = advice(429, &fields);
         assert_eq!(advice.wait(), Some(Duration::from_secs(2)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_retry_after_the_longest_empty_budget_counts() {
+    fn without_retry_after_the_longest_empty_budget_counts() {
         let advice = advice(
             429,
             &[("ratelimit", r#""a";r=0;t=6, "b";r=0;t=9, "c";r=1;t=99"#)],
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wait_is_longer_than_the_longest() {
+    fn waits_are_capped() {
         for value in [
             "999999",
             "99999999999999999999999",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budgets_of_a_stored_response_are_somebody_elses() {
+    fn budgets_of_a_cached_response_are_ignored() {
         let budget = ("ratelimit", r#""a";r=0;t=60"#);
         assert_eq!(lefts(&advice(200, &[budget, ("age", "1")])), []);
         for age in ["0", "000", "-1", "x", ""] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_style_that_can_be_read_counts() {
+    fn the_newest_style_that_parses_counts() {
         let old = [
             ("x-ratelimit-remaining", "3"),
             ("x-ratelimit-reset", "30"),
@@ -206,7 +206,7 @@ mod tests {
         let mut fields = old.to_vec();
         fields.push(("ratelimit", r#""a";r=1;t=10"#));
         assert_eq!(lefts(&advice(200, &fields)), [(1, 10)]);
-        // One field that is broken discards itself alone.
+        // A malformed field is ignored.
         fields.pop();
         fields.push(("ratelimit", r#""a";r=1;t=10,"#));
         assert_eq!(lefts(&advice(200, &fields)), [(2, 20)]);
@@ -275,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_header_bytes_panic_or_make_anybody_wait_longer_than_the_longest(
+        fn no_header_bytes_panic_or_exceed_the_cap(
             status in select(vec![200_u16, 301, 429, 503]),
             fields in vec((names(), values()), 0..8),
             now in any::<Tick>(),

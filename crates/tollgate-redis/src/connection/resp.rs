@@ -7,7 +7,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-use self::reader::{Reader, Stop};
+use self::reader::{LONGEST, Malformed, Reader, Stop};
 use crate::connection::value::Value;
 
 /// What a server sent.
@@ -33,23 +33,6 @@ impl Reply<'_> {
         }
     }
 }
-
-/// Bytes that are no reply. The connection cannot be read any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(&'static str);
-
-impl Malformed {
-    pub(super) fn what(self) -> &'static str {
-        self.0
-    }
-}
-
-// Replies of a limiter are a few hundred bytes in two levels. What goes far beyond is no server of ours.
-const LONGEST: usize = 16 << 20;
-const DEEPEST: u8 = 16;
-
-/// How many values a reply may have, in all its lists. A value takes more memory than it has bytes.
-const MOST: usize = 1 << 20;
 
 /// Reads reply after reply, and keeps the memory for integers.
 #[derive(Debug, Default)]

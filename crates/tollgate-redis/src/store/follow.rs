@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Calls on their way, with what each entry asked.
-type NewKeyReply = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
+type SentEntries = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
 
 impl Inner {
     /// Whether the meter follows any of these checks.
@@ -121,12 +121,12 @@ impl Inner {
     }
 
     /// Sends what waits: one call for what happened at one time, in order, and none waits for the one before.
-    fn send_entries(self: &Arc<Self>, meter: &Meter, mut waiting: VecDeque<Entry>) -> NewKeyReply {
+    fn send_entries(self: &Arc<Self>, meter: &Meter, mut waiting: VecDeque<Entry>) -> SentEntries {
         let most = match self.shared.backend.is_cluster() {
             true => 1,
             false => usize::MAX,
         };
-        let mut told = NewKeyReply::new();
+        let mut told = SentEntries::new();
         while let (entries, Some(at)) = next(&mut waiting, most) {
             let mut call = self.shared.begin_at(at);
             let now = self.prefilter.store_now();
@@ -156,7 +156,7 @@ impl Inner {
         told
     }
 
-    async fn hear(self: &Arc<Self>, meter: &Meter, told: NewKeyReply) {
+    async fn hear(self: &Arc<Self>, meter: &Meter, told: SentEntries) {
         for (answer, size, placed) in told {
             let reply = match answer.await {
                 Ok(Value::Integers(integers)) => Reply::new(size, integers),

@@ -58,7 +58,7 @@ pub(super) struct Plan {
 pub(super) enum Placed {
     Judged(RequestLayout, Option<u16>),
     /// Nothing is judged.
-    NewKeyReply,
+    Untold,
     /// It did not fit into the call.
     Nowhere,
 }
@@ -189,7 +189,7 @@ impl Meter {
 impl Placed {
     fn told(is_told: bool) -> Self {
         match is_told {
-            true => Self::NewKeyReply,
+            true => Self::Untold,
             false => Self::Nowhere,
         }
     }

@@ -175,7 +175,7 @@ fn a_plan_has_its_own_policy() {
 }
 
 #[test]
-fn only_rules_that_deny_and_were_counted_are_told_of() {
+fn only_enforced_and_checked_rules_are_reported() {
     let quota = Quota::gcra(10, MINUTE);
     let rules = rules([
         Rule::new("first", quota),
@@ -233,9 +233,9 @@ fn a_denial_lasts_until_the_same_request_passes() {
 }
 
 #[test]
-fn what_slides_lasts_until_it_is_whole() {
+fn a_sliding_window_lasts_until_it_is_full() {
     /// What is told with three of ten units, 2.72 s into a window of five seconds.
-    fn told<A: Algorithm>(quota: Quota) -> String {
+    fn reported<A: Algorithm>(quota: Quota) -> String {
         let algorithm = A::new(&quota).expect("a valid quota");
         let mut state = A::State::default();
         let now = 1_700_000_000_000_000 + 2_720_000;
@@ -252,21 +252,24 @@ fn what_slides_lasts_until_it_is_whole() {
     // The rest of this window, and all of the next: 7.28 s.
     let sliding = Quota::sliding_window(10, window);
     assert_eq!(
-        told::<SlidingWindow>(sliding),
+        reported::<SlidingWindow>(sliding),
         r#"ratelimit: "slides";r=7;t=8"#
     );
     // A window, and the rest of a sub-bucket: 5.03 s.
     let buckets = Quota::sliding_buckets(10, window);
     assert_eq!(
-        told::<SlidingBuckets>(buckets),
+        reported::<SlidingBuckets>(buckets),
         r#"ratelimit: "slides";r=7;t=6"#
     );
     let log = Quota::sliding_log(10, window);
-    assert_eq!(told::<SlidingLog>(log), r#"ratelimit: "slides";r=7;t=5"#);
+    assert_eq!(
+        reported::<SlidingLog>(log),
+        r#"ratelimit: "slides";r=7;t=5"#
+    );
 }
 
 #[test]
-fn where_less_is_left_than_a_request_cost_the_fields_last_until_it_passes_again() {
+fn with_less_left_than_the_cost_the_reset_is_when_it_fits_again() {
     let rules = rules([
         Rule::new("units", Quota::token_bucket(100).refill(1, SECOND)),
         Rule::new("daily", Quota::fixed_window(1_000, DAY)),
@@ -299,7 +302,7 @@ fn where_less_is_left_than_a_request_cost_the_fields_last_until_it_passes_again(
 }
 
 #[test]
-fn a_rule_of_which_it_is_not_known_what_is_left_is_not_told_of() {
+fn a_rule_with_unknown_remaining_units_is_not_reported() {
     let rules = burst_and_daily();
     let known = deny(0, 5, MINUTE, Retry::after_micros(7_000_000));
     let unknown = known.with_remaining_unknown();
@@ -339,7 +342,7 @@ fn windows_are_rounded_up_and_left_out_under_a_second() {
 }
 
 #[test]
-fn one_rule_speaks_where_there_is_room_for_one() {
+fn fields_for_one_rule_report_the_closest_to_its_limit() {
     let quota = |limit| Quota::fixed_window(limit, MINUTE);
     let rules = rules([
         Rule::new("a", quota(10)),
@@ -533,7 +536,7 @@ fn stacked_policies_with_one_limit_are_listed_once() {
 }
 
 #[test]
-fn what_cannot_be_read_is_replaced() {
+fn an_invalid_value_is_replaced() {
     let rules = rules([Rule::new("a", Quota::fixed_window(10, MINUTE))]);
     let mut map = HeaderMap::new();
     for name in [

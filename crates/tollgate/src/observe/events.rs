@@ -331,7 +331,7 @@ mod outage {
         use super::*;
 
         #[test]
-        fn an_outage_is_told_once_when_it_begins_and_once_when_it_is_over() {
+        fn an_outage_is_reported_once_when_it_begins_and_once_when_it_ends() {
             let outage = Outage::default();
             assert_eq!(
                 [outage.failed(10), outage.failed(10), outage.failed(11)],

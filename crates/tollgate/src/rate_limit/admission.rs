@@ -113,7 +113,6 @@ impl Admission {
     }
 
     /// The decision that let the request in.
-    #[must_use]
     pub fn decision(&self) -> &Decision {
         &self.shared.decision
     }
@@ -315,7 +314,6 @@ impl Denied {
     }
 
     /// The decision.
-    #[must_use]
     pub fn decision(&self) -> &Decision {
         &self.0.decision
     }

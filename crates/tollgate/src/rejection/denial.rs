@@ -87,7 +87,6 @@ impl<'a> Denial<'a> {
     }
 
     /// The decision. It has no verdicts if there is [no key](Self::no_key).
-    #[must_use]
     pub fn decision(&self) -> &'a Decision {
         self.decision
     }

@@ -32,7 +32,7 @@ pub(crate) struct HttpRejection {
 impl HttpRejection {
     /// Prepares the bodies. `status` is that of an exceeded quota.
     pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
-        let used_up = rejection.opener().map(|open| {
+        let used_up = opener(&rejection.0).map(|open| {
             PerQuota::new(rules, |rule, quota| {
                 open(&DenialDetails::used_up(rule, quota, status))
             })
@@ -75,7 +75,7 @@ impl HttpRejection {
 
     fn body(&self, denial: &Denial<'_>) -> Bytes {
         let wait = denial.retry_after();
-        match (self.prepared(denial), self.rejection.opener()) {
+        match (self.prepared(denial), opener(&self.rejection.0)) {
             (Some(prepared), _) => prepared.close(wait),
             (None, Some(open)) => open(&DenialDetails::of(denial)).close(wait),
             (None, None) => Bytes::new(),
@@ -96,15 +96,13 @@ impl HttpRejection {
     }
 }
 
-impl Rejection {
-    /// The function that makes the body, if there is one.
-    fn opener(&self) -> Option<fn(&DenialDetails<'_>) -> OpenBody> {
-        match self.0 {
-            Style::Problem => Some(problem),
-            Style::Json => Some(json),
-            Style::Text => Some(text),
-            Style::Empty | Style::Custom(_) => None,
-        }
+/// The function that makes the body, if there is one.
+fn opener(style: &Style) -> Option<fn(&DenialDetails<'_>) -> OpenBody> {
+    match style {
+        Style::Problem => Some(problem),
+        Style::Json => Some(json),
+        Style::Text => Some(text),
+        Style::Empty | Style::Custom(_) => None,
     }
 }
 

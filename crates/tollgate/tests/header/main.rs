@@ -29,7 +29,7 @@ fn every_field_is_exposed_once_and_in_lower_case() {
 }
 
 #[test]
-fn what_a_grpc_client_reads_is_exposed_by_a_list_of_its_own() {
+fn grpc_fields_are_exposed_by_a_separate_list() {
     let names: Vec<_> = grpc_exposed_headers()
         .map(|name| name.to_string())
         .collect();
@@ -45,7 +45,7 @@ fn what_a_grpc_client_reads_is_exposed_by_a_list_of_its_own() {
 }
 
 #[test]
-fn a_style_is_a_constant_that_tells_what_it_is_made_of() {
+fn the_debug_of_a_style_names_its_parts() {
     const STYLE: HeaderStyle = HeaderStyle::DRAFT_7.and(HeaderStyle::DRAFT_6);
     for (style, name) in [
         (HeaderStyle::NONE, "NONE"),

@@ -61,7 +61,7 @@ async fn the_pattern_of_the_route_is_the_key() {
 }
 
 #[test]
-fn outside_of_the_router_the_answer_says_where_the_layer_belongs() {
+fn outside_of_the_router_the_error_names_the_right_place() {
     for found in [
         key(&matched_path(), &empty()),
         key(&path_parameter("id"), &empty()),
@@ -141,7 +141,7 @@ fn a_parameter_is_named_without_braces() {
 }
 
 #[tokio::test]
-async fn the_peer_is_what_axum_has_accepted() {
+async fn the_peer_comes_from_axums_connect_info() {
     let peer = Extension(ConnectInfo(address("192.0.2.1:1")));
     let app = watched(Router::new().route("/", handler()), client_ip()).layer(peer);
     let mut head = empty();

@@ -20,7 +20,7 @@ fn xff(peer: &str, client: &ClientIp, lines: &[&str]) -> String {
 }
 
 #[test]
-fn the_peer_is_the_client_unless_told_otherwise() {
+fn the_client_is_the_peer_by_default() {
     assert_eq!(xff("192.0.2.1", &client_ip(), &["6.6.6.6"]), "192.0.2.1");
 }
 
@@ -69,7 +69,7 @@ fn all_lines_of_the_header_are_one_list() {
 }
 
 #[test]
-fn what_is_no_address_stops_the_walk() {
+fn an_invalid_entry_stops_the_walk() {
     for junk in [
         "junk",
         "",
@@ -106,7 +106,7 @@ fn what_is_no_address_stops_the_walk() {
 }
 
 #[test]
-fn an_untrusted_peer_is_not_believed() {
+fn the_header_of_an_untrusted_peer_is_ignored() {
     let lines = ["203.0.113.9, 10.0.0.2"];
     assert_eq!(xff("198.51.100.7", &behind_ten(), &lines), "198.51.100.7");
 }
@@ -237,7 +237,7 @@ fn without_a_peer_the_answer_names_the_calls_to_add() {
 }
 
 #[test]
-fn a_header_is_not_believed_without_a_peer() {
+fn a_header_without_a_peer_is_ignored() {
     let client = client_ip().x_forwarded_for().hops(1);
     let head = with_lines(XFF, &["203.0.113.9"]);
     assert!(matches!(

@@ -79,7 +79,7 @@ fn or_takes_the_first_that_finds_a_key() {
 }
 
 #[test]
-fn or_takes_off_what_an_extractor_has_left() {
+fn or_removes_the_parts_of_a_failed_extractor() {
     assert_eq!(
         key(&Careless.or(constant("a")), &empty()),
         Ok(parts([(CONSTANT, "a")]))
@@ -93,7 +93,7 @@ fn or_takes_off_what_an_extractor_has_left() {
 }
 
 #[test]
-fn or_falls_back_from_an_ambiguous_key_and_remembers_it() {
+fn or_falls_back_from_an_ambiguous_key_and_keeps_the_reason() {
     let twice = with_lines("x-api-key", &["k-1", "k-2"]);
     let by = header("x-api-key").or(constant("all"));
     assert_eq!(key(&by, &twice), Ok(parts([(CONSTANT, "all")])));
@@ -108,7 +108,7 @@ fn or_falls_back_from_an_ambiguous_key_and_remembers_it() {
 }
 
 #[test]
-fn or_falls_back_from_a_service_that_is_not_set_up_and_remembers_it() {
+fn or_falls_back_from_a_misconfigured_service_and_keeps_the_reason() {
     assert!(key(&misconfigured().or(constant("all")), &empty()).is_ok());
     for found in [
         key(&misconfigured().or(header("x-user")), &empty()),

@@ -45,7 +45,7 @@ fn an_empty_or_missing_cookie_is_no_key() {
 }
 
 #[test]
-fn a_cookie_that_is_there_twice_is_ambiguous() {
+fn a_repeated_cookie_is_ambiguous() {
     for lines in [
         &["session=a; session=b"][..],
         &["session=a", "session=b"],

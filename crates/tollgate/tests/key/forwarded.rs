@@ -68,7 +68,7 @@ fn an_element_without_an_address_stops_the_walk() {
 }
 
 #[test]
-fn a_line_that_breaks_the_grammar_gives_the_peer() {
+fn a_malformed_line_falls_back_to_the_peer() {
     for line in [
         "for=\"192.0.2.60",
         "for=192.0.2.60\"",
@@ -97,7 +97,7 @@ fn a_line_that_breaks_the_grammar_gives_the_peer() {
 }
 
 #[test]
-fn an_unbalanced_quote_cannot_swallow_what_the_proxy_has_written_and_leave_an_address() {
+fn an_unbalanced_quote_cannot_hide_the_entry_of_the_proxy() {
     for written in [
         "for=6.6.6.6, for=\"",
         "for=6.6.6.6;a=\"",
@@ -115,13 +115,13 @@ fn an_unbalanced_quote_cannot_swallow_what_the_proxy_has_written_and_leave_an_ad
 }
 
 #[test]
-fn a_broken_line_to_the_left_of_the_answer_changes_nothing() {
+fn a_malformed_line_to_the_left_has_no_effect() {
     let lines = ["for=\"", "for=203.0.113.9, for=10.0.0.2"];
     assert_eq!(forwarded(&trusted(), &lines), "203.0.113.9");
 }
 
 #[test]
-fn a_broken_line_on_the_way_gives_the_peer() {
+fn a_malformed_line_on_the_way_falls_back_to_the_peer() {
     assert_eq!(forwarded(&trusted(), &["for=\"", "for=10.0.0.2"]), PEER);
     let hops = client_ip().forwarded().hops(3);
     assert_eq!(

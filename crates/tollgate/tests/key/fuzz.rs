@@ -226,7 +226,7 @@ fn queries_give_a_bounded_key() {
 
 /// Megabytes are answered as fast as a few lines: what bounds the work is asserted through what is not read.
 #[test]
-fn what_lies_beyond_the_bounds_is_not_read() {
+fn entries_beyond_the_limits_are_not_read() {
     let walk = |name: &'static str, client: ClientIp, lines: &[Vec<u8>]| {
         let client = client.trusted_proxies(["10.0.0.0/8"]);
         client

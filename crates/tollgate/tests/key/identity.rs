@@ -52,32 +52,32 @@ fn an_ipv6_host_cannot_leave_its_budget_by_changing_its_address() {
 }
 
 #[test]
-fn behind_a_proxy_clients_are_told_apart_once_it_is_trusted() {
+fn behind_a_trusted_proxy_clients_have_separate_keys() {
     let request = |client| from("10.0.0.1", with_lines("x-forwarded-for", &[client]));
     let (a, b) = (request("203.0.113.9"), request("203.0.113.10"));
     assert_eq!(key(&client_ip(), &a), key(&client_ip(), &b));
-    let told = client_ip().trusted_proxies(["10.0.0.1"]).x_forwarded_for();
-    assert_ne!(key(&told, &a), key(&told, &b));
+    let reported = client_ip().trusted_proxies(["10.0.0.1"]).x_forwarded_for();
+    assert_ne!(key(&reported, &a), key(&reported, &b));
 }
 
 #[test]
-fn behind_two_proxies_the_inner_one_is_not_everybody() {
-    let told = client_ip()
+fn behind_two_proxies_the_inner_one_is_not_the_client() {
+    let reported = client_ip()
         .trusted_proxies(["10.0.0.0/8"])
         .x_forwarded_for();
     let request = |list| from("10.0.0.1", with_lines("x-forwarded-for", &[list]));
     assert_eq!(
-        resolved(&told, &request("203.0.113.9, 10.0.0.2")),
+        resolved(&reported, &request("203.0.113.9, 10.0.0.2")),
         "203.0.113.9"
     );
     assert_eq!(
-        resolved(&told, &request("203.0.113.10, 10.0.0.2")),
+        resolved(&reported, &request("203.0.113.10, 10.0.0.2")),
         "203.0.113.10"
     );
 }
 
 #[test]
-fn a_missing_peer_is_said_and_not_an_error_of_the_request() {
+fn a_missing_peer_is_misconfigured() {
     let Err(NoKey::Misconfigured(text)) = key(&client_ip(), &empty()) else {
         panic!("there is no peer")
     };
@@ -90,7 +90,7 @@ fn a_missing_peer_is_said_and_not_an_error_of_the_request() {
 }
 
 #[test]
-fn any_server_can_say_who_the_peer_is() {
+fn any_server_can_set_the_peer() {
     let mut head = empty();
     head.extensions
         .insert(PeerAddr("[2001:db8::1]:443".parse().expect("an address")));

@@ -114,7 +114,7 @@ fn or_falls_back_to_a_look_up_and_starts_it_only_then() {
 }
 
 #[test]
-fn or_remembers_the_more_telling_reason_across_look_ups() {
+fn or_keeps_the_more_severe_reason_across_look_ups() {
     let asked = Arc::default();
     for found in [
         key_later(&misconfigured().or(slow(&asked)), &empty()),
@@ -126,7 +126,7 @@ fn or_remembers_the_more_telling_reason_across_look_ups() {
 }
 
 #[test]
-fn or_inside_of_a_tuple_waits_for_what_it_needs() {
+fn or_inside_of_a_tuple_waits_for_its_look_ups() {
     let asked = Arc::default();
     let by = (constant("a"), slow(&asked).or(constant("b")), constant("c"));
     let expected = parts([(CONSTANT, "a"), (CONSTANT, "b"), (CONSTANT, "c")]);
@@ -158,7 +158,7 @@ impl KeyExtractor for Careless {
 }
 
 #[test]
-fn what_an_extractor_leaves_before_its_key_comes_is_taken_off() {
+fn parts_added_before_a_look_up_are_removed() {
     let (a, later) = ((CONSTANT, "a"), (CONSTANT, "later"));
     let in_a_tuple = (constant("a"), Careless);
     assert_eq!(key_later(&in_a_tuple, &empty()), Ok(parts([a, later])));

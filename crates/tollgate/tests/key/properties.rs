@@ -69,7 +69,7 @@ const PROXIES: &str = "10.0.0.2";
 
 proptest! {
     #[test]
-    fn what_a_client_writes_into_x_forwarded_for_changes_nothing(
+    fn entries_of_a_client_in_x_forwarded_for_have_no_effect(
         address in client(), written in written(), port: bool, own_line: bool, inner: bool,
     ) {
         let mut added = spelled(address, port);
@@ -86,7 +86,7 @@ proptest! {
 
     /// A quote may spoil the line that the proxy completes. Then the peer counts, never an address that the client chose.
     #[test]
-    fn what_a_client_writes_into_forwarded_gives_its_address_or_the_peer(
+    fn entries_of_a_client_in_forwarded_give_its_address_or_the_peer(
         address in client(),
         written in written(),
         tail in prop_oneof![Just(""), Just(";proto=https"), Just(";by=\"_x\""), Just(";host=\"\""), Just(";a=\"x=1, b=\"")],

@@ -50,7 +50,7 @@ fn an_empty_or_missing_parameter_is_no_key() {
 }
 
 #[test]
-fn a_parameter_that_is_there_twice_is_ambiguous_in_any_spelling() {
+fn a_repeated_parameter_is_ambiguous_in_any_spelling() {
     for uri in [
         "/?token=a&token=b",
         "/?token=a&token=a",

@@ -14,7 +14,7 @@ fn refused(extractor: &impl KeyExtractor) -> String {
 }
 
 #[test]
-fn a_header_without_trusted_proxies_is_refused() {
+fn a_header_without_trusted_proxies_is_rejected() {
     for client in [client_ip().x_forwarded_for(), client_ip().forwarded()] {
         let text = refused(&client);
         assert!(
@@ -46,19 +46,19 @@ fn a_header_without_trusted_proxies_is_not_read_either() {
 }
 
 #[test]
-fn trusted_proxies_without_a_header_are_refused() {
+fn trusted_proxies_without_a_header_are_rejected() {
     assert!(refused(&client_ip().trusted_proxies(["10.0.0.0/8"])).contains("x_forwarded_for()"));
     assert!(refused(&client_ip().hops(1)).contains("x_forwarded_for()"));
 }
 
 #[test]
-fn two_headers_are_refused() {
+fn two_headers_are_rejected() {
     let two = client_ip().hops(1).x_forwarded_for().forwarded();
     assert!(refused(&two).contains("one header"));
 }
 
 #[test]
-fn proxies_and_hops_together_are_refused() {
+fn proxies_and_hops_together_are_rejected() {
     let both = client_ip()
         .x_forwarded_for()
         .hops(1)
@@ -72,7 +72,7 @@ fn proxies_and_hops_together_are_refused() {
 }
 
 #[test]
-fn what_is_no_network_is_repeated() {
+fn an_invalid_network_is_repeated_in_the_error() {
     for wrong in [
         "10.0.0.0/33",
         "10.0.0",
@@ -111,7 +111,7 @@ fn proxies_are_texts_networks_or_addresses() {
 }
 
 #[test]
-fn networks_that_are_everybody_are_refused() {
+fn networks_that_cover_all_addresses_are_rejected() {
     for everybody in [
         &["0.0.0.0/0"][..],
         &["::/0"],
@@ -142,7 +142,7 @@ fn networks_that_are_everybody_are_refused() {
 }
 
 #[test]
-fn an_address_with_a_prefix_is_refused_with_the_network_that_was_meant() {
+fn a_cidr_with_host_bits_is_rejected_with_the_right_network() {
     for (wrong, network, address) in [
         ("10.0.0.5/8", "10.0.0.0/8", "10.0.0.5"),
         ("192.168.1.1/24", "192.168.1.0/24", "192.168.1.1"),
@@ -183,13 +183,13 @@ fn prefixes_are_within_the_address() {
 }
 
 #[test]
-fn the_first_mistake_is_told() {
+fn the_first_mistake_is_reported() {
     let text = refused(&client_ip().hops(0).ipv4_prefix(99).x_forwarded_for());
     assert!(text.contains("hops(0)"), "{text}");
 }
 
 #[test]
-fn names_that_nothing_can_have_are_refused_and_repeated() {
+fn invalid_names_are_rejected_and_repeated() {
     for text in [
         refused(&header("x api key")),
         refused(

@@ -36,7 +36,7 @@ fn spaces_around_a_header_are_not_part_of_the_key() {
 }
 
 #[test]
-fn a_header_that_is_there_twice_is_ambiguous() {
+fn a_repeated_header_is_ambiguous() {
     for lines in [&["k-1", "k-2"][..], &["k-1", "k-1"], &["", "k-1"]] {
         let head = with_lines("x-api-key", lines);
         assert_eq!(key(&header("x-api-key"), &head), Err(NoKey::Ambiguous));
@@ -160,7 +160,7 @@ fn the_authority_is_the_uris_or_the_host_headers() {
 }
 
 #[test]
-fn a_constant_counts_everybody_together() {
+fn a_constant_counts_all_requests_together() {
     let expected = parts([(PartKind::CONSTANT, "all")]);
     assert_eq!(key(&constant("all"), &empty()), Ok(expected.clone()));
     assert_eq!(key(&constant("all"), &with_uri("/a")), Ok(expected));

@@ -40,7 +40,7 @@ async fn a_handler_that_fails_for_the_error_hides_nothing() {
 }
 
 #[tokio::test]
-async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
+async fn a_response_that_has_begun_ends_even_if_its_service_hangs() {
     // The request is read elsewhere, and the response never ends by itself.
     let silent = |request: Request<MessageBody<Body>>| async move {
         tokio::spawn(read(request));
@@ -63,7 +63,7 @@ async fn a_response_that_has_begun_ends_though_its_service_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_denied_before_its_response_is_answered_though_its_service_says_nothing() {
+async fn a_call_denied_before_its_response_ends_even_if_its_service_hangs() {
     let silent = |request: Request<MessageBody<Body>>| async move {
         tokio::spawn(read(request));
         std::future::pending::<Result<Response<Body>, Infallible>>().await
@@ -75,23 +75,26 @@ async fn a_call_that_is_denied_before_its_response_is_answered_though_its_servic
 }
 
 #[tokio::test]
-async fn a_handler_reads_an_error_in_place_of_what_is_too_much() {
-    let (told, mut heard) = mpsc::channel(1);
+async fn a_handler_reads_an_error_in_place_of_the_denied_message() {
+    let (reported, mut received) = mpsc::channel(1);
     let reads = move |request: Request<MessageBody<Body>>| {
-        let told = told.clone();
+        let reported = reported.clone();
         async move {
             let mut body = request.into_body();
             let frame = body.frame().await.expect("a frame").expect("no error");
             let bytes = frame.into_data().expect("data");
             let error = body.frame().await.expect("more").expect_err("an error");
             let end = body.frame().await.is_none();
-            told.send((bytes, error, end)).await.expect("it listens");
+            reported
+                .send((bytes, error, end))
+                .await
+                .expect("it listens");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         }
     };
     let service = limits(still(), 2).layer(service_fn(reads));
     let Ok(_) = service.oneshot(messages(7)).await;
-    let (bytes, error, end) = heard.try_recv().expect("it was read");
+    let (bytes, error, end) = received.try_recv().expect("it was read");
     // Two messages, and a prefix that is not whole.
     assert_eq!((bytes.len(), end), (2 * 5 + 4, true));
     let limit: &MessageLimitError = error.downcast_ref().expect("it says why");
@@ -102,7 +105,7 @@ async fn a_handler_reads_an_error_in_place_of_what_is_too_much() {
 }
 
 #[tokio::test]
-async fn what_does_not_say_that_it_is_grpc_passes_untouched_where_the_layer_goes_by_that() {
+async fn with_auto_requests_without_a_grpc_content_type_pass_unchanged() {
     let limits = limits(still(), 1).protocol(Protocol::Auto);
     let service = limits.layer(service_fn(read));
     for (method, content_type) in [
@@ -120,7 +123,7 @@ async fn what_does_not_say_that_it_is_grpc_passes_untouched_where_the_layer_goes
 }
 
 #[tokio::test]
-async fn rest_beside_grpc_is_refused_nothing_where_the_layer_goes_by_the_content_type() {
+async fn with_auto_rest_requests_need_no_key() {
     let rule = rule(1)
         .by(tollgate::key::header("x-api-key"))
         .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));

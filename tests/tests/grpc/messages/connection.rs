@@ -15,7 +15,7 @@ use crate::messages::{
 };
 
 #[tokio::test]
-async fn other_calls_go_on_beside_a_stream_that_waits_where_its_window_is_a_fraction() {
+async fn a_waiting_stream_does_not_block_other_calls_if_its_window_is_small() {
     let rule = Rule::new("messages", Quota::gcra(1, HOUR))
         .by(constant("all"))
         .when(grpc_method_is("weather.v1.Weather", "Record"));

@@ -37,7 +37,7 @@ async fn the_instance_that_was_ready_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_refused_gives_its_place_back() {
+async fn a_rejected_call_frees_its_permit() {
     let rule = rule(1)
         .by(tollgate::key::header("x-api-key"))
         .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));
@@ -52,7 +52,7 @@ async fn a_call_that_is_refused_gives_its_place_back() {
 }
 
 #[test]
-fn a_rule_that_is_left_to_handlers_is_refused() {
+fn a_rule_for_handlers_is_rejected() {
     let wrong = MessageLimitLayer::new(still(), [rule(1).by_handler()]).unwrap_err();
     assert!(wrong.to_string().contains("by_handler"), "{wrong}");
     assert!(wrong.to_string().contains("messages"), "{wrong}");

@@ -15,7 +15,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
 
 #[tokio::test]
-async fn messages_of_one_frame_are_asked_for_together() {
+async fn messages_of_one_frame_are_checked_together() {
     let store = SlowStore::at_once(still());
     let service = limits(store.clone(), 100).layer(service_fn(read));
     let Ok(response) = service.oneshot(messages(50)).await;
@@ -27,12 +27,15 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
     let store = SlowStore::at_once(still());
     let rule = rule(100).by(constant("all")).cost_by(|_| 7);
     let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
-    let (told, mut heard) = mpsc::channel(1);
+    let (reported, mut received) = mpsc::channel(1);
     let reads = move |request: Request<MessageBody<Body>>| {
-        let told = told.clone();
+        let reported = reported.clone();
         async move {
             let response = read(request).await?;
-            told.send(response.headers()["bytes"].clone()).await.ok();
+            reported
+                .send(response.headers()["bytes"].clone())
+                .await
+                .ok();
             Ok::<_, Infallible>(response)
         }
     };
@@ -40,13 +43,13 @@ async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
     let Ok(response) = service.oneshot(messages(50)).await;
     assert_eq!(status(&response), Some("8"));
     // 14 of them cost 98.
-    assert_eq!(heard.try_recv().expect("it was read"), "74");
+    assert_eq!(received.try_recv().expect("it was read"), "74");
     // All, 14; all of the rest, 1.
     assert_eq!(store.calls(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_not_looked_up_in_time_ends_the_call_where_the_rule_says_so() {
+async fn a_look_up_that_times_out_ends_the_call_with_deny() {
     let lost = || tollgate::key::look_up(|_| std::future::pending::<Option<String>>());
     for (answer, expected) in [
         (tollgate::OnStoreError::LocalShare, None),

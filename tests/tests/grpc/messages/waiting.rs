@@ -61,7 +61,7 @@ async fn a_stream_that_is_dropped_leaves_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_many_messages_does_not_pass_those_in_front() {
+async fn a_call_with_many_messages_does_not_overtake_others() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
     let rule = Rule::new("messages", Quota::gcra(1, SECOND).burst(1)).by(constant("all"));
     let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
@@ -82,7 +82,7 @@ async fn who_has_many_messages_does_not_pass_those_in_front() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_where_too_many_wait() {
+async fn a_stream_ends_if_the_queue_is_full() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
     let rule = Rule::new("messages", Quota::gcra(1, MINUTE)).by(constant("all"));
     let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");

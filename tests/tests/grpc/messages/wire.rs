@@ -69,7 +69,7 @@ async fn a_stream_from_a_client_ends_at_the_limit() {
 }
 
 #[tokio::test]
-async fn who_is_denied_before_a_response_has_begun_is_told_all_of_the_quota() {
+async fn a_denial_before_the_response_has_all_quota_fields() {
     let served = served(&Mild::default(), limits(still(), 3)).await;
     let status = served.client.clone().record(reports(4)).await.unwrap_err();
     assert_eq!(status.message(), "rate limit exceeded");
@@ -98,7 +98,7 @@ async fn a_client_that_never_stops_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_client_that_denies_to_speak_grpc_is_counted_all_the_same() {
+async fn by_default_another_content_type_does_not_evade_the_limit() {
     let weather = Mild::default();
     let service = limits(still(), 3).layer(WeatherServer::new(weather.clone()));
     // tonic answers this: it looks at the path alone.
@@ -113,7 +113,7 @@ async fn a_client_that_denies_to_speak_grpc_is_counted_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_stream_within_the_limit_is_whole() {
+async fn a_stream_within_the_limit_is_complete() {
     let weather = Mild::default();
     let mut served = served(&weather, limits(still(), 10)).await;
     let summary = served.client.record(reports(10)).await.expect("it fits");
@@ -162,7 +162,7 @@ async fn a_unary_call_is_a_message() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_ends_streams_as_unavailable_where_a_rule_denies_then() {
+async fn a_failed_store_ends_streams_as_unavailable_with_deny() {
     for store in [
         SlowStore::at_once(still()),
         SlowStore::after(Duration::ZERO, still()),
@@ -183,7 +183,7 @@ async fn a_store_that_fails_ends_streams_as_unavailable_where_a_rule_denies_then
 }
 
 #[tokio::test]
-async fn a_call_without_its_key_is_refused_at_once() {
+async fn a_call_without_a_key_is_rejected_at_once() {
     let rule = few(3)
         .by(header("x-api-key"))
         .when_missing(Missing::Reject(http::StatusCode::UNAUTHORIZED));

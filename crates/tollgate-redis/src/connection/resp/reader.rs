@@ -1,9 +1,23 @@
 //! One reply, from its first byte on.
 
-use crate::connection::{
-    resp::{DEEPEST, LONGEST, MOST, Malformed},
-    value::Value,
-};
+use crate::connection::value::Value;
+
+/// Bytes that are no reply. The connection cannot be read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) struct Malformed(pub(super) &'static str);
+
+impl Malformed {
+    pub(in crate::connection) fn what(self) -> &'static str {
+        self.0
+    }
+}
+
+// Replies of a limiter are a few hundred bytes in two levels. What goes far beyond is no server of ours.
+pub(super) const LONGEST: usize = 16 << 20;
+const DEEPEST: u8 = 16;
+
+/// How many values a reply may have, in all its lists. A value takes more memory than it has bytes.
+const MOST: usize = 1 << 20;
 
 /// Why there is no reply.
 #[derive(Clone, Copy)]

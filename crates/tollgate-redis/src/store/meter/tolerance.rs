@@ -38,7 +38,7 @@ pub(super) enum For {
 
 /// Where the answers are.
 #[derive(Debug)]
-pub(in crate::store) struct UnsureAsked([RequestLayout; 2]);
+pub(in crate::store) struct UncertainLayout([RequestLayout; 2]);
 
 impl Tolerance {
     /// `memory` is for how long the account of a quota remembers.
@@ -73,14 +73,14 @@ impl Tolerance {
     }
 
     /// Puts into a call how many units the account is unsure of. `None`: it does not fit any more.
-    pub(super) fn query(&self, call: &mut Call, check: &Check) -> Option<UnsureAsked> {
+    pub(super) fn query(&self, call: &mut Call, check: &Check) -> Option<UncertainLayout> {
         let check = [check.with_cost(0)];
         let lately = call.peek(&self.lately, &check)?;
-        Some(UnsureAsked([lately, call.peek(&self.for_long, &check)?]))
+        Some(UncertainLayout([lately, call.peek(&self.for_long, &check)?]))
     }
 }
 
-impl UnsureAsked {
+impl UncertainLayout {
     /// How many they are; `None`: nobody knows.
     pub(super) fn units(&self, reply: &Reply, check: &Check, rules: &RuleSet) -> Option<u64> {
         let units = self.0.iter().map(|layout| {

@@ -9,7 +9,7 @@ use crate::{
         Meter, Placed, Plan,
         line::{Entry, Event},
         rechecks::{LONGEST, Recheck, Why},
-        tolerance::UnsureAsked,
+        tolerance::UncertainLayout,
     },
 };
 
@@ -27,7 +27,7 @@ pub(in crate::store) enum Looks {
 /// Where the answers about a doubt are.
 pub(in crate::store) struct QueriedAgain {
     reference: RequestLayout,
-    tolerance: UnsureAsked,
+    tolerance: UncertainLayout,
 }
 
 impl Meter {
@@ -45,7 +45,7 @@ impl Meter {
         };
         let (layout, debit) = match placed {
             Placed::Judged(layout, debit) => (layout, debit),
-            Placed::NewKeyReply => return Looks::Well,
+            Placed::Untold => return Looks::Well,
             Placed::Nowhere => return Looks::Lost,
         };
         let told = debit.is_none_or(|debit| reply.left(debit).is_some());
@@ -111,16 +111,16 @@ impl Meter {
         let Some(plan) = self.plan(check).filter(|_| !is_late) else {
             return;
         };
-        let Some(tolerance) = layout.tolerance.units(reply, check, rules) else {
+        let Some(uncertain) = layout.tolerance.units(reply, check, rules) else {
             return;
         };
         match recheck.why {
-            Why::Over(units) => plan.counts.judged(0, units.saturating_sub(tolerance), 0),
+            Why::Over(units) => plan.counts.judged(0, units.saturating_sub(uncertain), 0),
             Why::False(tolerance) => {
                 let Some(answer) = answer(reply, &layout.reference, check, rules) else {
                     return;
                 };
-                let cost = check.cost().saturating_add(tolerance);
+                let cost = check.cost().saturating_add(uncertain);
                 let times = (entry.at, at);
                 if self.knows_of_all(plan, now)
                     && plan.audit.was_false(times, cost, &answer, tolerance)

@@ -237,12 +237,12 @@ impl ClientIp {
                 "a condition on no network never holds; name at least one, as in client_in([\"192.0.2.0/24\"])".to_owned(),
             ));
         }
-        let told = AtomicBool::new(false);
+        let reported = AtomicBool::new(false);
         Ok(move |head: &Parts| match self.resolve(head) {
             Ok(client) => networks.iter().any(|network| network.contains(&client)),
             Err(why) => {
                 // Once.
-                if !told.swap(true, Ordering::Relaxed) {
+                if !reported.swap(true, Ordering::Relaxed) {
                     diagnostics::error(&format!(
                         "a condition on the client's network does not hold: {why}"
                     ));
@@ -315,7 +315,7 @@ impl KeyExtractor for ClientIp {
             | (Source::XForwardedFor | Source::Forwarded, Trust::Proxies(_) | Trust::Hops(_))
             | (Source::SingleHeader(_), Trust::Proxies(_)) => return self.trust.validate(),
             (Source::Peer, _) => {
-                "client_ip() is told which proxies to trust, but reads no header: add x_forwarded_for(), forwarded() or \
+                "client_ip() has trusted proxies, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"
             }
             (Source::XForwardedFor | Source::Forwarded, Trust::Nobody) => {

@@ -40,9 +40,9 @@ impl Trust {
             .find(|network| network.prefix_len() == 0)
         {
             None => Ok(()),
-            Some(everybody) => Err(format!(
-                "trusted_proxies(..) covers {everybody}, which is every client: each could choose its own address; name the \
-                 networks of your proxies, \"10.0.0.0/8\" say, or take hops(..) with the number of proxies if nobody gets \
+            Some(network) => Err(format!(
+                "trusted_proxies(..) covers {network}, which is every client: each could choose its own address; name the \
+                 networks of your proxies, \"10.0.0.0/8\" say, or take hops(..) with the number of proxies if clients cannot get \
                  past them"
             )),
         }

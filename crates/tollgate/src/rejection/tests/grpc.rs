@@ -1,4 +1,4 @@
-//! The responses in gRPC as bytes, and beside what tonic makes of the same status.
+//! The gRPC responses as bytes, compared with those of tonic.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -39,13 +39,13 @@ fn fields(headers: &HeaderMap) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A denial by `per-min` that lasts for so long.
+/// A denial by `per-min` with this retry time.
 fn lasting(scene: &Scene, wait: Duration) -> Decision {
     scene.decide([denied(0, 0, Retry::after_micros(wait.as_micros() as u64))])
 }
 
 #[test]
-fn a_quiet_denial_says_the_wait_and_nothing_else() {
+fn a_hidden_quota_leaves_only_retry_info() {
     let scene = scene();
     let decision = lasting(&scene, Duration::from_secs(7));
     let response = respond(&scene, &scene.denial(&decision).hide_quota(true));
@@ -103,7 +103,7 @@ fn assert_as_tonic(response: &Response<bytes::Bytes>, tonic: &HeaderMap) {
 }
 
 #[test]
-fn the_details_are_byte_by_byte_what_tonic_writes() {
+fn the_details_equal_those_of_tonic_byte_by_byte() {
     let scene = scene();
     let per_min = || {
         violation(
@@ -128,7 +128,7 @@ fn the_details_are_byte_by_byte_what_tonic_writes() {
     );
     assert_eq!(response.headers()["grpc-retry-pushback-ms"], "16001");
 
-    // Two rules, one of them a shadow beside them, which is not told.
+    // Two rules, and a shadow, which is not reported.
     let decision = scene.decide([denied(0, 0, SOON), denied(1, 0, SOON), denied(2, 0, SOON)]);
     let response = respond(&scene, &scene.denial(&decision));
     let expected = details(Some(wait), vec![per_min(), per_day], "RATE_LIMIT_EXCEEDED");
@@ -207,14 +207,14 @@ fn a_missing_key_is_the_code_that_means_the_rules_status() {
             Denial::without_key(&scene.head, &nothing, &scene.rules, status, why).hide_quota(quiet);
         let response = respond(&scene, &denial);
         assert_eq!(response.headers()["grpc-status"], code);
-        let told = Status::from_header_map(response.headers()).expect("a status");
-        assert_eq!(told.message(), message);
+        let reported = Status::from_header_map(response.headers()).expect("a status");
+        assert_eq!(reported.message(), message);
         assert_eq!(response.headers().get("grpc-retry-pushback-ms"), None);
     }
 }
 
 #[test]
-fn grpc_web_is_answered_in_the_form_that_its_client_accepts() {
+fn grpc_web_gets_the_form_that_its_client_accepts() {
     let mut scene = scene();
     for (content_type, accept, expected) in [
         ("application/grpc-web", None, "application/grpc-web+proto"),
@@ -271,7 +271,7 @@ fn pushback_is_whole_milliseconds_and_never_too_early() {
 }
 
 #[test]
-fn the_fields_stay_within_what_clients_take() {
+fn the_fields_stay_within_the_limit_of_clients() {
     let names: Vec<_> = (0..200).map(|n| format!("r{n:0>63}")).collect();
     let rules = names
         .iter()
@@ -312,7 +312,7 @@ fn the_details_stay_below_4_kib() {
 }
 
 #[test]
-fn a_layer_may_be_told_to_answer_in_grpc() {
+fn the_protocol_can_be_set_to_grpc() {
     let mut scene = scene();
     scene.head.method = Method::GET;
     scene.head.headers.clear();
@@ -325,7 +325,7 @@ fn a_layer_may_be_told_to_answer_in_grpc() {
 
 proptest! {
     #[test]
-    fn tonic_reads_what_was_meant(
+    fn tonic_reads_the_same_values(
         micros in 1..10_u64.pow(13),
         limit in 1..1_000_000_u64,
         name in "[A-Za-z*][A-Za-z0-9_.:/*-]{0,63}",
@@ -347,8 +347,8 @@ proptest! {
         let status = Status::from_header_map(response.headers()).expect("a status");
         let details = status.get_error_details();
         let wait = Duration::from_micros(micros);
-        let told = details.retry_info().and_then(|info| info.retry_delay);
-        prop_assert_eq!(told, Some(wait));
+        let reported = details.retry_info().and_then(|info| info.retry_delay);
+        prop_assert_eq!(reported, Some(wait));
         let failure: &QuotaFailure = details.quota_failure().expect("it is there");
         prop_assert_eq!(&failure.violations[0].quota_id, &name);
         prop_assert_eq!(failure.violations[0].quota_value, limit as i64);

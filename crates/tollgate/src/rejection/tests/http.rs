@@ -63,7 +63,7 @@ fn a_problem_names_every_policy_that_is_exceeded_and_no_other() {
 }
 
 #[test]
-fn what_never_passes_has_no_wait() {
+fn a_cost_that_never_fits_has_no_retry_time() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, Retry::Never), denied(1, 0, SOON)]);
     let denial = scene.denial(&decision);
@@ -139,7 +139,7 @@ fn a_missing_key_has_the_status_of_its_rule() {
 }
 
 #[test]
-fn the_other_bodies_say_the_same_in_their_way() {
+fn the_other_bodies_have_the_same_content() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
     let denial = scene.denial(&decision);
@@ -200,7 +200,7 @@ fn the_status_of_a_problem_is_that_of_the_response() {
 }
 
 #[test]
-fn a_quiet_rejection_says_the_wait_alone() {
+fn a_hidden_quota_leaves_only_the_retry_time_in_the_body() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
     let denial = scene.denial(&decision).hide_quota(true);
@@ -222,7 +222,7 @@ fn a_quiet_rejection_says_the_wait_alone() {
 }
 
 #[test]
-fn a_body_tells_the_wait_with_its_jitter() {
+fn a_body_has_the_retry_time_with_its_jitter() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
     let denial = scene
@@ -236,7 +236,7 @@ fn a_body_tells_the_wait_with_its_jitter() {
 }
 
 #[test]
-fn nothing_of_the_request_is_told_again() {
+fn the_body_contains_nothing_of_the_request() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
     let denial = scene.denial(&decision);
@@ -267,7 +267,7 @@ fn head_has_the_same_fields_and_no_body() {
 }
 
 #[test]
-fn a_closure_makes_the_whole_response() {
+fn a_closure_makes_the_complete_response() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
     let denial = scene.denial(&decision);

@@ -2,11 +2,11 @@
 
 use tollgate_core::{Check, Fingerprint};
 
-use crate::{call::Call, encode::Encoder, keys::Name, rule_line::RuleLine};
+use crate::{encode::Encoder, keys::Name, packed::Packed, rule_line::RuleLine};
 
 /// The keys of a check, as the script finds them; 0: none.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Places {
+pub(super) struct Found {
     pub(super) key: u16,
     pub(super) other: u16,
     pub(super) overflow: u16,
@@ -15,9 +15,21 @@ pub(super) struct Places {
     pub(super) older: [u16; 4],
 }
 
-impl Call {
+/// The keys of a call, in order.
+#[derive(Clone, Default)]
+pub(super) struct StateKeys(Packed);
+
+impl StateKeys {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.0.iter()
+    }
+
     /// The keys of a check.
-    pub(super) fn places(
+    pub(super) fn find(
         &mut self,
         rules: &Encoder,
         line: &RuleLine,
@@ -25,7 +37,7 @@ impl Call {
         with: Option<Fingerprint>,
         overflow: Option<Fingerprint>,
         from: usize,
-    ) -> Places {
+    ) -> Found {
         let with = with.filter(|_| !rules.is_with(check.rule()));
         let of = |format: u8, keys: &mut Self| {
             let (key, other) = keys.both(rules, (line, format), check.key(), with, from);
@@ -36,7 +48,7 @@ impl Call {
         };
         let formats = rules.keyspace.formats;
         let [key, other, overflow, overflow_other] = of(formats.written, self);
-        Places {
+        Found {
             key,
             other,
             overflow,
@@ -73,25 +85,23 @@ impl Call {
         with: Option<&Name>,
         from: usize,
     ) -> u16 {
-        let start = self.keys.bytes.len();
+        let start = self.0.bytes.len();
         rules.keyspace.write_name(
-            &mut self.keys.bytes,
+            &mut self.0.bytes,
             (&line.name, line.family, format),
             name,
             with,
         );
-        let (there, new) = self.keys.bytes.split_at(start);
-        for place in from..self.keys.ends.len() {
-            let begins = place
-                .checked_sub(1)
-                .map_or(0, |before| self.keys.ends[before]);
-            if there[begins..self.keys.ends[place]] == *new {
-                self.keys.bytes.truncate(start);
+        let (there, new) = self.0.bytes.split_at(start);
+        for place in from..self.0.ends.len() {
+            let begins = place.checked_sub(1).map_or(0, |before| self.0.ends[before]);
+            if there[begins..self.0.ends[place]] == *new {
+                self.0.bytes.truncate(start);
                 return number(place);
             }
         }
-        self.keys.end();
-        number(self.keys.ends.len() - 1)
+        self.0.end();
+        number(self.0.ends.len() - 1)
     }
 }
 

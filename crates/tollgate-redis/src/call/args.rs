@@ -1,0 +1,116 @@
+//! The arguments of a call: the time, then a check each, as `prelude.lua` says.
+
+use tollgate_core::{Check, MAX_UNITS};
+
+use crate::{
+    call::state_keys::Found,
+    encode::Encoder,
+    packed::Packed,
+    rule_line::{RuleLine, double},
+};
+
+/// What the script does with a check.
+#[derive(Clone, Copy)]
+pub(super) enum Operation {
+    Take = 0,
+    Look = 1,
+    GiveBack = 2,
+    TakeMore = 3,
+    Forget = 4,
+    Debit = 5,
+    TakeBack = 6,
+    Grant = 7,
+}
+
+/// Flags of a check beside what the script does with it: there may be another key, states move to the first one, the
+/// answer tells of new keys, and there may be keys of the format before.
+const OTHER: u8 = 8;
+const MOVES: u8 = 16;
+const TELLS: u8 = 32;
+const OLDER: u8 = 64;
+
+/// The arguments of a call, in order.
+#[derive(Clone, Default)]
+pub(super) struct Args(Packed);
+
+impl Args {
+    /// Those of a call without checks; `time` is empty where the server's clock counts.
+    pub(super) fn at(time: &[u8]) -> Self {
+        let mut args = Packed::default();
+        args.bytes.extend_from_slice(time);
+        args.end();
+        Self(args)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.0.iter()
+    }
+
+    /// The checks that were added.
+    pub(super) fn checks(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// Says that another check of the request follows the one that was begun at a position.
+    pub(super) fn more_follow(&mut self, begun: usize) {
+        self.0.bytes[begun + 2] = 1;
+    }
+
+    /// Begins a check. Gives its position.
+    pub(super) fn begin(
+        &mut self,
+        what: Operation,
+        line: &RuleLine,
+        check: &Check,
+        key: u16,
+        quota: &[u8],
+    ) -> usize {
+        let bytes = &mut self.0.bytes;
+        let begun = bytes.len();
+        bytes.extend_from_slice(&[what as u8, line.role, 0]);
+        bytes.extend_from_slice(&key.to_le_bytes());
+        // What is above never fits either.
+        bytes.extend_from_slice(&double(check.cost().min(MAX_UNITS + 1)));
+        bytes.extend_from_slice(&check.rule().to_le_bytes());
+        bytes.extend_from_slice(&line.instead.to_le_bytes());
+        bytes.extend_from_slice(quota);
+        begun
+    }
+
+    /// Adds what stands behind the quota of a check.
+    pub(super) fn add(&mut self, tail: &[[u8; 8]]) {
+        self.0.bytes.extend_from_slice(tail.as_flattened());
+    }
+
+    /// Ends a check that has no other keys.
+    pub(super) fn end(&mut self) {
+        self.0.end();
+    }
+
+    /// Ends a check, with its other keys if it has any.
+    pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, tells: bool) {
+        let older = found.older != [0; 4];
+        if tells || older || found.other > 0 || found.overflow > 0 {
+            let begins = self.0.ends.last().copied().unwrap_or(0);
+            let flags = [
+                OTHER,
+                if rules.keyspace.keys.moves() {
+                    MOVES
+                } else {
+                    0
+                },
+                if tells { TELLS } else { 0 },
+                if older { OLDER } else { 0 },
+            ];
+            self.0.bytes[begins] += flags.iter().sum::<u8>();
+            for place in [found.other, found.overflow, found.overflow_other] {
+                self.0.bytes.extend_from_slice(&place.to_le_bytes());
+            }
+            if older {
+                let keys = found.older.map(u16::to_le_bytes);
+                self.0.bytes.extend_from_slice(keys.as_flattened());
+            }
+        }
+        self.0.end();
+    }
+}
