@@ -76,7 +76,10 @@ impl Tolerance {
     pub(super) fn query(&self, call: &mut Call, check: &Check) -> Option<UncertainLayout> {
         let check = [check.with_cost(0)];
         let lately = call.peek(&self.lately, &check)?;
-        Some(UncertainLayout([lately, call.peek(&self.for_long, &check)?]))
+        Some(UncertainLayout([
+            lately,
+            call.peek(&self.for_long, &check)?,
+        ]))
     }
 }
 
