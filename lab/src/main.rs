@@ -24,10 +24,10 @@ struct Simulate {
     /// From what everything is drawn: the same seed prints the same table
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A workload; may be given several times. All, unless told otherwise
+    /// A workload; may be given several times. Default: all
     #[arg(long, value_name = "WORKLOAD")]
     only: Vec<Workload>,
-    /// exact, learned, leased-<percent>, credit-<percent>, eventual or plain; may be given several times. All, unless told otherwise
+    /// exact, learned, leased-<percent>, credit-<percent>, eventual or plain; may be given several times. Default: all
     #[arg(long)]
     consistency: Vec<Consistency>,
     /// The round trip to the store, in us, ms or s

@@ -99,7 +99,7 @@ enum Event {
         sent: Sent,
         answer: Answer,
     },
-    GivenUp {
+    Lost {
         sent: Sent,
     },
     Look {
@@ -129,7 +129,7 @@ impl World {
         match event {
             Event::Asked { sent, heard } => self.asked(now, sent, heard),
             Event::Answered { sent, answer } => self.heard(now, sent, Some(answer)),
-            Event::GivenUp { sent } => self.heard(now, sent, None),
+            Event::Lost { sent } => self.heard(now, sent, None),
             Event::Look { sender } => {
                 if let Some((slot, _)) = find(&mut self.processes, sender)
                     && slot.look == Some(now)
@@ -292,7 +292,7 @@ impl World {
             self.schedule.plan(at, Event::Asked { sent, heard: back });
         }
         if !(there && back) {
-            self.schedule.plan(now + DEADLINE, Event::GivenUp { sent });
+            self.schedule.plan(now + DEADLINE, Event::Lost { sent });
         }
     }
 

@@ -200,7 +200,7 @@ impl Limiter {
     }
 
     /// The same rules on the same state, with another clock for what is counted in this process while the store fails:
-    /// for tests. It is the system's unless told otherwise. A store that cannot fail has no use for it.
+    /// for tests. Default: the system's clock. A store that cannot fail has no use for it.
     ///
     /// # Errors
     ///

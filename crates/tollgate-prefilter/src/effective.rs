@@ -1,4 +1,4 @@
-//! What of a rule's consistency its quota can have.
+//! The consistency that takes effect for a quota.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{
     report::terms::{NoReports, ReportTerms},
 };
 
-/// How a quota is counted by the processes that share it: what its rule asked for, or exactly where it cannot have that.
+/// The consistency that takes effect for a quota: the one that its rule asks for, or `Exact` where that is not possible.
 ///
 /// ```
 /// use tollgate_core::{Consistency, MINUTE, Quota};
@@ -24,21 +24,21 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effective {
-    /// Every unit is decided by the store; with the reason, where the rule asked for something else.
+    /// The store decides every request; with the reason, if the rule asked for something else.
     Exact(Option<DowngradeReason>),
-    /// Processes take leases in advance.
+    /// Processes hold leases.
     Leased(LeaseTerms),
-    /// Processes count alone and report.
+    /// Processes count local usage and report it.
     Eventual(ReportTerms),
 }
 
-/// Why a rule is counted exactly although it asked for something else.
+/// Why a rule is `Exact` although it asked for something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DowngradeReason {
-    /// It cannot be granted.
+    /// The quota cannot be leased.
     NoLease(NoLease),
-    /// It cannot be counted alone.
+    /// The quota cannot be counted locally.
     NoReports(NoReports),
     /// The store cannot do it for this rule, for this reason.
     Store(&'static str),
@@ -47,7 +47,7 @@ pub enum DowngradeReason {
 }
 
 impl Effective {
-    /// What a quota of a rule with this consistency can have.
+    /// What takes effect for a quota of a rule with this consistency.
     #[must_use]
     pub fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {

@@ -1,48 +1,48 @@
-//! What a process may answer alone, in front of a limit that many processes share.
+//! The local decisions of a process in front of a rate limit that many processes share.
 //!
-//! Everything here is a state machine: told the time, it says what to do, and does no I/O. A store runs it over its
-//! connections, the tests run it in a model checker, and a simulator over a network of its own. It is the same code in all
-//! three.
+//! Everything here is a state machine: the time is passed in, and nothing does I/O. The same code runs in a store over real
+//! connections, in a model checker, and in a simulator.
 //!
 //! # Leases
 //!
-//! A process takes a [`Grant`] of units in advance and spends it alone. Done plainly that lets too much through: while leases
-//! are out the bucket refills to its burst, and then both are spent. So **units out on lease are held back from the burst**:
-//! with `H` units out, the bucket fills to `burst − H` and no further.
+//! A store grants a process a number of units in advance: a *lease*. The process serves requests from it without calling the
+//! store. A naive implementation exceeds the limit: while leases are out the bucket refills to its burst, and then the burst and the
+//! leases are spent. So **leased units are held back from the burst**: with `H` units on lease, the bucket refills to `burst − H`
+//! and no further.
 //!
 //! ```text
-//! v  what the exact bucket would hold      c  what the store's holds      h  units granted and not spent
+//! v  the exact level of the bucket      c  the store's level      h  units on lease and not spent
 //!
-//! c + h ≤ v       always: spending and granting keep it, time adds to c and v alike,
-//!                 and where v stands at the burst, c is held to burst − H, with H ≥ h
+//! c + h ≤ v       always: spending and granting preserve it, time adds to c and v alike,
+//!                 and where v is at the burst, c is held to burst − H, with H ≥ h
 //! ```
 //!
-//! The store's side is a [`BucketGrantor`] or a [`WindowGrantor`], a process's side a [`LeaseHolder`] for each key. A
-//! [`tracked`](Grant::Tracked) lease lives for ten seconds and is tracked by the store: what is left of it may go back. All of
-//! them together are at most the [`reserve`](LeaseTerms::reserve).
+//! On the store's side, a [`BucketGrantor`] or a [`WindowGrantor`] grants leases; in a process, a [`LeaseHolder`] for each key holds
+//! one. The store tracks a [tracked lease](Grant::Tracked) for ten seconds, and takes unspent units of it back. All tracked leases
+//! of a key together are at most the [`reserve`](LeaseTerms::reserve).
 //!
-//! An empty bucket has nothing to lease. What it grants then are [`schedule`](Grant::Scheduled) of the future, for a second at most:
-//! units that it has yet to get are taken from it at once, so that it owes them, and the process spends each when it has come
-//! back, and none before all that was taken earlier has. So processes stand in line, and while they do none has to ask. A
-//! scheduled lease is over before the bucket could be full.
+//! Once a bucket is empty there is nothing left to lease. The store then grants [*scheduled leases*](Grant::Scheduled): a slice of the
+//! capacity that will be refilled within the next two seconds. Its units are taken from the bucket at once, which overdraws it, and
+//! the process spends each one when it has been refilled, after everything that was taken earlier. So processes take turns, and call
+//! the store about once a second. A scheduled lease ends before the bucket could be full.
 //!
 //! ```text
-//! s  the time from which a scheduled's units come back      r  the rate
+//! s  the time from which the units of a scheduled lease are refilled      r  the rate
 //!
 //! admitted until t ≤ all that was taken before + r · (t − s) ≤ what the exact bucket has given until t,
-//!                    for at s all that was taken before has come back
+//!                    for at s all that was taken before has been refilled
 //! ```
 //!
-//! What is granted of a window is counted in it at once, so nothing has to be held back. A unit that comes back after its lease was replaced,
-//! because its request was not let through after all, is [never lost](LeaseHolder#units-that-come-back) in a window; a bucket loses it,
-//! and gets it again with time.
+//! Leased units of a window are counted in it at once, so nothing has to be held back. A unit is refunded when its request is not let
+//! through after all. If its lease has been replaced by then, a window [never loses it](LeaseHolder#units-that-come-back); a bucket
+//! loses it, and refills it with time.
 //!
-//! All times that a process is told are durations, and it counts them from when it **sent** its query: counted from the
-//! answer, a lease would live on in the process after the store has forgotten it. Only when the units of a scheduled lease come back is
-//! counted from the **answer**: from the query, they would be spent too early.
+//! Every time that a store sends is a duration. A process adds it to the time at which it **sent** its query: added to the time of the
+//! reply, a lease would outlive what the store knows of it. Only the schedule of a scheduled lease begins with the **reply**:
+//! with the query, its units would be spent too early.
 //!
-//! A process's clock has to go on while its machine sleeps. By one that stands still meanwhile, as most monotonic clocks do,
-//! what was held is spent after it wakes, above the limit by at most that, once.
+//! The clock of a process has to go on while its machine sleeps. With a clock that stands still, as most monotonic clocks do, a process
+//! spends its leases after it wakes: once, and above the limit by at most their units.
 //!
 //! ```
 //! use tollgate_core::{MINUTE, Quota};
@@ -53,24 +53,24 @@
 //! let grantor = BucketGrantor::new(&quota, terms).expect("a bucket");
 //! let (mut state, mut holder) = (BucketState::default(), LeaseHolder::default());
 //!
-//! // A busy process: a request every millisecond. Each is on_reply from the grant, or queries.
-//! let mut asked = 0;
+//! // A busy process: a request every millisecond. Each is served from the lease, or queries the store.
+//! let mut queries = 0;
 //! for request in 0..1_000 {
 //!     let now = 1_700_000_000_000_000 + request * 1_000;
 //!     if holder.spend(now, 1) {
 //!         continue;
 //!     }
-//!     asked += 1;
+//!     queries += 1;
 //!     let query = holder.query(now, 1, &terms);
 //!     let (answer, grant) = grantor.acquire(&mut state, now, 1, &query);
 //!     assert!(answer.fits);
 //!     let _ = holder.on_reply((now, now), now, grant, &terms);
 //! }
-//! assert!(asked < 300);
+//! assert!(queries < 300);
 //! # Ok::<(), tollgate_prefilter::NoLease>(())
 //! ```
 //!
-//! What cannot be granted says why, and is [`Exact`](tollgate_core::Consistency::Exact):
+//! A quota that cannot be leased says why; its rule is [`Exact`](tollgate_core::Consistency::Exact):
 //!
 //! ```
 //! use tollgate_core::{MINUTE, Quota};
@@ -82,9 +82,8 @@
 //!
 //! # Reports
 //!
-//! A [`LocalUsage`] admits what the store last said is left, and reports it afterwards. It never holds more than
-//! `max_unreported` units that the store does not know of, so all N processes together are above the limit by at most
-//! `N · max_unreported`.
+//! [`LocalUsage`] admits what the store last said is left, and reports it afterwards. It never holds more than `max_unreported`
+//! unreported units, so N processes together exceed the limit by at most `N · max_unreported`.
 
 mod effective;
 mod lease;

@@ -53,7 +53,7 @@ impl Eventual {
     /// Whether the store has the report is not known: it is not sent again.
     pub(crate) fn lost(&mut self, query: &InFlightQuery) {
         if query.report > 0 {
-            self.usage.given_up(query.report);
+            self.usage.lost(query.report);
         }
     }
 

@@ -76,7 +76,7 @@ impl Leased {
     ) -> Option<InFlightQuery> {
         self.learned.learn_anew(sent, answer.assessment.reset_after);
         let lease = terms.lease.as_ref()?;
-        if query.query.is_nothing() {
+        if query.query.is_empty() {
             return None;
         }
         let times = (sent, now);
@@ -91,7 +91,7 @@ impl Leased {
     }
 
     pub(crate) fn lost(&mut self, query: &InFlightQuery) {
-        if !query.query.is_nothing() {
+        if !query.query.is_empty() {
             self.holder.lost();
         }
     }

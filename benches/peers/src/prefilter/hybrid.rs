@@ -19,7 +19,7 @@ use trypema::{
     redis::{RedisKey, RedisKeyRef},
 };
 
-/// The provider with one rate for everybody. It reports every 10 ms, as it does unless told otherwise.
+/// The provider with one rate for everybody. It reports every 10 ms, its default.
 #[derive(Clone)]
 pub(super) struct Hybrid {
     provider: Arc<HybridRateLimiterProvider>,

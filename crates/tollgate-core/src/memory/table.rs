@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct Table<A: Algorithm> {
     /// Shards are locked in the order of (id, shard).
     pub(super) id: u64,
-    shards: Box<[Locker<A>]>,
+    shards: Box<[Locks<A>]>,
     /// Bounds, by the key and the number of the quota. A cell is written under its shard's lock.
     pub(super) deny_cache: SeqCells<2>,
     /// All quotas that states may have been written under; a state carries its quota's index.
@@ -47,7 +47,7 @@ pub(super) struct PackedTable<A: Algorithm> {
 /// A lock on lines of its own, so that neighbours do not slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Locker<A: Algorithm>(Mutex<Shard<A>>);
+struct Locks<A: Algorithm>(Mutex<Shard<A>>);
 
 impl<A: Algorithm> Table<A> {
     pub(super) fn new(bytes: usize, shards: usize) -> Self {
@@ -56,7 +56,7 @@ impl<A: Algorithm> Table<A> {
         Self {
             id: ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             shards: (0..shards)
-                .map(|_| Locker(Mutex::new(Shard::new(bytes / shards))))
+                .map(|_| Locks(Mutex::new(Shard::new(bytes / shards))))
                 .collect(),
             deny_cache: SeqCells::new(shards, 8),
             quotas: Mutex::new(Vec::new()),

@@ -1,22 +1,22 @@
-//! Leases, and what a process says when it asks for one.
+//! What a store grants, and what a process says about leases in a query.
 
 use tollgate_core::Tick;
 
-/// Units in advance, as a store grants them.
+/// A lease as a store grants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// Tracked by the store until it has run out, so that what is left of it may go back.
+    /// Tracked by the store until it expires, so that unspent units can be returned.
     Tracked {
         /// Units.
         units: u64,
-        /// By what the store tracks it: the generation, or the window.
+        /// The number by which the store tracks it: of a generation, or of a window.
         generation: u64,
     },
-    /// Units that the bucket does not have yet, to be spent as they come back. What is left of them is lost.
+    /// Units that will be refilled soon, to be spent as they are. Unspent units are lost.
     Scheduled {
         /// Units.
         units: u64,
-        /// The time in µs from which they come back: until then it is what was taken before.
+        /// After how many µs their refill begins: until then, what was taken before is refilled.
         after: Tick,
     },
 }
@@ -31,36 +31,36 @@ impl Grant {
     }
 }
 
-/// A tracked lease that a process hands back.
+/// A tracked lease that a process returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnedLease {
     /// The units it was granted with.
     pub size: u64,
     /// The units that were not spent.
     pub left: u64,
-    /// By what the store tracks it.
+    /// The number by which the store tracks it.
     pub generation: u64,
 }
 
-/// What a process says to the store beside its request. The default wants nothing and gives nothing back.
+/// What a process says about leases in a query to the store. The default asks for none and returns none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseQuery {
-    /// A lease that is handed back.
+    /// A lease that is returned.
     pub returned: Option<ReturnedLease>,
-    /// Units wanted to lease.
+    /// Units wanted in a tracked lease.
     pub tracked: u64,
-    /// Units wanted in a scheduled lease, where the bucket has none.
+    /// Units wanted in a scheduled lease, if the bucket is empty.
     pub scheduled: u64,
 }
 
 impl LeaseQuery {
-    /// Whether it says anything at all.
+    /// Whether it neither asks for a lease nor returns one.
     #[must_use]
-    pub const fn is_nothing(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.returned.is_none() && !self.wants_grant()
     }
 
-    /// Whether a lease is wanted.
+    /// Whether it asks for a lease.
     #[must_use]
     pub const fn wants_grant(&self) -> bool {
         self.tracked > 0 || self.scheduled > 0

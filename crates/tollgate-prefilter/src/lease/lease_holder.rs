@@ -155,7 +155,7 @@ impl LeaseHolder {
             tracked,
             scheduled,
         };
-        self.asking = !query.is_nothing();
+        self.asking = !query.is_empty();
         query
     }
 

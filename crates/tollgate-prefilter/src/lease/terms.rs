@@ -106,7 +106,7 @@ impl LeaseTerms {
     }
 
     /// The same with leases of at most the `share`-th part of what is left and of what may still be on lease, and of at least
-    /// `least` units. 4 and 2 unless told otherwise.
+    /// `least` units. Default: 4 and 2.
     #[must_use]
     pub const fn in_grants_of(mut self, share: u64, least: u64) -> Self {
         (self.share, self.least) = (share, least);

@@ -97,7 +97,7 @@ impl LocalUsage {
     /// The units to report now, by which the store is to be debited whatever is left; 0 if there is nothing to say. A
     /// request that has to ask the store takes them along, also while other reports are under way.
     ///
-    /// [`reported`](Self::reported), [`kept`](Self::kept) or [`given_up`](Self::given_up) has to follow with these units,
+    /// [`reported`](Self::reported), [`kept`](Self::kept) or [`lost`](Self::lost) has to follow with these units,
     /// unless they are 0.
     pub fn report(&mut self) -> u64 {
         let units = std::mem::take(&mut self.unreported);
@@ -152,7 +152,7 @@ impl LocalUsage {
     /// that the store may not know of.
     ///
     /// The store has to be asked before more is admitted: else as much again would be lost with each report.
-    pub fn given_up(&mut self, units: u64) -> u64 {
+    pub fn lost(&mut self, units: u64) -> u64 {
         let units = units.min(self.reporting);
         self.reporting -= units;
         self.asked = 0;
@@ -201,7 +201,7 @@ mod tests {
                 admitted += 1;
             }
             let units = usage.report();
-            usage.given_up(units);
+            usage.lost(units);
         }
         assert_eq!(admitted, 10);
         usage.learned(2_000, 1_000);

@@ -229,7 +229,7 @@ impl<S: Shared> Cluster<S> {
                 let process = &mut self.processes[query.of];
                 if process.life != query.life {
                     self.sums.burnt += units;
-                } else if !query.query.is_nothing() {
+                } else if !query.query.is_empty() {
                     let times = (query.sent, heard);
                     let left = process.holder.on_reply(times, at, grant, &self.terms);
                     if let Some(Grant::Scheduled { units, .. }) = grant {
@@ -258,7 +258,7 @@ impl<S: Shared> Cluster<S> {
             }
             Event::Lost(query) => {
                 let process = &mut self.processes[query.of];
-                if process.life == query.life && !query.query.is_nothing() {
+                if process.life == query.life && !query.query.is_empty() {
                     process.holder.lost();
                 }
             }
@@ -267,7 +267,7 @@ impl<S: Shared> Cluster<S> {
                 let process = &mut self.processes[query.of];
                 let returned = query.query.returned;
                 let left = returned.map_or(0, |returned| returned.left);
-                if process.life == query.life && !query.query.is_nothing() {
+                if process.life == query.life && !query.query.is_empty() {
                     let held = |holder: LeaseHolder| {
                         let mut holder = holder;
                         holder.take_out(clock).map_or(0, |returned| returned.left)

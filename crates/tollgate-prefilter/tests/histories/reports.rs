@@ -22,7 +22,7 @@ struct Reporters {
     busy: Vec<(Tick, Tick)>,
     events: BTreeMap<(Tick, u64), Event>,
     sequence: u64,
-    given_up: u64,
+    lost: u64,
     rng: Rng,
 }
 
@@ -100,7 +100,7 @@ impl Reporters {
                 self.tallies[of].reported(units, (sent, now), left);
             }
             Event::Answer(of, None, sent, left) => self.tallies[of].learned(sent, left),
-            Event::Lost(of, units) => self.given_up += self.tallies[of].given_up(units),
+            Event::Lost(of, units) => self.lost += self.tallies[of].lost(units),
         }
     }
 }
@@ -125,7 +125,7 @@ proptest! {
             busy: vec![(0, 0); processes],
             events: BTreeMap::new(),
             sequence: 0,
-            given_up: 0,
+            lost: 0,
             rng: Rng::with_seed(seed),
         };
         let mut now = 1_700_000_000_000_000;
@@ -142,7 +142,7 @@ proptest! {
             let cost = all.rng.u64(1..=3);
             all.request(now, of, cost);
             prop_assert!(all.tallies.iter().all(|usage| usage.unreported() <= max_unreported));
-            let above = processes as u64 * max_unreported + all.given_up;
+            let above = processes as u64 * max_unreported + all.lost;
             prop_assert!(all.exact.is_within(above), "{:?}", all.exact);
         }
     }

@@ -27,7 +27,7 @@
 //! # Sentinel
 //!
 //! ```text
-//! sentinel down-after-milliseconds limits 3000      # in sentinel.conf; 30 s unless told otherwise
+//! sentinel down-after-milliseconds limits 3000      # in sentinel.conf; default: 30 s
 //! min-replicas-to-write 1                           # in redis.conf, with two replicas or more
 //! min-replicas-max-lag 5
 //! ```
@@ -82,7 +82,7 @@
 //!
 //! | what | how long |
 //! | --- | --- |
-//! | a decision, with everything that it waits for | the [deadline](crate::RedisStoreBuilder::deadline): 50 ms unless told otherwise |
+//! | a decision, with everything that it waits for | the [deadline](crate::RedisStoreBuilder::deadline): default: 50 ms |
 //! | a connection, with encryption and log-in | 500 ms |
 //! | a server that was asked and says nothing is given up after | three deadlines |
 //! | between attempts to connect | at random up to 50 ms, doubled each time up to 5 s |

@@ -43,7 +43,7 @@
 //! | `tollgate_redis_units_unreported` | units that this process has admitted and Redis does not know of, of all keys | a number that only grows: reports do not arrive |
 //! | `tollgate_redis_reports_lost_units_total` | units of reports that had no answer, so that nobody knows whether Redis has counted them, and those that a limiter which is gone could not report | any increase, with the outage that it came from |
 //! | `tollgate_redis_leases_total{what}` | leases that were `requested`, `granted`, `returned`, or `lost` because no reply came | many requested and few granted: the quota is too small, or too full, for leases |
-//! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `given_up` | any `given_up` |
+//! | `tollgate_redis_reports_total{what}` | reports that were `sent`, `kept` for the next because they did not run, or `lost` | any `lost` |
 //! | `tollgate_redis_meter_requests_total{rule,consistency}` | requests of sampled keys that the [meter](super::consistency#reading-the-meter) has followed | none, where one is set |
 //! | `tollgate_redis_meter_over_admitted_units_total{rule,consistency}` | units of those that were let through above the limit | any, of `exact` or `leased`; of `eventual` a share that you have not agreed to |
 //! | `tollgate_redis_meter_false_refusals_total{rule,consistency}` | those that were refused although they fitted | a share that clients would notice |

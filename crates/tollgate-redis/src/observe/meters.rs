@@ -34,7 +34,7 @@ const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
 const LEASES: &str = "tollgate_redis_leases_total";
 const REPORTS: &str = "tollgate_redis_reports_total";
-const GIVEN_UP: &str = "tollgate_redis_reports_lost_units_total";
+const LOST_UNITS: &str = "tollgate_redis_reports_lost_units_total";
 
 #[derive(Debug, Default)]
 pub(super) struct Meters {
@@ -57,7 +57,7 @@ struct Handles {
     instances: Gauge,
     on_lease: Gauge,
     unreported: Gauge,
-    given_up: Counter,
+    lost: Counter,
     calls: [Counter; 6],
     grants: [Counter; 4],
     reports: [Counter; 3],
@@ -90,7 +90,7 @@ impl Handles {
             instances: gauge!(INSTANCES),
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
-            given_up: counter!(GIVEN_UP),
+            lost: counter!(LOST_UNITS),
             // In the order of the variants.
             calls: [
                 "requests",
@@ -103,7 +103,7 @@ impl Handles {
             .map(|what| counter!(CALLS, "for" => what)),
             grants: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
-            reports: ["sent", "kept", "given_up"].map(|what| counter!(REPORTS, "what" => what)),
+            reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
         }
     }
 }
@@ -159,7 +159,7 @@ fn describe() {
         "Reports of units that were counted alone, by what became of them"
     );
     metrics::describe_counter!(
-        GIVEN_UP,
+        LOST_UNITS,
         "Units that were reported without an answer: nobody knows whether Redis has counted them"
     );
 }
@@ -212,7 +212,7 @@ impl Meters {
     }
 
     pub(super) fn reports_lost_units(&self, units: u64) {
-        self.handles().given_up.increment(units);
+        self.handles().lost.increment(units);
     }
 
     pub(super) fn instances(&self, count: u32) {

@@ -7,7 +7,7 @@ pub(crate) enum CallFor {
     Settlements,
     Reports,
     /// Leases that go back without a request.
-    Lots,
+    Leases,
     Resets,
     Meter,
 }
@@ -29,5 +29,5 @@ pub(crate) enum ReportEvent {
     /// It was certainly not carried out, and goes with the next.
     Kept,
     /// Nobody knows whether it was.
-    GivenUp,
+    Lost,
 }

@@ -318,7 +318,7 @@ impl Prefilter {
                 continue;
             };
             let query = leases.query(table_key_of(check), now, check.cost(), terms);
-            if !query.is_nothing() {
+            if !query.is_empty() {
                 extras.grants.push((place, query));
             }
         }

@@ -212,9 +212,9 @@ impl Reports {
     }
 
     /// Nobody knows whether what was reported was carried out. Gives the units.
-    pub(crate) fn given_up(&self, report: Report) -> u64 {
-        let given_up = |counted: &mut Counted| counted.usage.given_up(report.units);
-        self.keys.with(report.slot, given_up).unwrap_or(0)
+    pub(crate) fn lost(&self, report: Report) -> u64 {
+        let lost = |counted: &mut Counted| counted.usage.lost(report.units);
+        self.keys.with(report.slot, lost).unwrap_or(0)
     }
 
     /// Units that were counted at `spent` come back. Gives those that were not reported yet. What was counted before the last

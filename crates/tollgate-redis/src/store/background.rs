@@ -90,7 +90,7 @@ impl Inner {
             let places = self.close(&mut call, &grants);
             let in_flight = self.shared.in_flight_calls.begin();
             let inner = Arc::clone(self);
-            let (answer, size) = (self.shared.send(&call, CallFor::Lots), call.checks());
+            let (answer, size) = (self.shared.send(&call, CallFor::Leases), call.checks());
             self.spawn(async move {
                 match answer.await.map_err(StoreError::from) {
                     Ok(Value::Integers(integers)) => {

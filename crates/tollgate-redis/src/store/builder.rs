@@ -104,7 +104,7 @@ impl RedisStoreBuilder {
     }
 
     /// How long a request may wait for Redis, with all that it waits for, however many slots of a cluster its rules lie in.
-    /// 50 ms unless told otherwise, and at most a minute. Then its rules' answers to a store failure apply.
+    /// Default: 50 ms; at most a minute. After it, the rules' answers to a store failure apply.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(60);
         if deadline.is_zero() || deadline > LONGEST {
@@ -116,7 +116,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many checks may go to Redis as one command, of requests that wait at the same moment. 32 unless told otherwise,
+    /// How many checks may go to Redis as one command, of requests that wait at the same moment. Default: 32,
     /// which keeps the server from its other clients for 100 to 200 µs. With 1 each request goes alone, and Redis decides about
     /// half as many in the same time.
     ///
@@ -242,7 +242,7 @@ impl RedisStoreBuilder {
             runtime,
             denied: self.learns.then(DenyCache::new),
             in_flight_calls: InFlightCalls::default(),
-            given_up: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
         };
         Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
     }

@@ -61,12 +61,12 @@ impl Drop for HeldLease {
 }
 
 /// What would go with groups that are not asked yet. Nothing comes of it where they are not, or nobody waits any more.
-struct Unasked {
+struct NotSent {
     inner: Arc<Inner>,
     groups: VecDeque<(Group, QueryExtras)>,
 }
 
-impl Drop for Unasked {
+impl Drop for NotSent {
     fn drop(&mut self) {
         for (group, extras) in &self.groups {
             for (place, query) in &extras.grants {
@@ -116,10 +116,10 @@ pub(super) fn query(
     let groups = groups.collect();
     // Not within the future: one that is dropped before it runs has asked nobody either.
     let by = Instant::now() + inner.shared.deadline;
-    query_all(Unasked { inner, groups }, takes, by)
+    query_all(NotSent { inner, groups }, takes, by)
 }
 
-async fn query_all(mut on_not_sent: Unasked, takes: bool, by: Instant) -> Decision {
+async fn query_all(mut on_not_sent: NotSent, takes: bool, by: Instant) -> Decision {
     let inner = Arc::clone(&on_not_sent.inner);
     let groups = on_not_sent.groups.iter();
     let count = groups.map(|(group, _)| group.places.len()).sum();

@@ -31,7 +31,7 @@ impl InUse {
 
     /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
     pub(super) async fn flush(&self, shared: &Shared, within: Duration) -> u64 {
-        let before = shared.given_up.load(Ordering::Relaxed);
+        let before = shared.lost.load(Ordering::Relaxed);
         let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         // All at once: those of a set that ended may be under way.
         all.iter().for_each(Inner::send_first);
@@ -45,7 +45,7 @@ impl InUse {
         // Those that are given up in between are rather told of twice than not at all.
         let unreported = all.iter().map(|inner| inner.prefilter.units_unreported());
         let unreported: u64 = unreported.sum();
-        unreported + (shared.given_up.load(Ordering::Relaxed) - before)
+        unreported + (shared.lost.load(Ordering::Relaxed) - before)
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Weak<Inner>>> {

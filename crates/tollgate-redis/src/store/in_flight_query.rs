@@ -106,7 +106,7 @@ impl Inner {
         let timer = Timer::start();
         let answer = self.shared.send_by(&call, CallFor::Requests, by);
         drop(sending);
-        let hearing = ReplyHandler {
+        let handler = ReplyHandler {
             inner: Arc::clone(self),
             checks: Checks::from_slice(checks),
             layout,
@@ -120,7 +120,7 @@ impl Inner {
             closed_at,
             reports_in_flight,
         };
-        Step::Wait(Pending::new(InFlightQuery(Some((answer, hearing)))))
+        Step::Wait(Pending::new(InFlightQuery(Some((answer, handler)))))
     }
 }
 
@@ -205,7 +205,7 @@ impl Future for InFlightQuery {
         };
         let answer = ready!(Pin::new(answer).poll(cx));
         match self.0.take() {
-            Some((_, hearing)) => Poll::Ready(hearing.replies(answer)),
+            Some((_, handler)) => Poll::Ready(handler.replies(answer)),
             None => Poll::Pending,
         }
     }
@@ -214,13 +214,13 @@ impl Future for InFlightQuery {
 impl Drop for InFlightQuery {
     /// What must not be missed is heard, also when nobody waits for the request any more.
     fn drop(&mut self) {
-        if let Some((answer, hearing)) = self.0.take()
-            && hearing.is_to_be_heard()
+        if let Some((answer, handler)) = self.0.take()
+            && handler.is_to_be_heard()
         {
-            let inner = Arc::clone(&hearing.inner);
+            let inner = Arc::clone(&handler.inner);
             let in_flight = inner.shared.in_flight_calls.begin();
             inner.spawn(async move {
-                hearing.heard_alone(answer.await);
+                handler.heard_alone(answer.await);
                 drop(in_flight);
             });
         }

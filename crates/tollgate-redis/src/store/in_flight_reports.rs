@@ -124,8 +124,8 @@ impl Inner {
 
     fn give_up(&self, report: Report) {
         let reports = self.prefilter.reports();
-        let units = reports.map_or(0, |reports| reports.given_up(report));
-        self.shared.observer.reports(ReportEvent::GivenUp, 1);
+        let units = reports.map_or(0, |reports| reports.lost(report));
+        self.shared.observer.reports(ReportEvent::Lost, 1);
         self.shared.gave_up(units);
     }
 }

@@ -192,7 +192,7 @@ mod tests {
     use crate::{keys::Keys, prefilter::split::IndexSet};
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_limiter_that_is_gone_could_not_report_is_given_up() {
+    async fn what_a_limiter_that_is_gone_could_not_report_is_lost() {
         let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
             .connect()
             .expect("a valid address and a runtime");
@@ -222,11 +222,11 @@ mod tests {
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         drop(bound);
-        let given_up = || store.shared.given_up.load(Ordering::Relaxed);
+        let lost = || store.shared.lost.load(Ordering::Relaxed);
         // It goes on for a while.
         sleep(Duration::from_secs(3)).await;
-        assert_eq!(given_up(), 0);
+        assert_eq!(lost(), 0);
         sleep(Duration::from_secs(3)).await;
-        assert_eq!(given_up(), 5);
+        assert_eq!(lost(), 5);
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Shared {
     /// Calls whose answers no request waits for.
     pub(super) in_flight_calls: InFlightCalls,
     /// Units that are not reported any more, and that Redis may not have counted.
-    pub(super) given_up: AtomicU64,
+    pub(super) lost: AtomicU64,
 }
 
 impl Shared {
@@ -113,7 +113,7 @@ impl Shared {
 
     /// Units are not reported any more, and Redis may not have counted them.
     pub(super) fn gave_up(&self, units: u64) {
-        self.given_up.fetch_add(units, Ordering::Relaxed);
+        self.lost.fetch_add(units, Ordering::Relaxed);
         self.observer.reports_lost_units(units);
     }
 

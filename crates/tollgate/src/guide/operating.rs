@@ -14,7 +14,7 @@
 //! | `tollgate_retry_after_seconds` | histogram | `rule` | how long denied clients have to wait |
 //! | `tollgate_check_duration_seconds` | histogram | | the time from the head to the decision, look-ups included |
 //! | `tollgate_tracked_keys` | gauge | `rule` | growth: keys with a state |
-//! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, 64 MiB unless told otherwise |
+//! | `tollgate_tracked_bytes` | gauge | `rule` | the same against the bound, default: 64 MiB |
 //! | `tollgate_evicted_live_total` | counter | `rule` | **alert on any increase**: the bound is too small, or a flood is under way |
 //! | `tollgate_misconfigured_total` | counter | `rule` | **alert on any increase**: the key cannot be found the way the service is set up |
 //! | `tollgate_keyless_requests_total` | counter | `rule` | requests without a key, whatever the rule does with them; as many as there are requests: the layer stands outside of the authentication, or a name is misspelt |

@@ -293,7 +293,7 @@
 //!
 //! # A search that costs what it takes
 //!
-//! A request costs one unit unless told otherwise. Cap what you compute: a cost above what the quota ever lets pass at once
+//! A request costs one unit by default. Cap what you compute: a cost above what the quota ever lets pass at once
 //! is denied for ever, with no `Retry-After`.
 //!
 //! ```

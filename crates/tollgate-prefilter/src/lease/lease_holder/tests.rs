@@ -107,7 +107,7 @@ fn a_lease_that_nobody_takes_from_for_two_seconds_goes_back() {
     // Not a second time, and a request that comes meanwhile asks for itself alone.
     assert_eq!(holder.sweep(START + 4 * SECOND), None);
     assert!(!holder.spend(START + 4 * SECOND, 1));
-    assert!(holder.query(START + 4 * SECOND, 1, &terms).is_nothing());
+    assert!(holder.query(START + 4 * SECOND, 1, &terms).is_empty());
 }
 
 #[test]
@@ -165,15 +165,15 @@ fn what_has_run_out_is_not_handed_back() {
 #[test]
 fn a_request_that_costs_nothing_leaves_the_lease_where_it_is() {
     let (mut holder, terms) = holding(40);
-    assert!(holder.query(START + 1, 0, &terms).is_nothing());
+    assert!(holder.query(START + 1, 0, &terms).is_empty());
     assert_eq!(holder.left(START + 1), 40);
 }
 
 #[test]
 fn one_query_at_a_time_speaks_of_leases() {
     let (mut holder, terms) = holding(2);
-    assert!(!holder.query(START + 1, 3, &terms).is_nothing());
-    assert!(holder.query(START + 2, 3, &terms).is_nothing());
+    assert!(!holder.query(START + 1, 3, &terms).is_empty());
+    assert!(holder.query(START + 2, 3, &terms).is_empty());
     holder.lost();
     assert_eq!(holder.left(START + 3), 0);
 }
@@ -245,7 +245,7 @@ fn a_scheduled_lease_is_asked_for_where_nothing_was_granted_for_half_of_its_time
         if !holder.spend(now, 1) {
             let query = holder.query(now, 1, &terms);
             queries.push((request, query.scheduled));
-            if !query.is_nothing() {
+            if !query.is_empty() {
                 let _ = holder.on_reply((now, now), now, None, &terms);
             }
         }
@@ -267,7 +267,7 @@ fn who_is_far_from_the_store_asks_for_no_scheduled_lease() {
             holder.spend(now, 1);
             let query = holder.query(now, 1, &terms);
             scheduled = scheduled.max(query.scheduled);
-            if !query.is_nothing() {
+            if !query.is_empty() {
                 let _ = holder.on_reply((now, now + took), now, None, &terms);
             }
         }
@@ -355,7 +355,7 @@ fn a_lease_of_a_window_goes_back_also_when_it_has_run_out_by_this_clock() {
     // Of one that weighs nowhere any more nothing is said.
     let (mut holder, terms) = of_a_day(10);
     let day = terms.window().expect("a window");
-    assert!(holder.query(over + 2 * day, 1, &terms).is_nothing());
+    assert!(holder.query(over + 2 * day, 1, &terms).is_empty());
 }
 
 #[test]
