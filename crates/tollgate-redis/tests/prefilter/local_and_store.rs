@@ -1,4 +1,4 @@
-//! What goes wrong at the seams between what a process holds and what the store knows.
+//! What goes wrong at the boundary between what a process holds and what the store knows.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 async fn store(url: &str, partition: Partition) -> RedisStore {
-    let store = RedisStore::builder(url, "seams", Keys::plain())
+    let store = RedisStore::builder(url, "local", Keys::plain())
         .deadline(Duration::from_secs(10))
         .partition(partition)
         .without_deny_cache()
@@ -85,7 +85,7 @@ async fn a_lease_that_was_not_asked_for_because_another_slot_denied_is_asked_for
 async fn a_denial_that_was_decided_before_a_reset_and_came_during_it_is_not_believed_after_it() {
     let server = RedisServer::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(&url, "seams", Keys::plain())
+    let store = RedisStore::builder(&url, "local", Keys::plain())
         .deadline(Duration::from_secs(10))
         .connect()
         .expect("a valid address, a deadline and a runtime");
@@ -141,7 +141,7 @@ async fn what_a_limiter_holds_goes_back_when_it_is_dropped() {
 async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
     let server = RedisServer::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(&url, "seams", Keys::plain())
+    let store = RedisStore::builder(&url, "local", Keys::plain())
         .deadline(Duration::from_secs(10))
         .partition(Partition::ByRule("per-tenant".into()))
         .connect()
