@@ -110,7 +110,7 @@ where
                         mut ready,
                         request,
                         config,
-                    } = *waiting.take().expect("polled admitted completion");
+                    } = *waiting.take().expect("polled after completion");
                     let (mut head, body) = request.into_parts();
                     match admit(&config, &mut head, decided, checks) {
                         Ok(admitted) => {
@@ -139,7 +139,7 @@ where
                     return Poll::Ready(Ok(Response::from_parts(head, ResponseBody::inner(body))));
                 }
                 StateProj::Rejected { response } => {
-                    let response = *response.take().expect("polled admitted completion");
+                    let response = *response.take().expect("polled after completion");
                     return Poll::Ready(Ok(response.map(ResponseBody::full)));
                 }
             }
