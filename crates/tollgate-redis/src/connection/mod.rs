@@ -37,6 +37,6 @@ mod resp;
 pub(crate) mod script;
 pub(crate) mod security;
 mod sentinel;
-mod stream;
+pub(crate) mod stream;
 mod supervisor;
 pub(crate) mod value;
