@@ -7,6 +7,7 @@ use crate::{
     connection::{
         connect_error::ConnectError,
         handshake::Handshake,
+        log_in::auth,
         security::Security,
         stream::{Stream, Transport, tcp},
         value::Value,
@@ -65,13 +66,8 @@ async fn authenticate<S: Transport>(
     handshake: &mut Handshake<S>,
     login: &Login,
 ) -> Result<(), ConnectError> {
-    let Some((user, password)) = login.parts() else {
+    let Some(auth) = auth(login) else {
         return Ok(());
-    };
-    let auth = if login.names_a_user() {
-        vec!["AUTH", user, password]
-    } else {
-        vec!["AUTH", password]
     };
     match handshake.ask(&auth).await? {
         Ok(_) => Ok(()),

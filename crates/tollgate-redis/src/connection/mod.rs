@@ -28,6 +28,7 @@ pub(crate) mod error;
 pub(crate) mod event;
 mod handshake;
 mod link;
+pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
 mod prober;

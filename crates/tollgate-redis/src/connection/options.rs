@@ -2,7 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use crate::connection::{breaker::BreakerSettings, event::EventSink, security::Security};
+use crate::connection::{
+    breaker::BreakerSettings, event::EventSink, log_in::CredentialsSource, security::Security,
+};
 
 /// How a node behaves. The defaults are for a server in the same network.
 #[derive(Clone)]
@@ -31,6 +33,8 @@ pub(crate) struct NodeOptions {
     pub(crate) probe_key: Vec<u8>,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerSettings,
+    /// Who logs in, where it is not the address that says so.
+    pub(crate) credentials: CredentialsSource,
     /// How connections are encrypted, where the address asks for it.
     pub(crate) security: Security,
     /// Who is told what happens.
@@ -53,6 +57,7 @@ impl Default for NodeOptions {
             sentinel_interval: Duration::from_secs(5),
             probe_key: b"tollgate:probe".to_vec(),
             breaker: BreakerSettings::default(),
+            credentials: CredentialsSource::default(),
             security: Security::default(),
             events: EventSink::default(),
             seed: fastrand::u64(..),

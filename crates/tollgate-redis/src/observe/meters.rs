@@ -26,6 +26,7 @@ const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
 const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
+const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
@@ -129,6 +130,10 @@ fn describe() {
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_counter!(
+        LOG_INS_ANEW,
+        "Log-ins on open connections, before credentials expire, by what became of them"
+    );
     metrics::describe_gauge!(
         BREAKER_SHARE,
         "The share of requests that the breaker lets through to Redis, 0 to 1"
@@ -237,6 +242,9 @@ impl Meters {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
         self.handles();
         let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
+        let logged_in_anew = |what: &'static str| {
+            counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
+        };
         match event {
             NodeEvent::Connected => connected(1.0),
             NodeEvent::NotConnected(_) => connected(0.0),
@@ -244,6 +252,8 @@ impl Meters {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);
             }
+            NodeEvent::LoggedInAnew => logged_in_anew("ok"),
+            NodeEvent::NotLoggedInAnew(_) => logged_in_anew("failed"),
             NodeEvent::Breaker { to, .. } => {
                 gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
             }

@@ -15,7 +15,8 @@ use tollgate_core::Clock;
 use crate::connection::security::Security;
 use crate::{
     address::Address,
-    connection::options::NodeOptions,
+    connection::{log_in::CredentialsSource, options::NodeOptions},
+    credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::{Keyspace, Partition},
@@ -198,6 +199,13 @@ impl RedisStoreBuilder {
     /// another process has [another quota for the same rule](crate::guide::watching#two-quotas-of-one-rule).
     pub fn without_heartbeats(mut self) -> Self {
         self.heartbeats = false;
+        self
+    }
+
+    /// Asks `provider` who logs in, for each connection and before its credentials expire, instead of the address.
+    /// [`CredentialsProvider`] says how.
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.options.credentials = CredentialsSource::new(provider);
         self
     }
 

@@ -67,6 +67,7 @@ impl TopologyRefresh {
                 Target::Server(_) | Target::Sentinel(_) => Vec::new(),
             },
             topology: Topology {
+                credentials: node.credentials.clone(),
                 security: address.is_encrypted().then(|| node.security.clone()),
                 address: address.clone(),
                 patience: node.connect_timeout,
