@@ -31,6 +31,7 @@ mod link;
 pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
+mod probe_key;
 mod prober;
 mod queue;
 pub(crate) mod request;

@@ -2,15 +2,16 @@
 //!
 //! # A user of its own
 //!
-//! The limiter needs these commands and no other, on keys that begin with its namespace, here `shop`:
+//! The limiter needs these commands and no other, on the keys of its namespace, here `shop`:
 //!
 //! ```text
-//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~shop:* ~{shop}:* resetchannels -@all +eval +evalsha +get +set +del +time
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +del +time
 //! ```
 //!
 //! Take a better password. Commands inside of a script are checked one by one, so that `get`, `set`, `del` and `time` have to
-//! be there. Which of the two patterns states have depends on the [`Partition`](crate::Partition); the first is needed for
-//! probes in any case. The address is then `redis://tollgate:sesame@host`.
+//! be there. States begin with `{shop}:` under [`Partition::One`](crate::Partition::One), and so does what is not a state; with the other
+//! partitions they begin with `shop:{`. Both patterns are exact: a namespace has no brace, so a user of `shop` cannot touch what
+//! belongs to `shop:eu`, as it could with `~shop:*`. The address is then `redis://tollgate:sesame@host`.
 //!
 //! | for | add |
 //! | --- | --- |

@@ -70,7 +70,7 @@
 //! version replaces an old one, and a mistake if it lasts.
 //!
 //! So each instance tells Redis every five seconds which quotas its rules have: the names of rules and the quotas in words, in
-//! the sorted set `{namespace}:quotas`, and nothing of clients. It compares what others say of the same names; services with other
+//! the sorted set `{shop}:quotas` of the namespace `shop`, and nothing of clients. It compares what others say of the same names; services with other
 //! rules in the same namespace are no conflict. `tollgate_redis_quota_conflicts{rule}` is how many other quotas there are, a few
 //! seconds after the second process has begun, and 0 again a quarter of a minute after the last one has ended. If it lasts for
 //! longer than ten minutes there is one event (error) with both quotas. Then give the rule the same quota everywhere, or another
