@@ -28,21 +28,22 @@ const LONGEST: usize = 64;
 
 /// What lies in one slot of a cluster, and so what is decided in one step there.
 ///
-/// One server decides all rules of a request in one step, whatever is chosen here. A cluster has a slot for each name,
+/// One server decides all rules of a request in one step, whatever is chosen here, so there it is [`One`](Self::One) where
+/// nothing is said. For a cluster it has to be [chosen](crate::RedisStoreBuilder::partition):
+/// [what each costs](crate::guide::servers#what-a-partition-costs). A cluster has a slot for each name,
 /// and decides in one step what lies in one slot; where the rules of a request lie in several, they are decided one after
 /// the other, and what was taken is given back when a later one denies. Another choice begins all budgets anew.
 ///
 /// While a slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
 /// it is decided by its rules' answer to a store failure. One rule with one client never is, unless its state has two
 /// names, during a change of secrets, or it may go to an overflow bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Partition {
     /// All states of the namespace. Every request is decided in one step.
     ///
     /// One node of a cluster does all the work for the namespace: give services namespaces of their own, or choose
     /// another partition when one node is not enough.
-    #[default]
     One,
     /// All states of one client. Rules of a request are decided in one step if they count by the same key, and not
     /// otherwise: a rule by account and one by address are two steps.
