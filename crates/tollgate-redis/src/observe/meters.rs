@@ -30,6 +30,7 @@ const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
+const KEY_CONFLICTS: &str = "tollgate_redis_key_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
@@ -56,6 +57,7 @@ struct Handles {
     keys_made: Counter,
     keys_refused: Counter,
     instances: Gauge,
+    key_conflicts: Gauge,
     on_lease: Gauge,
     unreported: Gauge,
     lost: Counter,
@@ -89,6 +91,7 @@ impl Handles {
             keys_made: counter!(KEYS_MADE),
             keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
+            key_conflicts: gauge!(KEY_CONFLICTS),
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             lost: counter!(LOST_UNITS),
@@ -145,6 +148,10 @@ fn describe() {
     metrics::describe_gauge!(
         QUOTA_CONFLICTS,
         "Other quotas that instances of the namespace have for the rule; 0 but for the time of a deployment"
+    );
+    metrics::describe_gauge!(
+        KEY_CONFLICTS,
+        "Other ways in which instances of the namespace write keys, by another secret or partition: each client has a budget more"
     );
     metrics::describe_gauge!(
         ON_LEASE,
@@ -228,6 +235,10 @@ impl Meters {
     pub(super) fn quota_conflicts(&self, rule: &str, others: usize) {
         self.handles();
         gauge!(QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
+    }
+
+    pub(super) fn key_conflicts(&self, others: usize) {
+        self.handles().key_conflicts.set(others as f64);
     }
 
     pub(super) fn key_made(&self) {

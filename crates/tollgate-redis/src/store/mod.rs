@@ -15,6 +15,7 @@ mod in_flight_query;
 mod in_flight_reports;
 mod inner;
 mod instances;
+mod key_tags;
 mod meter;
 mod quotas;
 mod recheck;

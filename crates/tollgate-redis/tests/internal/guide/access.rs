@@ -170,7 +170,7 @@ async fn other_namespace(server: &RedisServer, namespace: &str, partition: Parti
             .iter()
             .all(|kind| connection.borrow_mut().say(&pattern(kind)) != Value::List(vec![]));
         async move {
-            decision.await;
+            let _ = decision.await;
             all.then_some(())
         }
     })
