@@ -85,12 +85,20 @@
 //! [`LocalUsage`] admits what the store last said is left, and reports it afterwards. It never holds more than `max_unreported`
 //! unreported units, so N processes together exceed the limit by at most `N · max_unreported`.
 
+mod deny;
 mod effective;
+mod engine;
 mod lease;
 mod report;
+mod table;
 
 pub use self::{
     effective::{DowngradeReason, Effective},
+    engine::{
+        Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply,
+        IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply, ReportEvent,
+        ReportReply, Reset, StoreRules,
+    },
     lease::{
         bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},
         demand::Demand,

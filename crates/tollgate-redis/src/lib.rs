@@ -106,7 +106,6 @@ mod new_keys;
 mod observe;
 mod packed;
 mod plain;
-mod prefilter;
 mod refusal;
 mod reply;
 mod rotation;

@@ -6,17 +6,14 @@
 use std::sync::OnceLock;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+use tollgate_prefilter::{LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{
-        rule_meters,
-        timer::Timer,
-        what::{CallFor, LeaseEvent, ReportEvent},
-    },
+    observe::{rule_meters, timer::Timer, what::CallFor},
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -59,7 +56,7 @@ struct Handles {
     unreported: Gauge,
     lost: Counter,
     calls: [Counter; 6],
-    grants: [Counter; 4],
+    leases: [Counter; 4],
     reports: [Counter; 3],
 }
 
@@ -101,7 +98,7 @@ impl Handles {
                 "meter",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
-            grants: ["requested", "granted", "returned", "lost"]
+            leases: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
         }
@@ -203,12 +200,25 @@ impl Meters {
         self.handles().calls[what_for as usize].increment(1);
     }
 
-    pub(super) fn grants(&self, what: LeaseEvent, count: u64) {
-        self.handles().grants[what as usize].increment(count);
+    pub(super) fn lease(&self, event: LeaseEvent) {
+        let index = match event {
+            LeaseEvent::Requested => 0,
+            LeaseEvent::Granted => 1,
+            LeaseEvent::Returned => 2,
+            LeaseEvent::Lost => 3,
+            _ => return,
+        };
+        self.handles().leases[index].increment(1);
     }
 
-    pub(super) fn reports(&self, what: ReportEvent, count: u64) {
-        self.handles().reports[what as usize].increment(count);
+    pub(super) fn reports(&self, event: ReportEvent, count: usize) {
+        let index = match event {
+            ReportEvent::Sent => 0,
+            ReportEvent::Kept => 1,
+            ReportEvent::Lost => 2,
+            _ => return,
+        };
+        self.handles().reports[index].increment(count as u64);
     }
 
     pub(super) fn reports_lost_units(&self, units: u64) {
