@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use proptest::prelude::*;
-use sfv::{BareItem, List, ListEntry, Parser};
+use sfv::{List, Parser};
 use tollgate_core::{
     DAY, HOUR, MAX_UNITS, MINUTE, Outcome, Quota, Retry, Rule, RuleSet, SECOND, Source, Tick,
     Verdict,
     algorithm::{Algorithm, Assessment, SlidingBuckets, SlidingLog, SlidingWindow},
 };
 
-use crate::header::{HeaderStyle as S, Headers, retry_after};
+use crate::header::{HeaderStyle as S, Headers};
 
 const AT: Tick = 1_700_000_000_500_000;
 
@@ -562,116 +561,4 @@ fn an_invalid_value_is_replaced() {
             "x-ratelimit-reset: 60",
         ]
     );
-}
-
-fn a_quota() -> impl Strategy<Value = Quota> {
-    let period = (1..100_000_000_u64).prop_map(Duration::from_micros);
-    prop_oneof![
-        (1..=MAX_UNITS, period.clone())
-            .prop_map(|(limit, period)| Quota::fixed_window(limit, period)),
-        (1..1_000_u64, period.clone())
-            .prop_map(|(limit, period)| Quota::sliding_window(limit, period)),
-        (1..1_000_u64, 1..1_000_u64, period)
-            .prop_map(|(burst, rate, period)| Quota::gcra(rate, period).burst(burst)),
-    ]
-}
-
-fn a_verdict() -> impl Strategy<Value = (bool, u64, u64, u64)> {
-    (
-        any::<bool>(),
-        any::<u64>(),
-        0..10_u64.pow(15),
-        0..10_u64.pow(15),
-    )
-}
-
-fn parse(map: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, i64)>)> {
-    let all: Vec<_> = map
-        .get_all(name)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    let line = all.join(&b", "[..]);
-    let list: List = Parser::new(&line).parse().expect("a structured list");
-    list.into_iter()
-        .map(|member| {
-            let ListEntry::Item(item) = member else {
-                panic!("not an item: {member:?}");
-            };
-            let BareItem::String(name) = item.bare_item else {
-                panic!("not a string: {:?}", item.bare_item);
-            };
-            let parameters = item
-                .params
-                .into_iter()
-                .map(|(key, value)| {
-                    (
-                        key.to_string(),
-                        i64::from(value.as_integer().expect("an integer")),
-                    )
-                })
-                .collect();
-            (name.to_string(), parameters)
-        })
-        .collect()
-}
-
-proptest! {
-    #[test]
-    fn a_parser_of_structured_fields_reads_draft_11(
-        given in prop::collection::vec(("[A-Za-z*][A-Za-z0-9_.:/*-]{0,20}", a_quota(), a_verdict()), 1..7),
-        stacked: bool,
-        percent: u8,
-        seed: u64,
-    ) {
-        let Ok(rules) = RuleSet::new(given.iter().map(|(name, quota, _)| Rule::new(&**name, *quota))) else {
-            // Two of one name, or a quota that cannot be counted exactly.
-            return Ok(());
-        };
-        let verdicts: Vec<_> = (0..)
-            .zip(&given)
-            .map(|(rule, (_, _, (fits, remaining, reset, retry)))| {
-                let retry = if *fits { Retry::Now } else { Retry::after_micros(*retry) };
-                answer(rule, 0, *fits, *remaining, Duration::from_micros(*reset), retry)
-            })
-            .collect();
-        let mut map = HeaderMap::new();
-        for _ in 0..=usize::from(stacked) {
-            write_to(&mut map, S::DRAFT_11, &rules, &verdicts);
-        }
-        let (limits, policies) = (parse(&map, "ratelimit"), parse(&map, "ratelimit-policy"));
-        // Two layers of the same rules say it once.
-        prop_assert_eq!(limits.len(), given.len());
-        prop_assert_eq!(limits.len(), policies.len());
-
-        let retry = verdicts
-            .iter()
-            .filter(|verdict| verdict.outcome() == Outcome::Deny)
-            .fold(Retry::Now, |retry, verdict| retry.or_later(verdict.retry()));
-        let retry_after = retry_after::delay(retry, percent, seed).map(|delay| {
-            let mut map = HeaderMap::new();
-            retry_after::write(&mut map, delay);
-            map["retry-after"].to_str().expect("ascii").parse::<i64>().expect("seconds")
-        });
-        for (place, ((name, quota, _), verdict)) in given.iter().zip(&verdicts).enumerate() {
-            let integer = |value: u64| i64::try_from(value.min(MAX_UNITS)).expect("in range");
-            let (limit, policy) = (&limits[place], &policies[place]);
-            prop_assert_eq!(&limit.0, name);
-            prop_assert_eq!(&policy.0, name);
-            let keys = |of: &[(String, i64)]| of.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
-            prop_assert_eq!(keys(&limit.1), ["r", "t"]);
-            prop_assert_eq!(limit.1[0].1, integer(verdict.remaining()));
-            prop_assert!(limit.1[1].1 >= 1);
-            if verdict.outcome() == Outcome::Deny {
-                prop_assert!(retry_after.is_some_and(|seconds| seconds >= limit.1[1].1));
-            }
-            prop_assert_eq!(policy.1[0].clone(), ("q".to_owned(), integer(quota.limit())));
-            if quota.window() < SECOND {
-                prop_assert_eq!(policy.1.len(), 1);
-            } else {
-                let seconds = quota.window().as_micros().div_ceil(1_000_000);
-                prop_assert_eq!(policy.1[1].clone(), ("w".to_owned(), i64::try_from(seconds).expect("in range")));
-            }
-        }
-    }
 }

@@ -125,18 +125,6 @@ fn if_one_rule_denies_none_is_written() {
 }
 
 #[test]
-fn checks_on_one_state_are_one_check() {
-    let mut subject = Subject::new([Rule::new("api", Quota::gcra(3, MINUTE))]);
-    let twice = [Subject::check(0, 2), Subject::check(0, 2)];
-    assert!(!subject.acquire(NOW, &twice).is_allowed());
-    let twice = [Subject::check(0, 2), Subject::check(0, 1)];
-    let decision = subject.acquire(NOW, &twice);
-    assert!(decision.is_allowed());
-    assert_eq!(decision.verdicts()[1].remaining(), 0);
-    assert_eq!(subject.written().len(), 1);
-}
-
-#[test]
 fn a_reset_and_a_refund_of_everything_leave_no_state() {
     use tollgate_core::{
         algorithm::Taken,

@@ -1,4 +1,4 @@
-//! Both versions are asked at the same time, by processes of their own.
+//! Two versions of a service, while one replaces the other: both are asked at the same time, by processes of their own.
 
 use std::fs;
 
