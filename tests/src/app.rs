@@ -31,13 +31,11 @@ pub fn stores() -> [SwitchedStore; 2] {
 }
 
 /// A rule of `limit` units a minute.
-#[must_use]
 pub fn per_minute(name: &'static str, limit: u64) -> Rule {
     Rule::new(name, Quota::fixed_window(limit, MINUTE))
 }
 
 /// The rule for all clients together.
-#[must_use]
 pub fn all(rule: Rule) -> RequestRule {
     rule.by(constant("all"))
 }
@@ -47,7 +45,6 @@ pub fn all(rule: Rule) -> RequestRule {
 /// # Panics
 ///
 /// If the rules are invalid.
-#[must_use]
 pub fn layer(rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
     RateLimitLayer::new(still().0, rules).expect("valid rules")
 }

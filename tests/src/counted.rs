@@ -24,6 +24,7 @@ impl Metrics {
     }
 
     /// What was recorded so far. Counters begin anew after that.
+    #[must_use]
     pub fn counted(&self) -> Counted {
         Counted::of(&self.snapshotter)
     }
