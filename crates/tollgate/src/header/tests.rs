@@ -72,6 +72,7 @@ fn burst_and_daily() -> RuleSet {
     ])
 }
 
+/// The rules of [`burst_and_daily`] after some requests.
 fn used() -> [Verdict; 2] {
     [
         allow(0, 42, Duration::from_millis(16_001)),
@@ -80,56 +81,52 @@ fn used() -> [Verdict; 2] {
 }
 
 #[test]
-fn draft_11_lists_every_policy_by_name() {
-    assert_eq!(
-        written(S::DRAFT_11, &burst_and_daily(), &used()),
-        [
-            r#"ratelimit: "burst";r=42;t=17, "daily";r=901;t=30411"#,
-            r#"ratelimit-policy: "burst";q=100;w=60, "daily";q=1000;w=86400"#,
-        ]
-    );
-}
-
-#[test]
-fn draft_7_is_a_dictionary_of_the_rule_closest_to_its_limit() {
-    assert_eq!(
-        written(S::DRAFT_7, &burst_and_daily(), &used()),
-        [
-            "ratelimit: limit=100, remaining=42, reset=17",
-            "ratelimit-policy: 100;w=60, 1000;w=86400",
-        ]
-    );
-}
-
-#[test]
-fn draft_6_has_a_field_for_each_number() {
-    assert_eq!(
-        written(S::DRAFT_6, &burst_and_daily(), &used()),
-        [
-            "ratelimit-limit: 100",
-            "ratelimit-policy: 100;w=60, 1000;w=86400",
-            "ratelimit-remaining: 42",
-            "ratelimit-reset: 17",
-        ]
-    );
-}
-
-#[test]
-fn the_x_fields_have_a_reset_in_seconds_from_now_or_since_the_epoch() {
-    let rules = burst_and_daily();
-    assert_eq!(
-        written(S::X_RATELIMIT_DELTA, &rules, &used()),
-        [
-            "x-ratelimit-limit: 100",
-            "x-ratelimit-remaining: 42",
-            "x-ratelimit-reset: 17"
-        ]
-    );
-    // 1 700 000 000.5 + 16.001, rounded up once.
-    assert_eq!(
-        written(S::X_RATELIMIT_EPOCH, &rules, &used())[2],
-        "x-ratelimit-reset: 1700000017"
-    );
+fn each_style_writes_its_fields() {
+    for (style, fields) in [
+        (
+            S::DRAFT_11,
+            &[
+                r#"ratelimit: "burst";r=42;t=17, "daily";r=901;t=30411"#,
+                r#"ratelimit-policy: "burst";q=100;w=60, "daily";q=1000;w=86400"#,
+            ][..],
+        ),
+        // A dictionary of the rule that is closest to its limit.
+        (
+            S::DRAFT_7,
+            &[
+                "ratelimit: limit=100, remaining=42, reset=17",
+                "ratelimit-policy: 100;w=60, 1000;w=86400",
+            ],
+        ),
+        (
+            S::DRAFT_6,
+            &[
+                "ratelimit-limit: 100",
+                "ratelimit-policy: 100;w=60, 1000;w=86400",
+                "ratelimit-remaining: 42",
+                "ratelimit-reset: 17",
+            ],
+        ),
+        (
+            S::X_RATELIMIT_DELTA,
+            &[
+                "x-ratelimit-limit: 100",
+                "x-ratelimit-remaining: 42",
+                "x-ratelimit-reset: 17",
+            ],
+        ),
+        // 1 700 000 000.5 + 16.001, rounded up once.
+        (
+            S::X_RATELIMIT_EPOCH,
+            &[
+                "x-ratelimit-limit: 100",
+                "x-ratelimit-remaining: 42",
+                "x-ratelimit-reset: 1700000017",
+            ],
+        ),
+    ] {
+        assert_eq!(written(style, &burst_and_daily(), &used()), fields);
+    }
 }
 
 #[test]
@@ -211,24 +208,19 @@ fn a_denial_lasts_until_the_same_request_passes() {
     )]);
     let fields = |verdict| written(S::DRAFT_11, &rules, &[verdict]).swap_remove(0);
     let full_in = Duration::from_secs(80);
-    // Empty; dear with 20 left; dearer than the bucket.
-    assert_eq!(
-        fields(deny(0, 0, full_in, Retry::after_micros(900_001))),
-        r#"ratelimit: "units";r=0;t=1"#
-    );
-    assert_eq!(
-        fields(deny(0, 20, full_in, Retry::after_micros(9_000_001))),
-        r#"ratelimit: "units";r=20;t=10"#
-    );
-    assert_eq!(
-        fields(deny(0, 20, full_in, Retry::Never)),
-        r#"ratelimit: "units";r=20;t=80"#
-    );
-    // A full bucket: `t` is not 0.
-    assert_eq!(
-        fields(allow(0, 100, Duration::ZERO)),
-        r#"ratelimit: "units";r=100;t=1"#
-    );
+    for (verdict, expected) in [
+        // Empty; dear with 20 left; dearer than the bucket.
+        (deny(0, 0, full_in, Retry::after_micros(900_001)), "r=0;t=1"),
+        (
+            deny(0, 20, full_in, Retry::after_micros(9_000_001)),
+            "r=20;t=10",
+        ),
+        (deny(0, 20, full_in, Retry::Never), "r=20;t=80"),
+        // A full bucket: `t` is not 0.
+        (allow(0, 100, Duration::ZERO), "r=100;t=1"),
+    ] {
+        assert_eq!(fields(verdict), format!(r#"ratelimit: "units";{expected}"#));
+    }
 }
 
 #[test]
@@ -248,23 +240,21 @@ fn a_sliding_window_lasts_until_it_is_full() {
         written(S::DRAFT_11, &rules, &[verdict]).swap_remove(0)
     }
     let window = 5 * SECOND;
-    // The rest of this window, and all of the next: 7.28 s.
-    let sliding = Quota::sliding_window(10, window);
-    assert_eq!(
-        reported::<SlidingWindow>(sliding),
-        r#"ratelimit: "slides";r=7;t=8"#
-    );
-    // A window, and the rest of a sub-bucket: 5.03 s.
-    let buckets = Quota::sliding_buckets(10, window);
-    assert_eq!(
-        reported::<SlidingBuckets>(buckets),
-        r#"ratelimit: "slides";r=7;t=6"#
-    );
-    let log = Quota::sliding_log(10, window);
-    assert_eq!(
-        reported::<SlidingLog>(log),
-        r#"ratelimit: "slides";r=7;t=5"#
-    );
+    for (fields, t) in [
+        // The rest of this window, and all of the next: 7.28 s.
+        (
+            reported::<SlidingWindow>(Quota::sliding_window(10, window)),
+            8,
+        ),
+        // A window, and the rest of a sub-bucket: 5.03 s.
+        (
+            reported::<SlidingBuckets>(Quota::sliding_buckets(10, window)),
+            6,
+        ),
+        (reported::<SlidingLog>(Quota::sliding_log(10, window)), 5),
+    ] {
+        assert_eq!(fields, format!(r#"ratelimit: "slides";r=7;t={t}"#));
+    }
 }
 
 #[test]
@@ -276,28 +266,44 @@ fn with_less_left_than_the_cost_the_reset_is_when_it_fits_again() {
     let full_in = Duration::from_secs(98);
     let again = |left, wait| answer(0, 0, true, left, full_in, Retry::after_micros(wait));
     let daily = allow(1, 40, Duration::from_secs(30_411));
-    // Each rule has its own time.
-    assert_eq!(
-        written(S::DRAFT_11, &rules, &[again(2, 2_900_001), daily])[0],
-        r#"ratelimit: "units";r=2;t=3, "daily";r=40;t=30411"#
-    );
-    assert_eq!(
-        written(S::DRAFT_7, &rules, &[again(0, 900_000), daily])[0],
-        "ratelimit: limit=100, remaining=0, reset=1"
-    );
-    assert_eq!(
-        written(S::DRAFT_6, &rules, &[again(0, 2_900_001), daily])[3],
-        "ratelimit-reset: 3"
-    );
-    assert_eq!(
-        written(S::X_RATELIMIT_DELTA, &rules, &[again(0, 2_900_001), daily])[2],
-        "x-ratelimit-reset: 3"
-    );
-    // 1 700 000 000.5 + 2.9, rounded up once.
-    assert_eq!(
-        written(S::X_RATELIMIT_EPOCH, &rules, &[again(0, 2_900_000), daily])[2],
-        "x-ratelimit-reset: 1700000004"
-    );
+    for (style, left, wait, line, expected) in [
+        // Each rule has its own time.
+        (
+            S::DRAFT_11,
+            2,
+            2_900_001,
+            0,
+            r#"ratelimit: "units";r=2;t=3, "daily";r=40;t=30411"#,
+        ),
+        (
+            S::DRAFT_7,
+            0,
+            900_000,
+            0,
+            "ratelimit: limit=100, remaining=0, reset=1",
+        ),
+        (S::DRAFT_6, 0, 2_900_001, 3, "ratelimit-reset: 3"),
+        (
+            S::X_RATELIMIT_DELTA,
+            0,
+            2_900_001,
+            2,
+            "x-ratelimit-reset: 3",
+        ),
+        // 1 700 000 000.5 + 2.9, rounded up once.
+        (
+            S::X_RATELIMIT_EPOCH,
+            0,
+            2_900_000,
+            2,
+            "x-ratelimit-reset: 1700000004",
+        ),
+    ] {
+        assert_eq!(
+            written(style, &rules, &[again(left, wait), daily])[line],
+            expected
+        );
+    }
 }
 
 #[test]
@@ -325,19 +331,20 @@ fn windows_are_rounded_up_and_left_out_under_a_second() {
             .expect("a policy")
     };
     let short = Quota::fixed_window(10, Duration::from_millis(100));
-    assert_eq!(policies(S::DRAFT_11, short), r#""p";q=10"#);
-    assert_eq!(policies(S::DRAFT_7, short), "10;w=1");
     let uneven = Quota::fixed_window(20, Duration::from_millis(2_500));
-    assert_eq!(policies(S::DRAFT_11, uneven), r#""p";q=20;w=3"#);
-    assert_eq!(policies(S::DRAFT_6, uneven), "20;w=3");
     // A bucket's window is the time from empty to full.
     let bucket = Quota::token_bucket(20).refill(10, SECOND);
-    assert_eq!(policies(S::DRAFT_11, bucket), r#""p";q=20;w=2"#);
     let largest = Quota::fixed_window(MAX_UNITS, SECOND);
-    assert_eq!(
-        policies(S::DRAFT_11, largest),
-        r#""p";q=999999999999999;w=1"#
-    );
+    for (style, quota, expected) in [
+        (S::DRAFT_11, short, r#""p";q=10"#),
+        (S::DRAFT_7, short, "10;w=1"),
+        (S::DRAFT_11, uneven, r#""p";q=20;w=3"#),
+        (S::DRAFT_6, uneven, "20;w=3"),
+        (S::DRAFT_11, bucket, r#""p";q=20;w=2"#),
+        (S::DRAFT_11, largest, r#""p";q=999999999999999;w=1"#),
+    ] {
+        assert_eq!(policies(style, quota), expected);
+    }
 }
 
 #[test]
