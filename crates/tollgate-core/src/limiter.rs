@@ -525,6 +525,7 @@ impl Limiter {
 /// A partial grant.
 #[must_use = "the units were taken"]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Grant {
     /// Units taken; 0 if not even one fits.
     pub units: u64,

@@ -261,13 +261,9 @@ fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let lacks = used.saturating_sub(limit.saturating_sub(verdict.remaining()));
     if lacks > 0 {
         // A charge does not look at when units were taken.
-        let taken = Taken { at: 0, fresh_at: 0 };
+        let taken = Taken::new(0, 0);
         let check = *check;
-        let receipt = Receipt {
-            check,
-            taken,
-            source: Source::Store,
-        };
+        let receipt = Receipt::of_store(check, taken);
         shares.settle(&[receipt], Settlement::Charge(lacks));
     }
 }

@@ -75,10 +75,7 @@ fn a_refund_of_more_than_was_taken_lifts_no_higher_than_the_limit() {
     fn check<A: Algorithm>(quota: Quota) {
         let mut key = Key::<A>::new(quota);
         assert!(key.ask(START, 6));
-        let taken = Taken {
-            at: START,
-            fresh_at: key.algorithm.fresh_at(&key.state),
-        };
+        let taken = Taken::new(START, key.algorithm.fresh_at(&key.state));
         for _ in 0..3 {
             key.algorithm.refund(&mut key.state, START, taken, u64::MAX);
             assert_eq!(key.left(START), 10, "{quota:?}");

@@ -71,7 +71,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let (who, check, decision, fresh_at) = held.swap_remove(n);
                     let at = decision.at();
                     let fresh_at = refilled(&quota, at, check[0].cost()).min(fresh_at);
-                    let taken = a::Taken { at, fresh_at };
+                    let taken = a::Taken::new(at, fresh_at);
                     let units = numbers.below(check[0].cost() + 3);
                     limiter.ticket(&check, &decision).refund(units);
                     let units = units.min(check[0].cost());

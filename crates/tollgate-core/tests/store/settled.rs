@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Check, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Source, Store as _,
+    Check, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
     algorithm::Taken,
     store::{Receipt, RuleStore, Settlement},
 };
@@ -40,14 +40,7 @@ impl Service {
         assert!(decision.is_allowed());
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
         let at = decision.at();
-        Receipt {
-            check,
-            taken: Taken {
-                at,
-                fresh_at: at + lasts,
-            },
-            source: Source::Store,
-        }
+        Receipt::of_store(check, Taken::new(at, at + lasts))
     }
 
     fn left(bound: &Arc<dyn RuleStore>) -> u64 {

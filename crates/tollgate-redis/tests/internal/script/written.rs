@@ -137,19 +137,12 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         let decision = subject.acquire(NOW, &[check]);
         let reset = decision.verdicts()[0].reset_after().as_micros() as u64;
         subject.written();
-        let taken = Taken {
-            at: NOW,
-            fresh_at: NOW + reset,
-        };
+        let taken = Taken::new(NOW, NOW + reset);
         // Without a margin, so that nothing is kept that is fresh.
         let mut call = Call::at(NOW, std::time::Duration::ZERO);
         assert!(call.settle(
             &subject.encoder,
-            &Receipt {
-                check,
-                taken,
-                source: tollgate_core::Source::Store
-            },
+            &Receipt::of_store(check, taken),
             Settlement::Cancel
         ));
         assert_eq!(subject.send(&call).integers()[1], -1);

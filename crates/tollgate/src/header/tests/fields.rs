@@ -30,12 +30,7 @@ pub(super) fn answer(
     retry: Retry,
 ) -> Verdict {
     let reset_after = u64::try_from(reset_after.as_micros()).expect("in range");
-    let answer = Assessment {
-        fits,
-        remaining,
-        reset_after,
-        retry,
-    };
+    let answer = Assessment::new(fits, remaining, reset_after, retry);
     Verdict::new(rule, plan, answer, Source::Store)
 }
 
