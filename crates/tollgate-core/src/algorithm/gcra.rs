@@ -105,7 +105,9 @@
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-    quota::{AlgorithmKind, Interval, Quota},
+    algorithm_kind::AlgorithmKind,
+    interval::Interval,
+    quota::Quota,
     time::{Tick, micros},
 };
 

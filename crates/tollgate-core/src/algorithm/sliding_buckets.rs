@@ -65,7 +65,8 @@
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-    quota::{AlgorithmKind, Quota},
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
     time::{Tick, micros},
 };
 

@@ -49,7 +49,8 @@ use std::collections::VecDeque;
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-    quota::{AlgorithmKind, Quota},
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
     time::{Tick, micros},
 };
 
