@@ -2,6 +2,7 @@
 //! quotas of one rule are two limits on one state.
 
 use std::{
+    num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
@@ -10,12 +11,12 @@ use tokio::{
     task::AbortHandle,
     time::{Instant, sleep},
 };
+use tollgate_core::store::InstanceCount;
 
 use crate::{
     connection::{script::Script, value::Value},
     store::{
         flush::InUse,
-        instances::InstanceCount,
         quotas::{self, QuotaConflicts, Quotas},
         shared::Shared,
     },
@@ -29,6 +30,9 @@ static COMPARE: LazyLock<Arc<Script>> =
 
 /// How often an instance is heard, give or take a fifth.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// After a longer pause between two counts nothing is known of the time in between: Redis may have been started anew.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
@@ -51,7 +55,8 @@ impl Heartbeat {
             shared: Arc::downgrade(shared),
             in_use: Arc::clone(in_use),
             instance,
-            count: InstanceCount::default(),
+            began: Instant::now(),
+            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(LONGEST_PAUSE),
             conflicts: QuotaConflicts::default(),
         };
         Self(tokio::spawn(heart.beat()).abort_handle())
@@ -68,6 +73,7 @@ struct Heart {
     shared: Weak<Shared>,
     in_use: Arc<InUse>,
     instance: String,
+    began: Instant,
     count: InstanceCount,
     conflicts: QuotaConflicts,
 }
@@ -98,19 +104,15 @@ impl Heart {
                 None
             }
         };
+        self.count
+            .observe(count.unwrap_or(0), self.began.elapsed().as_micros() as u64);
         // What was last known stays known while Redis fails: that is when it is needed.
-        match count {
-            Some(count) => {
-                let count = self.count.counted(count, Instant::now());
-                shared.instances.set(count);
-                shared.observer.instances(count);
-                true
-            }
-            None => {
-                self.count.miss();
-                false
-            }
+        if count.is_some() {
+            let count = self.count.counted().get();
+            shared.instances.set(count);
+            shared.observer.instances(count);
         }
+        count.is_some()
     }
 
     async fn compare_quotas(&mut self, shared: &Shared) {

@@ -1,19 +1,22 @@
-//! How many instances share a store, as the local shares count them.
+//! How many instances share a store: a number that grows at once and falls after a while.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
-use crate::time::Tick;
+use crate::time::{Tick, micros};
 
-/// For how long fewer instances have to be known before the shares grow, in microseconds. A deployment, or a heartbeat
-/// that came late, must not let everybody grow for a moment.
+/// How long fewer instances have to be known before the number falls, in microseconds. A deployment, a heartbeat that came
+/// late, or a server that lost its states must not make everybody believe in fewer instances for a moment.
 const LOWER_AFTER: u64 = 30_000_000;
 
-/// The number of instances that the shares are cut for: it grows at once, and falls after a while.
+/// The number of instances that share a store. It grows at once, and falls to the most of half a minute with fewer.
+///
+/// For stores that count instances themselves, and for the shares that are cut by their number while a store fails.
 #[derive(Debug)]
-pub(crate) struct Instances {
+pub struct InstanceCount {
     /// What the user said. Never fewer.
     least: NonZeroU32,
     counted: NonZeroU32,
+    longest_pause: u64,
     fewer: Option<Fewer>,
 }
 
@@ -26,25 +29,42 @@ struct Fewer {
     most: NonZeroU32,
 }
 
-impl Instances {
-    pub(crate) fn new(least: NonZeroU32) -> Self {
+impl InstanceCount {
+    /// A count that never falls below `least`.
+    #[must_use]
+    pub fn new(least: NonZeroU32) -> Self {
         Self {
             least,
             counted: least,
+            longest_pause: LOWER_AFTER - 1,
             fewer: None,
         }
     }
 
-    pub(crate) fn least(&self) -> NonZeroU32 {
+    /// Sets the longest pause between two observations of fewer instances. After a longer one nothing is known of the time in
+    /// between, and the half minute begins anew. Default: just under half a minute.
+    #[must_use]
+    pub fn longest_pause(self, pause: Duration) -> Self {
+        Self {
+            longest_pause: micros(pause),
+            ..self
+        }
+    }
+
+    /// The least number of instances.
+    #[must_use]
+    pub fn least(&self) -> NonZeroU32 {
         self.least
     }
 
-    pub(crate) fn counted(&self) -> NonZeroU32 {
+    /// The number of instances to count with.
+    #[must_use]
+    pub fn counted(&self) -> NonZeroU32 {
         self.counted
     }
 
-    /// Takes note of what a store knows at `now`, 0 if nothing. True if another number counts from now on.
-    pub(crate) fn observe(&mut self, known: u32, now: Tick) -> bool {
+    /// Notes that `known` instances were seen at `now`; 0 if their number is not known. True if the count has changed.
+    pub fn observe(&mut self, known: u32, now: Tick) -> bool {
         let Some(known) = NonZeroU32::new(known) else {
             // Not to know is no reason to believe that there are fewer.
             self.fewer = None;
@@ -63,8 +83,7 @@ impl Instances {
             most: known,
         };
         let fewer = match self.fewer {
-            // Nobody looks while the store is well: what was known before a longer pause says nothing of the pause.
-            Some(fewer) if now.abs_diff(fewer.last) < LOWER_AFTER => Fewer {
+            Some(fewer) if now.abs_diff(fewer.last) <= self.longest_pause => Fewer {
                 last: now,
                 most: fewer.most.max(known),
                 ..fewer
@@ -87,8 +106,8 @@ mod tests {
 
     const S: u64 = 1_000_000;
 
-    fn counting(known: u32) -> Instances {
-        let mut instances = Instances::new(NonZeroU32::MIN);
+    fn counting(known: u32) -> InstanceCount {
+        let mut instances = InstanceCount::new(NonZeroU32::MIN);
         assert!(instances.observe(known, 0));
         instances
     }
@@ -157,10 +176,32 @@ mod tests {
 
     #[test]
     fn never_fewer_than_the_user_said() {
-        let mut instances = Instances::new(NonZeroU32::new(4).expect("not zero"));
+        let mut instances = InstanceCount::new(NonZeroU32::new(4).expect("not zero"));
         for seconds in (0..100).step_by(10) {
             assert!(!instances.observe(2, seconds * S));
         }
         assert_eq!(instances.counted().get(), 4);
+    }
+
+    /// Each instance comes back to an empty set, and is counted with those that came before; then the set is lost again.
+    #[test]
+    fn a_set_that_is_young_or_lost_again_and_again_lowers_nothing() {
+        for young in 1..=4 {
+            let mut instances = counting(4);
+            for crash in 0..20 {
+                instances.observe(young, 20 * crash * S);
+                instances.observe(4, (20 * crash + 5) * S);
+                instances.observe(0, (20 * crash + 6) * S);
+                assert_eq!(instances.counted().get(), 4);
+            }
+        }
+        let mut lost = counting(4);
+        let mut paused = counting(4).longest_pause(Duration::from_secs(15));
+        for crash in 0..20 {
+            lost.observe(1, 10 * crash * S);
+            lost.observe(0, (10 * crash + 1) * S);
+            paused.observe(1, 16 * crash * S);
+        }
+        assert_eq!([lost.counted().get(), paused.counted().get()], [4, 4]);
     }
 }

@@ -1,4 +1,4 @@
-//! Both versions are asked at the same time, by processes of their own.
+//! Two versions of a service, while one replaces the other: both are asked at the same time, by processes of their own.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tempfile::NamedTempFile;
 
 use crate::support::{
     blocking_server::RedisServer,
-    child::{Ask, Child, Job},
+    child::{self, Ask, Job},
     quotas::ALGORITHMS,
 };
 
@@ -33,14 +33,14 @@ fn two_versions_together_admit_what_the_larger_limit_admits() {
     let server = RedisServer::start(&[]);
     let meter = NamedTempFile::new().expect("a file for the meter");
     let address = format!("redis://{}", server.address());
-    let mut old = Child::start(&address, meter.path());
-    let mut new = Child::start(&address, meter.path());
+    let mut old = child::start(&address, meter.path());
+    let mut new = child::start(&address, meter.path());
     for algorithm in 0..ALGORITHMS {
         let rule = format!("rule-{algorithm}");
         old.begin(&job(&rule, algorithm, SMALL));
         new.begin(&job(&rule, algorithm, LARGE));
-        let by_old = old.finish().expect("it lives");
-        let by_new = new.finish().expect("it lives");
+        let by_old: u64 = old.finish().expect("it lives");
+        let by_new: u64 = new.finish().expect("it lives");
         assert!(
             by_old <= SMALL,
             "{by_old} of {SMALL}, algorithm {algorithm}"
@@ -57,8 +57,8 @@ fn a_change_of_algorithm_admits_at_most_the_limits_of_both() {
     let server = RedisServer::start(&[]);
     let meter = NamedTempFile::new().expect("a file for the meter");
     let address = format!("redis://{}", server.address());
-    let mut old = Child::start(&address, meter.path());
-    let mut new = Child::start(&address, meter.path());
+    let mut old = child::start(&address, meter.path());
+    let mut new = child::start(&address, meter.path());
     for algorithm in 1..5 {
         let rule = format!("rule-{algorithm}");
         old.begin(&job(&rule, algorithm - 1, LIMIT));
