@@ -19,6 +19,11 @@ impl ConnectError {
         }
     }
 
+    /// Nobody said who logs in.
+    pub(super) fn no_credentials(why: impl fmt::Display) -> Self {
+        Self::unavailable(format!("no credentials: {why}"))
+    }
+
     /// An error of the server on the way to a connection. Whoever may not log in is configured wrongly; everything else
     /// may pass.
     pub(super) fn of_server(doing: &str, line: &str) -> Self {

@@ -2,7 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use crate::connection::{breaker::BreakerSettings, event::EventSink, security::Security};
+use crate::connection::{
+    breaker::BreakerSettings, event::EventSink, log_in::CredentialsSource, probe_key::ProbeKey,
+    security::Security,
+};
 
 /// How a node behaves. The defaults are for a server in the same network.
 #[derive(Clone)]
@@ -28,9 +31,11 @@ pub(crate) struct NodeOptions {
     /// How often sentinels are asked whether the master is still the master.
     pub(crate) sentinel_interval: Duration,
     /// The key that probes write, for some seconds.
-    pub(crate) probe_key: Vec<u8>,
+    pub(crate) probe_key: ProbeKey,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerSettings,
+    /// Who logs in, where it is not the address that says so.
+    pub(crate) credentials: CredentialsSource,
     /// How connections are encrypted, where the address asks for it.
     pub(crate) security: Security,
     /// Who is told what happens.
@@ -51,8 +56,9 @@ impl Default for NodeOptions {
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
-            probe_key: b"tollgate:probe".to_vec(),
+            probe_key: ProbeKey::new("tollgate", "any"),
             breaker: BreakerSettings::default(),
+            credentials: CredentialsSource::default(),
             security: Security::default(),
             events: EventSink::default(),
             seed: fastrand::u64(..),
@@ -64,7 +70,7 @@ impl NodeOptions {
     /// The key that this instance probes with.
     #[must_use]
     pub(crate) fn probing_with(mut self, namespace: &str, instance: &str) -> Self {
-        self.probe_key = format!("{namespace}:probe:{instance}").into();
+        self.probe_key = ProbeKey::new(namespace, instance);
         self
     }
 

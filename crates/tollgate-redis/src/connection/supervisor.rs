@@ -21,6 +21,7 @@ use crate::{
         sentinel::Resolver,
         stream::Stream,
     },
+    credentials::Credentials,
 };
 
 /// Runs until it is dropped, and takes the connection along.
@@ -33,6 +34,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
             let security = address.is_encrypted().then(|| options.security.clone());
             Some(Resolver::new(
                 sentinels.clone(),
+                address.sentinel_access(sentinels),
                 options.connect_timeout,
                 security,
             ))
@@ -40,14 +42,15 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     };
     loop {
         match connect_within(&address, resolver.as_mut(), &shared).await {
-            Ok((stream, place)) => {
+            Ok((stream, place, used)) => {
                 let began = Instant::now();
-                let was_of_use = serve(stream, &place, resolver.as_mut(), &shared).await;
+                let was_of_use = serve(stream, &place, used, resolver.as_mut(), &shared).await;
                 if was_of_use || began.elapsed() > options.longest_pause {
                     backoff.reset();
                 }
             }
             Err(error) => {
+                options.credentials.forget();
                 shared
                     .events()
                     .tell(&NodeEvent::NotConnected(Arc::clone(error.message())));
@@ -63,20 +66,25 @@ async fn connect_within(
     address: &Address,
     resolver: Option<&mut Resolver>,
     shared: &Shared,
-) -> Result<(Stream, Place), ConnectError> {
+) -> Result<(Stream, Place, Option<Credentials>), ConnectError> {
     let patience = shared.options().connect_timeout;
     let security = address.is_encrypted().then_some(&shared.options().security);
+    let credentials = &shared.options().credentials;
     let in_time = |place: Place, verify| async move {
+        // Not part of the time to connect in: a token service may be far away.
+        let (access, used) = match credentials.access(address.access()).await {
+            Ok(access) => access,
+            Err(error) => return Err(error.at(format_args!("{place}"))),
+        };
         let ready = async {
-            let (login, database) = (address.login(), address.database());
-            let mut handshake = connect(&place, login, database, security).await?;
+            let mut handshake = connect(&place, &access, security).await?;
             if verify && !is_master(&mut handshake).await? {
                 return Err(ConnectError::unavailable("it is not the master"));
             }
             handshake.finish()
         };
         match timeout(patience, ready).await {
-            Ok(Ok(stream)) => Ok((stream, place)),
+            Ok(Ok(stream)) => Ok((stream, place, used)),
             Ok(Err(error)) => Err(error.at(format_args!("{place}"))),
             Err(_) => Err(ConnectError::unavailable(format!(
                 "{place}: not ready within {patience:?}"
@@ -102,6 +110,7 @@ async fn connect_within(
 async fn serve(
     stream: Stream,
     place: &Place,
+    used: Option<Credentials>,
     resolver: Option<&mut Resolver>,
     shared: &Shared,
 ) -> bool {
@@ -122,6 +131,7 @@ async fn serve(
         lost = &mut driver => lost,
         () = moved(place, resolver, shared) => Lost::Moved,
         () = probe(shared.breaker(), &queue, options) => Lost::Dropped,
+        () = options.credentials.renew(used, &queue, options) => Lost::Dropped,
     };
     driver.lose(lost.clone());
     let why: Arc<str> = lost.to_string().into();

@@ -49,6 +49,8 @@ impl Standing {
                 self.is_connected = false;
                 Some(&**why)
             }
+            // The connection goes on as it was.
+            NodeEvent::LoggedInAnew | NodeEvent::NotLoggedInAnew(_) => return None,
             NodeEvent::Breaker { to, .. } => {
                 self.is_open = *to != BreakerState::Closed;
                 self.is_open.then_some("too many calls have failed")
@@ -76,6 +78,11 @@ enum Transition<'a> {
 
 impl Events {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
+        if let NodeEvent::NotLoggedInAnew(why) = event
+            && self.may_tell()
+        {
+            not_logged_in_anew(node, why);
+        }
         let told = {
             let mut nodes = lock(&self.nodes);
             match nodes.get_mut(node) {
@@ -153,6 +160,20 @@ impl Events {
         let _ = (rule, here, elsewhere, since);
     }
 
+    /// Once for each time that it begins.
+    pub(super) fn keys_differ(&self, here: &str, elsewhere: &str) {
+        #[cfg(feature = "tracing")]
+        tracing::error!(
+            target: "tollgate",
+            here,
+            elsewhere,
+            "an instance of the namespace writes the keys of clients by another secret or partition, so that each client has two \
+             budgets: give all of them the same, or change the secret in the three steps of `Keys`"
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = (here, elsewhere);
+    }
+
     pub(super) fn misunderstood(&self) {
         if self.may_tell() {
             #[cfg(feature = "tracing")]
@@ -187,6 +208,18 @@ fn lost(node: &str, why: &str) {
         node,
         why,
         "Redis cannot be asked; each rule answers as it says for a store failure"
+    );
+    #[cfg(not(feature = "tracing"))]
+    let _ = (node, why);
+}
+
+fn not_logged_in_anew(node: &str, why: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(
+        target: "tollgate",
+        node,
+        why,
+        "a connection could not log in anew; it goes on until the server ends it, and tries again (told at most every 10 s)"
     );
     #[cfg(not(feature = "tracing"))]
     let _ = (node, why);

@@ -23,9 +23,11 @@ const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
 const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
+const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
+const KEY_CONFLICTS: &str = "tollgate_redis_key_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
@@ -52,6 +54,7 @@ struct Handles {
     keys_made: Counter,
     keys_refused: Counter,
     instances: Gauge,
+    key_conflicts: Gauge,
     on_lease: Gauge,
     unreported: Gauge,
     lost: Counter,
@@ -85,6 +88,7 @@ impl Handles {
             keys_made: counter!(KEYS_MADE),
             keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
+            key_conflicts: gauge!(KEY_CONFLICTS),
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             lost: counter!(LOST_UNITS),
@@ -126,6 +130,10 @@ fn describe() {
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_counter!(
+        LOG_INS_ANEW,
+        "Log-ins on open connections, before credentials expire, by what became of them"
+    );
     metrics::describe_gauge!(
         BREAKER_SHARE,
         "The share of requests that the breaker lets through to Redis, 0 to 1"
@@ -137,6 +145,10 @@ fn describe() {
     metrics::describe_gauge!(
         QUOTA_CONFLICTS,
         "Other quotas that instances of the namespace have for the rule; 0 but for the time of a deployment"
+    );
+    metrics::describe_gauge!(
+        KEY_CONFLICTS,
+        "Other ways in which instances of the namespace write keys, by another secret or partition: each client has a budget more"
     );
     metrics::describe_gauge!(
         ON_LEASE,
@@ -235,6 +247,10 @@ impl Meters {
         gauge!(QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
     }
 
+    pub(super) fn key_conflicts(&self, others: usize) {
+        self.handles().key_conflicts.set(others as f64);
+    }
+
     pub(super) fn key_made(&self) {
         self.handles().keys_made.increment(1);
     }
@@ -247,6 +263,9 @@ impl Meters {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
         self.handles();
         let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
+        let logged_in_anew = |what: &'static str| {
+            counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
+        };
         match event {
             NodeEvent::Connected => connected(1.0),
             NodeEvent::NotConnected(_) => connected(0.0),
@@ -254,6 +273,8 @@ impl Meters {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);
             }
+            NodeEvent::LoggedInAnew => logged_in_anew("ok"),
+            NodeEvent::NotLoggedInAnew(_) => logged_in_anew("failed"),
             NodeEvent::Breaker { to, .. } => {
                 gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
             }

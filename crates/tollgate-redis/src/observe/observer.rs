@@ -175,6 +175,20 @@ impl Observer {
         self.events.quotas_differ(rule, here, elsewhere, since);
     }
 
+    /// In so many other ways instances of the namespace write keys, and do not meet this one on a state.
+    pub(crate) fn key_conflicts(&self, others: usize) {
+        #[cfg(feature = "metrics")]
+        self.meters.key_conflicts(others);
+        #[cfg(not(feature = "metrics"))]
+        let _ = others;
+    }
+
+    /// An instance that writes keys otherwise has come.
+    #[cold]
+    pub(crate) fn keys_differ(&self, here: &str, elsewhere: &str) {
+        self.events.keys_differ(here, elsewhere);
+    }
+
     /// A key was made for a rule with a cap on them.
     pub(crate) fn key_made(&self) {
         #[cfg(feature = "metrics")]

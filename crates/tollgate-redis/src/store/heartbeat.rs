@@ -1,7 +1,8 @@
-//! Heartbeats: how many instances share the store, for their shares while it fails; and which quotas they have, because two
-//! quotas of one rule are two limits on one state.
+//! Heartbeats: how many instances share the store, for their shares while it fails; which quotas they have, because two
+//! quotas of one rule are two limits on one state; and how they write keys, because two secrets are two states of one client.
 
 use std::{
+    collections::BTreeSet,
     num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
@@ -17,6 +18,7 @@ use crate::{
     connection::{script::Script, value::Value},
     store::{
         flush::InUse,
+        key_tags::KeyTags,
         quotas::{self, QuotaConflicts, Quotas},
         shared::Shared,
     },
@@ -58,6 +60,7 @@ impl Heartbeat {
             began: Instant::now(),
             count: InstanceCount::new(NonZeroU32::MIN).longest_pause(LONGEST_PAUSE),
             conflicts: QuotaConflicts::default(),
+            strangers: BTreeSet::new(),
         };
         Self(tokio::spawn(heart.beat()).abort_handle())
     }
@@ -76,6 +79,8 @@ struct Heart {
     began: Instant,
     count: InstanceCount,
     conflicts: QuotaConflicts,
+    /// Those that were told of.
+    strangers: BTreeSet<KeyTags>,
 }
 
 impl Heart {
@@ -88,7 +93,7 @@ impl Heart {
             };
             if self.is_counted(&shared).await {
                 pause = INTERVAL;
-                self.compare_quotas(&shared).await;
+                self.compare(&shared).await;
             }
         }
     }
@@ -115,28 +120,30 @@ impl Heart {
         count.is_some()
     }
 
-    async fn compare_quotas(&mut self, shared: &Shared) {
+    async fn compare(&mut self, shared: &Shared) {
         let mut own = Quotas::new();
         self.in_use.each_rule(|rule| {
             if own.len() < MOST_RULES {
                 quotas::add(&mut own, rule);
             }
         });
-        if own.is_empty() {
-            return;
-        }
-        let members: Vec<_> = own
+        let tags = KeyTags::of(&shared.keyspace.keys, &shared.keyspace.partition);
+        let members = own
             .iter()
-            .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)))
-            .collect();
+            .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)));
+        // No rule has this name.
+        let said = quotas::member("", &tags.in_words());
+        let members: Vec<_> = members.chain([said]).collect();
         let mut args = vec![GONE_AFTER_MS];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.quotas();
-        let all = match shared.backend.run(&COMPARE, &key, &args).await {
+        let mut all = match shared.backend.run(&COMPARE, &key, &args).await {
             Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
             Ok(_) => return,
             Err(error) => return shared.observer.heartbeat_failed(&error),
         };
+        let tagged = all.remove("").unwrap_or_default();
+        self.compare_tags(shared, &tags, &tagged);
         let (counts, lasting) = self.conflicts.compare(&own, &all, Instant::now());
         for (rule, others) in counts {
             shared.observer.quota_conflicts(&rule, others);
@@ -148,5 +155,16 @@ impl Heart {
                 .observer
                 .quotas_differ(&conflict.rule, here, elsewhere, since);
         }
+    }
+
+    fn compare_tags(&mut self, shared: &Shared, own: &KeyTags, all: &BTreeSet<String>) {
+        let others = all.iter().filter_map(|words| KeyTags::read(words));
+        let strangers: BTreeSet<_> = others.filter(|other| !other.meets(own)).collect();
+        shared.observer.key_conflicts(strangers.len());
+        for stranger in strangers.difference(&self.strangers) {
+            let (here, elsewhere) = (own.in_words(), stranger.in_words());
+            shared.observer.keys_differ(&here, &elsewhere);
+        }
+        self.strangers = strangers;
     }
 }

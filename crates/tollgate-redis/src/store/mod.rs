@@ -12,6 +12,7 @@ mod in_flight;
 mod in_flight_calls;
 mod inner;
 mod instances;
+mod key_tags;
 mod meter;
 mod places;
 mod process_clock;

@@ -12,7 +12,7 @@ use crate::{
     address::{Address, Place},
     connection::{
         cluster::table::Table, connect::connect, connect_error::ConnectError, handshake::Handshake,
-        security::Security, stream::Stream, value::Value,
+        log_in::CredentialsSource, security::Security, stream::Stream, value::Value,
     },
 };
 
@@ -20,6 +20,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Topology {
     pub(super) address: Address,
+    pub(super) credentials: CredentialsSource,
     pub(super) security: Option<Security>,
     /// How long one server may take, with the connection.
     pub(super) patience: Duration,
@@ -64,16 +65,22 @@ impl Topology {
     }
 
     async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
+        let access = self.credentials.brief_access(self.address.access());
+        let access = access
+            .await
+            .map_err(|error| error.at(format_args!("{place}")))?;
         let answer = async {
-            let login = self.address.login();
-            let mut handshake = connect(place, login, 0, self.security.as_ref()).await?;
+            let mut handshake = connect(place, &access, self.security.as_ref()).await?;
             testify(&mut handshake, place).await
         };
-        match timeout(self.patience, answer).await {
+        let answer = match timeout(self.patience, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(ConnectError::unavailable("no answer in time")),
+        };
+        if answer.is_err() {
+            self.credentials.forget();
         }
-        .map_err(|error| error.at(format_args!("{place}")))
+        answer.map_err(|error| error.at(format_args!("{place}")))
     }
 }
 

@@ -67,6 +67,7 @@ impl TopologyRefresh {
                 Target::Server(_) | Target::Sentinel(_) => Vec::new(),
             },
             topology: Topology {
+                credentials: node.credentials.clone(),
                 security: address.is_encrypted().then(|| node.security.clone()),
                 address: address.clone(),
                 patience: node.connect_timeout,
@@ -160,7 +161,7 @@ impl TopologyRefresh {
         options.seed = self.rng.u64(..);
         // In a slot of its own the server has to write, elsewhere it only says whose slot it is.
         let tag = tag_in(slot.unwrap_or(0));
-        options.probe_key.extend(format!(":{{{tag}}}").into_bytes());
+        options.probe_key = options.probe_key.with_tag(&tag);
         let (all, each) = (options.events, self.shared.options.events.clone());
         let (stale, place) = (Arc::clone(self.shared.stale()), place.clone());
         options.events = EventSink::new(move |event| {
