@@ -116,7 +116,7 @@ mod secret;
 mod store;
 
 pub use self::{
-    connection::breaker::BreakerState,
+    connection::breaker::{BreakerOptions, BreakerState},
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::Partition,

@@ -1,5 +1,8 @@
 //! Sockets to a server.
 
+#[cfg(test)]
+pub(crate) mod memory;
+
 use std::{
     io,
     pin::Pin,
@@ -34,6 +37,9 @@ pub(super) enum Stream {
     Unix(UnixStream),
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TcpStream>>),
+    /// To a server that a test plays.
+    #[cfg(test)]
+    Memory(tokio::io::DuplexStream),
 }
 
 impl Stream {
@@ -41,6 +47,8 @@ impl Stream {
     pub(super) async fn open(place: &Place) -> io::Result<Self> {
         match place {
             Place::Tcp(host, port) => tcp(host, *port).await.map(Self::Tcp),
+            #[cfg(test)]
+            Place::Unix(path) if memory::is_server(path) => memory::connect(path).map(Self::Memory),
             #[cfg(unix)]
             Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
             #[cfg(not(unix))]
@@ -81,6 +89,8 @@ impl Transport for Stream {
             Self::Unix(_) => {}
             #[cfg(feature = "tls")]
             Self::Tls(stream) => drop(stream.get_ref().0.set_zero_linger()),
+            #[cfg(test)]
+            Self::Memory(_) => {}
         }
     }
 }
@@ -97,6 +107,8 @@ impl AsyncRead for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -113,6 +125,8 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -123,6 +137,8 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -133,6 +149,8 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

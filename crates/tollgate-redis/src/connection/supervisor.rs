@@ -33,7 +33,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
             let security = address.is_encrypted().then(|| options.security.clone());
             Some(Resolver::new(
                 sentinels.clone(),
-                options.connect_timeout,
+                options.connect_timeout(),
                 security,
             ))
         }
@@ -55,7 +55,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
             }
         }
         shared.breaker().disconnected();
-        sleep(backoff.next()).await;
+        sleep(backoff.next(Instant::now())).await;
     }
 }
 
@@ -64,7 +64,7 @@ async fn connect_within(
     resolver: Option<&mut Resolver>,
     shared: &Shared,
 ) -> Result<(Stream, Place), ConnectError> {
-    let patience = shared.options().connect_timeout;
+    let patience = shared.options().connect_timeout();
     let security = address.is_encrypted().then_some(&shared.options().security);
     let in_time = |place: Place, verify| async move {
         let ready = async {

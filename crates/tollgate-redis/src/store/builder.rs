@@ -15,7 +15,7 @@ use tollgate_core::Clock;
 use crate::connection::security::Security;
 use crate::{
     address::Address,
-    connection::options::NodeOptions,
+    connection::{breaker::BreakerOptions, options::NodeOptions},
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::{Keyspace, Partition},
@@ -113,6 +113,15 @@ impl RedisStoreBuilder {
             ));
         }
         self.options.deadline = deadline;
+        self
+    }
+
+    /// When requests are kept from a server that is in trouble, and for how long.
+    pub fn breaker(mut self, breaker: BreakerOptions) -> Self {
+        if let Err(wrong) = breaker.check() {
+            return self.refuse(wrong);
+        }
+        self.options.breaker = breaker;
         self
     }
 
@@ -283,6 +292,10 @@ mod tests {
             (builder().together(1_025), ["1025 checks", "32"]),
             (builder().cap_new_keys("api", 0), ["\"api\"", "at least 1"]),
             (builder().meter(0), ["one key in 0", "1000"]),
+            (
+                builder().breaker(BreakerOptions::default().failures(0)),
+                ["0 failures", "at least 1"],
+            ),
             // The first one is told, and not forgotten for a later call.
             (
                 builder().meter(0).together(0).meter(7).deadline(minute),

@@ -69,8 +69,8 @@ impl TopologyRefresh {
             topology: Topology {
                 security: address.is_encrypted().then(|| node.security.clone()),
                 address: address.clone(),
-                patience: node.connect_timeout,
-                head_start: node.deadline.min(node.connect_timeout),
+                patience: node.connect_timeout(),
+                head_start: node.deadline.min(node.connect_timeout()),
             },
             rng: Rng::with_seed(node.seed),
             address,

@@ -228,7 +228,7 @@ async fn a_server_that_sees_no_cluster_is_believed_only_if_no_other_sees_one() {
                 options.node.seed = seed;
                 // On a busy machine too the second one is asked only when the first has answered.
                 options.node.deadline = Duration::from_secs(20);
-                options.node.connect_timeout = Duration::from_secs(20);
+                options.node.connect_timeout = Some(Duration::from_secs(20));
             });
             let told = eventually("a call is answered", || async {
                 bench.take("k").await.ok()

@@ -96,7 +96,7 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
     let mut encrypted = Encrypted::start().await;
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = Bench::start_with(&encrypted.url("127.0.0.1"), |options| {
-        options.connect_timeout = std::time::Duration::from_secs(5);
+        options.connect_timeout = Some(std::time::Duration::from_secs(5));
         options.security = security;
     });
     bench.recovers("k").await;
@@ -118,7 +118,7 @@ async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
     ] {
         let security = encrypted.trusting(&[trusted]);
         let bench = Bench::start_with(&encrypted.url(host), |options| {
-            options.connect_timeout = std::time::Duration::from_secs(5);
+            options.connect_timeout = Some(std::time::Duration::from_secs(5));
             options.security = security;
         });
         bench
@@ -157,7 +157,7 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = ClusterBench::start_with(&url, |options| {
-        options.node.connect_timeout = std::time::Duration::from_secs(5);
+        options.node.connect_timeout = Some(std::time::Duration::from_secs(5));
         options.node.security = security;
     });
     bench.is_well(&keys()).await;

@@ -15,3 +15,4 @@ mod refusals;
 mod scripts;
 mod sentinel;
 mod server;
+pub(crate) mod stalls;
