@@ -128,7 +128,7 @@ async fn stores(redis: &RedisServer, namespace: &str) -> Result<Vec<RedisStore>,
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
         // 50 ms is right for a service. A busy laptop takes longer at times.
-        let store = RedisStore::builder(&redis.url(), namespace, Keys::plain())
+        let store = RedisStore::builder(redis.url(), namespace, Keys::plain())
             .deadline(Duration::from_secs(2))
             .connect()?;
         timeout(Duration::from_secs(5), store.connected()).await?;

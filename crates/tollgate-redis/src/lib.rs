@@ -107,6 +107,9 @@ mod observe;
 mod packed;
 mod plain;
 mod prefilter;
+#[cfg(feature = "redis-1")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
+pub mod redis_1;
 mod refusal;
 mod reply;
 mod rotation;
@@ -116,6 +119,7 @@ mod secret;
 mod store;
 
 pub use self::{
+    address::Address,
     connection::breaker::{BreakerOptions, BreakerState},
     error::{SetupError, SetupErrorKind},
     keys::Keys,

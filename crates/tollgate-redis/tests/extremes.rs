@@ -34,7 +34,7 @@ impl Counted {
         // The server's clock goes on while this one stands.
         let margin = HOUR;
         let store =
-            RedisStore::builder(&format!("redis://{}", server.address()), "x", Keys::plain())
+            RedisStore::builder(format!("redis://{}", server.address()), "x", Keys::plain())
                 .caller_clock(clock.clone(), margin)
                 .deadline(20 * SECOND)
                 .connect()

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::{
-    address::{Login, Place},
+    address::{Access, Login, Place, Protocol},
     connection::{
         connect_error::ConnectError,
         handshake::Handshake,
@@ -16,22 +16,21 @@ use crate::{
 /// Connects, encrypted if there is a `security`, and logs in.
 pub(super) async fn connect(
     place: &Place,
-    login: &Login,
-    database: u32,
+    access: &Access,
     security: Option<&Security>,
 ) -> Result<Handshake<Stream>, ConnectError> {
     let failed = |error: io::Error| ConnectError::unavailable(error.to_string());
     let stream = match (security, place) {
         (Some(security), Place::Tcp(host, port)) => {
-            let stream = tcp(host, *port).await.map_err(failed)?;
+            let stream = tcp(host, *port, &access.tcp).await.map_err(failed)?;
             security.encrypt(stream, host).await?
         }
-        _ => Stream::open(place).await.map_err(failed)?,
+        _ => Stream::open(place, &access.tcp).await.map_err(failed)?,
     };
     let mut handshake = Handshake::new(stream);
-    log_in(&mut handshake, login).await?;
-    if database != 0 {
-        let number = database.to_string();
+    log_in(&mut handshake, &access.login, access.protocol).await?;
+    if access.database != 0 {
+        let number = access.database.to_string();
         if let Err(line) = handshake.ask(&["SELECT", &number]).await? {
             return Err(ConnectError::of_server(&format!("SELECT {number}"), &line));
         }
@@ -43,7 +42,11 @@ pub(super) async fn connect(
 async fn log_in<S: Transport>(
     handshake: &mut Handshake<S>,
     login: &Login,
+    protocol: Protocol,
 ) -> Result<(), ConnectError> {
+    if protocol == Protocol::Resp2 {
+        return authenticate(handshake, login).await;
+    }
     let mut hello = vec!["HELLO", "3"];
     if let Some((user, password)) = login.parts() {
         hello.extend(["AUTH", user, password]);
@@ -55,6 +58,13 @@ async fn log_in<S: Transport>(
     if !unknown {
         return Err(ConnectError::of_server("HELLO", &line));
     }
+    authenticate(handshake, login).await
+}
+
+async fn authenticate<S: Transport>(
+    handshake: &mut Handshake<S>,
+    login: &Login,
+) -> Result<(), ConnectError> {
     let Some((user, password)) = login.parts() else {
         return Ok(());
     };

@@ -37,9 +37,6 @@ mod resp;
 pub(crate) mod script;
 pub(crate) mod security;
 mod sentinel;
-#[cfg(not(test))]
-mod stream;
-#[cfg(test)]
 pub(crate) mod stream;
 mod supervisor;
 pub(crate) mod value;

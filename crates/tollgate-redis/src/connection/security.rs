@@ -4,7 +4,10 @@ use std::fmt;
 
 use tokio::net::TcpStream;
 
-use crate::connection::{connect_error::ConnectError, stream::Stream};
+use crate::{
+    address::{AddressError, ForeignTls},
+    connection::{connect_error::ConnectError, stream::Stream},
+};
 
 /// What an application says about encryption. Nothing by default.
 #[derive(Clone, Default)]
@@ -30,6 +33,23 @@ impl Security {
         return self.config.is_some();
         #[cfg(not(feature = "tls"))]
         false
+    }
+
+    /// Refuses what another client was told about encryption, unless there is a configuration that takes its place.
+    pub(crate) fn takes_over(&self, foreign: ForeignTls) -> Result<(), AddressError> {
+        const REMEDY: &str =
+            "give `RedisStoreBuilder::tls` a configuration of rustls that says whom to trust";
+        if self.is_there() {
+            return Ok(());
+        }
+        Err(AddressError::new(match foreign {
+            ForeignTls::Insecure => format!(
+                "it asks redis-rs to encrypt without looking at certificates (`insecure`), which is not taken over; {REMEDY}"
+            ),
+            ForeignTls::Parameters => format!(
+                "it has roots or certificates of its own, which only redis-rs can read; {REMEDY}, with the same ones"
+            ),
+        }))
     }
 
     /// Encrypts a connection to `host`, whose certificate has to be for that name or number.
@@ -68,5 +88,25 @@ impl fmt::Debug for Security {
         } else {
             "Security(none)"
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_taken_over_is_refused_and_named() {
+        for (foreign, words) in [
+            (ForeignTls::Insecure, "`insecure`"),
+            (ForeignTls::Parameters, "certificates of its own"),
+        ] {
+            let error = Security::default().takes_over(foreign).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.contains(words) && error.contains("RedisStoreBuilder::tls"),
+                "{error}"
+            );
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::{
-    address::{Place, Sentinels},
+    address::{Access, Place, Sentinels},
     connection::{connect::connect, connect_error::ConnectError, security::Security, value::Value},
 };
 
@@ -13,21 +13,24 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Resolver {
     sentinels: Sentinels,
+    access: Access,
     order: Vec<usize>,
     patience: Duration,
     security: Option<Security>,
 }
 
 impl Resolver {
-    /// Each sentinel is given `patience` to answer.
+    /// Each sentinel is given `patience` to answer, and asked by `access`.
     pub(super) fn new(
         sentinels: Sentinels,
+        access: Access,
         patience: Duration,
         security: Option<Security>,
     ) -> Self {
         Self {
             order: (0..sentinels.places().len()).collect(),
             sentinels,
+            access,
             patience,
             security,
         }
@@ -55,8 +58,7 @@ impl Resolver {
     }
 
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
-        let mut handshake =
-            connect(place, self.sentinels.login(), 0, self.security.as_ref()).await?;
+        let mut handshake = connect(place, &self.access, self.security.as_ref()).await?;
         let name = self.sentinels.master();
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
         match handshake.ask(&question).await? {

@@ -21,7 +21,7 @@ use tokio::{
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use crate::address::Place;
+use crate::address::{Place, TcpOptions};
 
 /// What a [`Driver`](crate::connection::driver::Driver) needs of a stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
@@ -44,9 +44,9 @@ pub(super) enum Stream {
 
 impl Stream {
     /// A connection that is not encrypted.
-    pub(super) async fn open(place: &Place) -> io::Result<Self> {
+    pub(super) async fn open(place: &Place, options: &TcpOptions) -> io::Result<Self> {
         match place {
-            Place::Tcp(host, port) => tcp(host, *port).await.map(Self::Tcp),
+            Place::Tcp(host, port) => tcp(host, *port, options).await.map(Self::Tcp),
             #[cfg(test)]
             Place::Unix(path) if memory::is_server(path) => memory::connect(path).map(Self::Memory),
             #[cfg(unix)]
@@ -57,15 +57,15 @@ impl Stream {
     }
 }
 
-pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+pub(crate) async fn tcp(host: &str, port: u16, options: &TcpOptions) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    tune(&stream)?;
+    tune(&stream, options)?;
     Ok(stream)
 }
 
 /// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
 /// seconds rather than in the quarter of an hour that systems take.
-fn tune(stream: &TcpStream) -> io::Result<()> {
+fn tune(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     let second = Duration::from_secs(1);
@@ -74,9 +74,9 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     let keepalive = keepalive.with_interval(second);
     #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
     let keepalive = keepalive.with_retries(3);
-    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_keepalive(options.keepalive.as_ref().unwrap_or(&keepalive))?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(3 * second))?;
+    socket.set_tcp_user_timeout(Some(options.user_timeout.unwrap_or(3 * second)))?;
     Ok(())
 }
 

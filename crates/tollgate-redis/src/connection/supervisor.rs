@@ -33,6 +33,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
             let security = address.is_encrypted().then(|| options.security.clone());
             Some(Resolver::new(
                 sentinels.clone(),
+                address.sentinel_access(sentinels),
                 options.connect_timeout(),
                 security,
             ))
@@ -68,8 +69,7 @@ async fn connect_within(
     let security = address.is_encrypted().then_some(&shared.options().security);
     let in_time = |place: Place, verify| async move {
         let ready = async {
-            let (login, database) = (address.login(), address.database());
-            let mut handshake = connect(&place, login, database, security).await?;
+            let mut handshake = connect(&place, address.access(), security).await?;
             if verify && !is_master(&mut handshake).await? {
                 return Err(ConnectError::unavailable("it is not the master"));
             }

@@ -29,11 +29,15 @@ use crate::{
 };
 
 impl RedisStore {
-    /// A store at this address, in this namespace, which two services must not share by accident; `keys` says how clients
-    /// are written there. See [`RedisStoreBuilder`] for what else may be set. What is wrong with any of it is an error of
-    /// [`connect`](RedisStoreBuilder::connect).
-    pub fn builder(address: &str, namespace: &str, keys: Keys) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(address, namespace, keys)
+    /// A store at this [`Address`], or at what becomes one; in this namespace, which two services must not share by accident;
+    /// `keys` says how clients are written there. See [`RedisStoreBuilder`] for what else may be set. What is wrong with any of
+    /// it is an error of [`connect`](RedisStoreBuilder::connect).
+    pub fn builder(
+        address: impl TryInto<Address, Error: Into<SetupError>>,
+        namespace: &str,
+        keys: Keys,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(address.try_into().map_err(Into::into), namespace, keys)
     }
 }
 
@@ -56,10 +60,9 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(address: &str, namespace: &str, keys: Keys) -> Self {
+    fn new(address: Result<Address, SetupError>, namespace: &str, keys: Keys) -> Self {
         Self {
-            address: Address::parse(address)
-                .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string())),
+            address,
             namespace: namespace.to_owned(),
             partition: Partition::default(),
             options: NodeOptions::default(),
@@ -226,6 +229,9 @@ impl RedisStoreBuilder {
     /// none. There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let address = self.address?;
+        if let Some(foreign) = address.foreign_tls() {
+            self.options.security.takes_over(foreign)?;
+        }
         let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
         let runtime = Handle::try_current().map_err(|_| {
             SetupError::new(

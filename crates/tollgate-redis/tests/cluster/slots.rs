@@ -63,7 +63,7 @@ struct Pair {
 
 impl Pair {
     async fn start(cluster: &RedisCluster) -> Self {
-        let store = RedisStore::builder(&cluster.url(), "pair", tollgate_redis::Keys::plain())
+        let store = RedisStore::builder(cluster.url(), "pair", tollgate_redis::Keys::plain())
             .deadline(Duration::from_secs(20))
             .connect()
             .expect("a valid address");

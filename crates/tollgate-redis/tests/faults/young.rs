@@ -21,7 +21,7 @@ impl Service {
         let server = RedisServer::start(&[]).await;
         let (mut stores, mut limiters) = (Vec::new(), Vec::new());
         for _ in 0..INSTANCES {
-            let store = RedisStore::builder(&server.url(), "young", Keys::plain())
+            let store = RedisStore::builder(server.url(), "young", Keys::plain())
                 .deadline(Duration::from_secs(1))
                 .connect()
                 .expect("a valid address");

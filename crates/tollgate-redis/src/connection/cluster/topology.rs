@@ -65,8 +65,8 @@ impl Topology {
 
     async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
         let answer = async {
-            let login = self.address.login();
-            let mut handshake = connect(place, login, 0, self.security.as_ref()).await?;
+            let access = self.address.access();
+            let mut handshake = connect(place, access, self.security.as_ref()).await?;
             testify(&mut handshake, place).await
         };
         match timeout(self.patience, answer).await {
