@@ -120,7 +120,10 @@ mod store;
 
 pub use self::{
     address::Address,
-    connection::breaker::{BreakerOptions, BreakerState},
+    connection::{
+        breaker::{BreakerOptions, BreakerState},
+        connection_options::ConnectionOptions,
+    },
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::Partition,

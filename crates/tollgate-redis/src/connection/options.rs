@@ -2,7 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use crate::connection::{breaker::BreakerOptions, event::EventSink, security::Security};
+use crate::connection::{
+    address_map::AddressMap, breaker::BreakerOptions, event::EventSink, security::Security,
+};
 
 /// How a node behaves. The defaults are for a server in the same network.
 #[derive(Clone)]
@@ -30,6 +32,10 @@ pub(crate) struct NodeOptions {
     pub(crate) sentinel_interval: Duration,
     /// The key that probes write, for some seconds.
     pub(crate) probe_key: Vec<u8>,
+    /// The name that servers show for connections.
+    pub(crate) client_name: Option<String>,
+    /// Where servers are reached that sentinels and servers of a cluster name.
+    pub(crate) address_map: AddressMap,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerOptions,
     /// How connections are encrypted, where the address asks for it.
@@ -53,6 +59,8 @@ impl Default for NodeOptions {
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
             probe_key: b"tollgate:probe".to_vec(),
+            client_name: None,
+            address_map: AddressMap::default(),
             breaker: BreakerOptions::default(),
             security: Security::default(),
             events: EventSink::default(),

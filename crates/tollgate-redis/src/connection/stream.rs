@@ -5,6 +5,7 @@ pub(crate) mod memory;
 
 use std::{
     io,
+    path::Path,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -21,7 +22,7 @@ use tokio::{
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use crate::address::{Place, TcpOptions};
+use crate::address::TcpOptions;
 
 /// What a [`Driver`](crate::connection::driver::Driver) needs of a stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
@@ -31,7 +32,7 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
 
 /// A socket.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -43,41 +44,34 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// A connection that is not encrypted.
-    pub(super) async fn open(place: &Place, options: &TcpOptions) -> io::Result<Self> {
-        match place {
-            Place::Tcp(host, port) => tcp(host, *port, options).await.map(Self::Tcp),
-            #[cfg(test)]
-            Place::Unix(path) if memory::is_server(path) => memory::connect(path).map(Self::Memory),
-            #[cfg(unix)]
-            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            #[cfg(not(unix))]
-            Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+    /// A connection through a socket in the file system.
+    pub(super) async fn unix(path: &Path) -> io::Result<Self> {
+        #[cfg(test)]
+        if memory::is_server(path) {
+            return memory::connect(path).map(Self::Memory);
         }
+        #[cfg(unix)]
+        return UnixStream::connect(path).await.map(Self::Unix);
+        #[cfg(not(unix))]
+        Err(io::ErrorKind::Unsupported.into())
     }
-}
 
-pub(crate) async fn tcp(host: &str, port: u16, options: &TcpOptions) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    tune(&stream, options)?;
-    Ok(stream)
-}
-
-/// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
-/// seconds rather than in the quarter of an hour that systems take.
-fn tune(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    let second = Duration::from_secs(1);
-    let keepalive = TcpKeepalive::new().with_time(5 * second);
-    #[cfg(not(any(target_os = "openbsd", target_os = "haiku")))]
-    let keepalive = keepalive.with_interval(second);
-    #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
-    let keepalive = keepalive.with_retries(3);
-    socket.set_tcp_keepalive(options.keepalive.as_ref().unwrap_or(&keepalive))?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(options.user_timeout.unwrap_or(3 * second)))?;
-    Ok(())
+    /// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
+    /// seconds rather than in the quarter of an hour that systems take.
+    pub(crate) fn tune(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(stream);
+        let second = Duration::from_secs(1);
+        let keepalive = TcpKeepalive::new().with_time(5 * second);
+        #[cfg(not(any(target_os = "openbsd", target_os = "haiku")))]
+        let keepalive = keepalive.with_interval(second);
+        #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
+        let keepalive = keepalive.with_retries(3);
+        socket.set_tcp_keepalive(options.keepalive.as_ref().unwrap_or(&keepalive))?;
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(options.user_timeout.unwrap_or(3 * second)))?;
+        Ok(())
+    }
 }
 
 impl Transport for Stream {

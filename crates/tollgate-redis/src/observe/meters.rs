@@ -26,6 +26,7 @@ const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
 const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
+const CONNECT_FAILURES: &str = "tollgate_redis_connect_failures_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
@@ -129,6 +130,10 @@ fn describe() {
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_counter!(
+        CONNECT_FAILURES,
+        "Attempts to connect that failed, by the step that did"
+    );
     metrics::describe_gauge!(
         BREAKER_SHARE,
         "The share of requests that the breaker lets through to Redis, 0 to 1"
@@ -238,8 +243,12 @@ impl Meters {
         self.handles();
         let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
         match event {
-            NodeEvent::Connected => connected(1.0),
-            NodeEvent::NotConnected(_) => connected(0.0),
+            NodeEvent::Connected(_) => connected(1.0),
+            NodeEvent::NotConnected(kind, _) => {
+                connected(0.0);
+                let (node, kind) = (node.to_owned(), kind.label());
+                counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
+            }
             NodeEvent::Lost(_) => {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);

@@ -205,6 +205,11 @@ impl Observer {
         let _ = units;
     }
 
+    /// A start waits for Redis.
+    pub(crate) fn waits(&self, since: Duration, why: &str) {
+        self.events.waits(since, why);
+    }
+
     /// Something happened to a connection.
     pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
         #[cfg(feature = "metrics")]

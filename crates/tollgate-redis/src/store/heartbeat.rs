@@ -27,14 +27,14 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance is heard, give or take a fifth.
+/// How often an instance is heard, give or take a fifth, unless something else is said.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// After three of them an instance is gone.
-const GONE_AFTER_MS: &str = "15000";
+/// After so many of them an instance is gone.
+const GONE_AFTER: u32 = 3;
 
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
@@ -45,12 +45,20 @@ pub(super) struct Heartbeat(AbortHandle);
 
 impl Heartbeat {
     /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        in_use: &Arc<InUse>,
+        instance: String,
+        interval: Option<Duration>,
+    ) -> Self {
+        let interval = interval.unwrap_or(INTERVAL);
         let heart = Heart {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
             in_use: Arc::clone(in_use),
             instance,
+            interval,
+            gone_after: (interval * GONE_AFTER).as_millis().to_string(),
             count: InstanceCount::default(),
             conflicts: QuotaConflicts::default(),
         };
@@ -68,20 +76,23 @@ struct Heart {
     shared: Weak<Shared>,
     in_use: Arc<InUse>,
     instance: String,
+    interval: Duration,
+    /// In milliseconds.
+    gone_after: String,
     count: InstanceCount,
     conflicts: QuotaConflicts,
 }
 
 impl Heart {
     async fn beat(mut self) {
-        let mut pause = FIRST;
+        let mut pause = FIRST.min(self.interval);
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if self.is_counted(&shared).await {
-                pause = INTERVAL;
+                pause = self.interval;
                 self.compare_quotas(&shared).await;
             }
         }
@@ -89,7 +100,7 @@ impl Heart {
 
     async fn is_counted(&mut self, shared: &Shared) -> bool {
         let key = shared.keyspace.instances();
-        let args = [&*self.instance, GONE_AFTER_MS];
+        let args = [&*self.instance, &*self.gone_after];
         let count = match shared.backend.run(&COUNT, &key, &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
             Ok(_) => None,
@@ -127,7 +138,7 @@ impl Heart {
             .iter()
             .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)))
             .collect();
-        let mut args = vec![GONE_AFTER_MS];
+        let mut args = vec![&*self.gone_after];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.quotas();
         let all = match shared.backend.run(&COMPARE, &key, &args).await {

@@ -16,6 +16,7 @@ use crate::{
             table::Table,
             topology::Topology,
         },
+        connect::Connector,
         error::{CallError, CallErrorKind},
         event::{EventSink, NodeEvent},
         node::Node,
@@ -67,7 +68,8 @@ impl TopologyRefresh {
                 Target::Server(_) | Target::Sentinel(_) => Vec::new(),
             },
             topology: Topology {
-                security: address.is_encrypted().then(|| node.security.clone()),
+                connector: Arc::new(Connector::new(&address, node)),
+                map: node.address_map.clone(),
                 address: address.clone(),
                 patience: node.connect_timeout(),
                 head_start: node.deadline.min(node.connect_timeout()),

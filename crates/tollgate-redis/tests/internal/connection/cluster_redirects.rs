@@ -82,11 +82,11 @@ async fn serve(
             let reply = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["CLUSTER", "SLOTS"] => slots.as_str(),
                 ["CLUSTER", "INFO"] => state,
-                ["HELLO" | "CLUSTER", ..] => "-ERR unknown command\r\n",
+                ["HELLO" | "CLUSTER" | "CLIENT", ..] => "-ERR unknown command\r\n",
                 ["ASKING"] => "+OK\r\n",
                 _ => answer.as_str(),
             };
-            if !matches!(words[0].as_str(), "HELLO" | "CLUSTER") {
+            if !matches!(words[0].as_str(), "HELLO" | "CLUSTER" | "CLIENT") {
                 heard.lock().unwrap().push(words[0].clone());
             }
             if stream.write_all(reply.as_bytes()).await.is_err() {

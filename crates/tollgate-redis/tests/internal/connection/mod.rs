@@ -9,6 +9,7 @@ mod cluster_slots;
 mod cluster_start;
 #[cfg(feature = "tls")]
 mod encrypted;
+mod far;
 mod login;
 mod network;
 mod refusals;

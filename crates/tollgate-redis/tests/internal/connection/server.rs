@@ -17,7 +17,7 @@ async fn a_node_may_start_before_its_server() {
     assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
     bench
         .happens("an attempt fails", |event| {
-            matches!(event, NodeEvent::NotConnected(_))
+            matches!(event, NodeEvent::NotConnected(..))
         })
         .await;
     let _server = RedisServer::start_on(port, &[]).await;
@@ -183,7 +183,7 @@ async fn a_full_server_is_asked_again_until_there_is_a_place() {
     let bench = Bench::start(&server.url());
     bench
         .happens("it is turned away", |event| {
-            matches!(event, NodeEvent::NotConnected(why) if why.contains("max number of clients"))
+            matches!(event, NodeEvent::NotConnected(_, why) if why.contains("max number of clients"))
         })
         .await;
     assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
