@@ -56,6 +56,38 @@
 //! # drop((cluster, address));
 //! # Ok::<(), tollgate_redis::SetupError>(())
 //! ```
+//!
+//! # Credentials
+//!
+//! A [`StreamingCredentialsProvider`](redis::StreamingCredentialsProvider), which redis-rs has with its feature
+//! `token-based-authentication`, is given to the builder by [`StreamedCredentials`]:
+//!
+//! ```
+//! use std::pin::Pin;
+//!
+//! use futures_core::Stream;
+//! use tollgate_redis::{Keys, RedisStore, redis_1::{StreamedCredentials, redis}};
+//!
+//! struct Tokens;
+//!
+//! impl redis::StreamingCredentialsProvider for Tokens {
+//!     fn subscribe(&self) -> Pin<Box<dyn Stream<Item = redis::RedisResult<redis::BasicAuth>> + Send>> {
+//!         // The first token here, and each one that replaces it.
+//!         # Box::pin(tokio_stream::pending())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("redis://localhost", "shop", Keys::plain())
+//!     .credentials(StreamedCredentials::new(Tokens))
+//!     .connect()?;
+//! # drop(store);
+//! # Ok(())
+//! # }
+//! ```
+
+mod credentials;
 
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
@@ -70,6 +102,7 @@ use crate::{
     error::SetupError,
 };
 
+pub use self::credentials::StreamedCredentials;
 #[doc(no_inline)]
 pub use redis;
 

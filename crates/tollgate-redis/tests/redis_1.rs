@@ -4,17 +4,30 @@
 
 mod support;
 
-use tokio::time::timeout;
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use tokio::{sync::watch, time::timeout};
+use tokio_stream::{StreamExt, wrappers::WatchStream};
 use tollgate_core::{Check, Key, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{
     Address, Keys, Partition, RedisStore, RedisStoreBuilder, SetupError,
     redis_1::{
-        self,
-        redis::{Client, Commands, ConnectionAddr, ConnectionInfo, RedisConnectionInfo},
+        self, StreamedCredentials,
+        redis::{
+            self, BasicAuth, Client, Commands, ConnectionAddr, ConnectionInfo, RedisConnectionInfo,
+            RedisResult, StreamingCredentialsProvider,
+        },
     },
 };
 
 use crate::support::{
+    eventually::eventually,
     redis_cluster::RedisCluster,
     redis_server::{PATIENCE, RedisServer},
     sentinels::Group,
@@ -159,4 +172,108 @@ async fn a_configuration_of_rustls_takes_the_place_of_what_the_address_says() {
         .with_no_client_auth();
     let store = RedisStore::builder(encrypted(true), "shop", Keys::plain()).tls(config);
     assert!(store.connect().is_ok());
+}
+
+/// A provider of redis-rs whose tokens the test gives out. Each subscription begins with the latest.
+struct Stream {
+    tokens: watch::Receiver<Option<BasicAuth>>,
+    subscriptions: Arc<AtomicU32>,
+}
+
+impl StreamingCredentialsProvider for Stream {
+    fn subscribe(
+        &self,
+    ) -> Pin<Box<dyn futures_core::Stream<Item = RedisResult<BasicAuth>> + Send + 'static>> {
+        self.subscriptions.fetch_add(1, Ordering::SeqCst);
+        let tokens = WatchStream::new(self.tokens.clone());
+        let none = || redis::RedisError::from((redis::ErrorKind::Client, "no token yet"));
+        Box::pin(tokens.map(move |token| token.ok_or_else(none)))
+    }
+}
+
+fn token(number: u32) -> Option<BasicAuth> {
+    Some(BasicAuth::new(format!("token-{number}"), "sesame".into()))
+}
+
+#[tokio::test]
+async fn each_item_of_a_stream_of_credentials_logs_in_anew_on_the_open_connection() {
+    let server = RedisServer::start(&[]).await;
+    for number in 1..=3 {
+        let user = format!("token-{number}");
+        let words = ["ACL", "SETUSER", &user, "on", ">sesame", "~*", "+@all"];
+        assert_eq!(server.ask(&words).await, "+OK\r\n");
+    }
+    let (tell, tokens) = watch::channel(None);
+    let subscriptions = Arc::new(AtomicU32::new(0));
+    let provider = Stream {
+        tokens,
+        subscriptions: Arc::clone(&subscriptions),
+    };
+    tell.send(token(1)).expect("it is not gone");
+    let limiter = works(server.url(), |builder| {
+        builder.credentials(StreamedCredentials::new(provider))
+    })
+    .await;
+    let connection = |user: &'static str| {
+        let server = &server;
+        async move {
+            let clients = server.ask(&["CLIENT", "LIST"]).await;
+            let line = clients.lines().find(|line| line.contains(user));
+            line.and_then(|line| line.split(' ').next())
+                .map(str::to_owned)
+        }
+    };
+    let first = connection("user=token-1 ").await;
+    assert!(first.is_some());
+    tell.send(token(2)).expect("the store is subscribed");
+    eventually(
+        "the connection is logged in by the second token",
+        || async { (connection("user=token-2 ").await == first).then_some(()) },
+    )
+    .await;
+    // With its user a connection goes; the next one takes what came last.
+    server.ask(&["ACL", "DELUSER", "token-1"]).await;
+    assert_eq!(connection("user=token-2 ").await, first);
+    let refused = Some(BasicAuth::new("token-3".into(), "wrong".into()));
+    tell.send(refused).expect("the store is subscribed");
+    tell.send(token(3)).expect("the store is subscribed");
+    eventually("the connection is logged in by the third token", || async {
+        (connection("user=token-3 ").await == first).then_some(())
+    })
+    .await;
+    server.ask(&["CLIENT", "KILL", "USER", "token-3"]).await;
+    eventually("there is another connection by the same token", || async {
+        let other = connection("user=token-3 ").await;
+        other.filter(|other| Some(other) != first.as_ref())
+    })
+    .await;
+    assert_eq!(subscriptions.load(Ordering::SeqCst), 1);
+    drop(limiter);
+}
+
+#[tokio::test]
+async fn a_stream_without_credentials_says_why_there_is_no_connection() {
+    let server = RedisServer::start(&[]).await;
+    let (tell, tokens) = watch::channel(None);
+    let provider = Stream {
+        tokens,
+        subscriptions: Arc::default(),
+    };
+    let store = RedisStore::builder(server.url(), "shop", Keys::plain())
+        .credentials(StreamedCredentials::new(provider))
+        .connect()
+        .expect("a valid address");
+    let limiter = Limiter::new(store, [Rule::new("api", Quota::gcra(5, MINUTE))]);
+    let limiter = limiter.expect("a valid rule");
+    let key = Key::of("client");
+    let reset = || limiter.reset("api", &key).expect("the rule is there");
+    eventually("a reset says why", || async {
+        let error = reset().await.err()?.to_string();
+        error.contains("no credentials: no token yet").then_some(())
+    })
+    .await;
+    tell.send(Some(BasicAuth::new(String::new(), String::new())))
+        .expect("the store is subscribed");
+    server.ask(&["CONFIG", "SET", "requirepass", ""]).await;
+    eventually("Redis decides", || async { reset().await.ok() }).await;
 }

@@ -128,5 +128,5 @@ async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
     })
     .await;
     let keys = redis.ask(&["KEYS", "*"]).await;
-    assert!(keys.contains("shop:quotas"), "{keys}");
+    assert!(keys.contains("{shop}:quotas"), "{keys}");
 }

@@ -3,11 +3,12 @@
 use std::io;
 
 use crate::{
-    address::{Access, Address, Login, Place, Protocol},
+    address::{Access, Address, Place, Protocol},
     connection::{
         connect_error::{ConnectError, ConnectErrorKind},
         dial::Dialer,
         handshake::{Answer, Handshake},
+        log_in::auth,
         options::NodeOptions,
         peer::Peer,
         security::Security,
@@ -133,15 +134,6 @@ fn is_unknown(line: &str) -> bool {
         "ERR syntax error",
     ];
     starts.iter().any(|start| line.starts_with(start))
-}
-
-/// What logs in by version 2 of the protocol.
-fn auth(login: &Login) -> Option<Vec<&str>> {
-    let (user, password) = login.parts()?;
-    Some(match login.names_a_user() {
-        true => vec!["AUTH", user, password],
-        false => vec!["AUTH", password],
-    })
 }
 
 /// The commands behind the login.

@@ -22,6 +22,8 @@ pub(crate) enum ConnectErrorKind {
     Tls,
     /// The server does not let the user in, or the user may not do what a connection needs.
     Login,
+    /// The provider of credentials has given none.
+    Credentials,
     /// It was not ready in time.
     Timeout,
     /// The server that was named is not the master.
@@ -40,6 +42,7 @@ impl ConnectErrorKind {
             Self::Tcp => "tcp",
             Self::Tls => "tls",
             Self::Login => "login",
+            Self::Credentials => "credentials",
             Self::Timeout => "timeout",
             Self::NotMaster => "not_master",
             Self::Unresolved => "unresolved",
@@ -54,6 +57,14 @@ impl ConnectError {
             kind,
             message: message.into(),
         }
+    }
+
+    /// Nobody said who logs in.
+    pub(super) fn no_credentials(why: impl fmt::Display) -> Self {
+        Self::new(
+            ConnectErrorKind::Credentials,
+            format!("no credentials: {why}"),
+        )
     }
 
     /// An error of the server on the way to a connection. Whoever may not log in is configured wrongly; everything else

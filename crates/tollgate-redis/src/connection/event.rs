@@ -15,6 +15,10 @@ pub(crate) enum NodeEvent {
     NotConnected(ConnectErrorKind, Arc<str>),
     /// The connection is gone, and why. It is made again.
     Lost(Arc<str>),
+    /// An open connection has logged in anew, before its credentials expire.
+    LoggedInAnew,
+    /// An open connection could not log in anew, and why. It is tried again.
+    NotLoggedInAnew(Arc<str>),
     /// The breaker went from one state to another.
     Breaker {
         /// The state it left.

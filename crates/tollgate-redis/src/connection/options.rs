@@ -3,7 +3,8 @@
 use std::{fmt, time::Duration};
 
 use crate::connection::{
-    address_map::AddressMap, breaker::BreakerOptions, event::EventSink, security::Security,
+    address_map::AddressMap, breaker::BreakerOptions, event::EventSink, log_in::CredentialsSource,
+    probe_key::ProbeKey, security::Security,
 };
 
 /// How a node behaves. The defaults are for a server in the same network.
@@ -31,13 +32,15 @@ pub(crate) struct NodeOptions {
     /// How often sentinels are asked whether the master is still the master.
     pub(crate) sentinel_interval: Duration,
     /// The key that probes write, for some seconds.
-    pub(crate) probe_key: Vec<u8>,
+    pub(crate) probe_key: ProbeKey,
     /// The name that servers show for connections.
     pub(crate) client_name: Option<String>,
     /// Where servers are reached that sentinels and servers of a cluster name.
     pub(crate) address_map: AddressMap,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerOptions,
+    /// Who logs in, where it is not the address that says so.
+    pub(crate) credentials: CredentialsSource,
     /// How connections are encrypted, where the address asks for it.
     pub(crate) security: Security,
     /// Who is told what happens.
@@ -58,10 +61,11 @@ impl Default for NodeOptions {
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
-            probe_key: b"tollgate:probe".to_vec(),
+            probe_key: ProbeKey::new("tollgate", "any"),
             client_name: None,
             address_map: AddressMap::default(),
             breaker: BreakerOptions::default(),
+            credentials: CredentialsSource::default(),
             security: Security::default(),
             events: EventSink::default(),
             seed: fastrand::u64(..),
@@ -73,7 +77,7 @@ impl NodeOptions {
     /// The key that this instance probes with.
     #[must_use]
     pub(crate) fn probing_with(mut self, namespace: &str, instance: &str) -> Self {
-        self.probe_key = format!("{namespace}:probe:{instance}").into();
+        self.probe_key = ProbeKey::new(namespace, instance);
         self
     }
 

@@ -22,6 +22,7 @@ use crate::{
         sentinel::Resolver,
         stream::Stream,
     },
+    credentials::Credentials,
 };
 
 /// Runs until it is dropped, and takes the connection along.
@@ -41,14 +42,15 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     };
     loop {
         match connect_within(&address, &connector, resolver.as_ref(), &shared).await {
-            Ok((stream, peer)) => {
+            Ok((stream, peer, used)) => {
                 let began = Instant::now();
-                let was_of_use = serve(stream, &peer, resolver.as_ref(), &shared).await;
+                let was_of_use = serve(stream, &peer, used, resolver.as_ref(), &shared).await;
                 if was_of_use || began.elapsed() > options.longest_pause {
                     backoff.reset();
                 }
             }
             Err(error) => {
+                options.credentials.forget();
                 let why = Arc::clone(error.message());
                 let event = NodeEvent::NotConnected(error.kind(), why);
                 shared.events().tell(&event);
@@ -65,21 +67,30 @@ async fn connect_within(
     connector: &Connector,
     resolver: Option<&Resolver>,
     shared: &Shared,
-) -> Result<(Stream, Arc<Peer>), ConnectError> {
+) -> Result<(Stream, Arc<Peer>, Option<Credentials>), ConnectError> {
     let patience = shared.options().connect_timeout();
+    let credentials = &shared.options().credentials;
     let in_time = |place: Place, verify| async move {
+        // Not part of the time to connect in: a token service may be far away.
+        let (access, used) = match credentials.access(address.access()).await {
+            Ok(access) => access,
+            Err(error) => return Err(error.at(format_args!("{place}"))),
+        };
         let further = match verify {
             true => vec![vec!["ROLE"]],
             false => Vec::new(),
         };
         let ready = async {
-            let access = address.access();
-            let connected = connector.connect(&place, access, &further).await?;
+            let connected = connector.connect(&place, &access, &further).await?;
             if verify && !is_master(connected.answers.first())? {
                 let what = "it is not the master";
                 return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
             }
-            Ok((connected.handshake.finish()?, Arc::new(connected.peer)))
+            Ok((
+                connected.handshake.finish()?,
+                Arc::new(connected.peer),
+                used,
+            ))
         };
         match timeout(patience, ready).await {
             Ok(ready) => ready.map_err(|error| error.at(format_args!("{place}"))),
@@ -102,6 +113,7 @@ async fn connect_within(
 async fn serve(
     stream: Stream,
     peer: &Arc<Peer>,
+    used: Option<Credentials>,
     resolver: Option<&Resolver>,
     shared: &Shared,
 ) -> bool {
@@ -123,6 +135,7 @@ async fn serve(
         lost = &mut driver => lost,
         () = moved(&peer.place, resolver, shared) => Lost::Moved,
         () = probe(shared.breaker(), &queue, options) => Lost::Dropped,
+        () = options.credentials.renew(used, &queue, options) => Lost::Dropped,
     };
     driver.lose(lost.clone());
     let why: Arc<str> = lost.to_string().into();

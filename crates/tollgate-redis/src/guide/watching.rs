@@ -30,7 +30,8 @@
 //! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `not_writable` (the server is full, cannot save, or has too few replicas), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured`, `not_writable` or `protocol`; a rate of the others |
 //! | `tollgate_redis_connected{node}` | 1 or 0 | 0 |
 //! | `tollgate_redis_connections_lost_total{node}` | connections that were lost | a rate |
-//! | `tollgate_redis_connect_failures_total{node,kind}` | attempts to connect that failed: `dns` (the host is not found), `tcp`, `tls`, `login` (the password, or a right that a connection needs), `timeout`, `not_master`, `unresolved` (sentinels or servers of a cluster do not say which server it is), `server` (it is loading, or full) | any `login`, `dns` or `tls` |
+//! | `tollgate_redis_connect_failures_total{node,kind}` | attempts to connect that failed: `dns` (the host is not found), `tcp`, `tls`, `login` (the password, or a right that a connection needs), `credentials` (the provider has given none), `timeout`, `not_master`, `unresolved` (sentinels or servers of a cluster do not say which server it is), `server` (it is loading, or full) | any `login`, `dns` or `tls` |
+//! | `tollgate_redis_log_ins_anew_total{node,what}` | log-ins on open connections before their [credentials](super::access#passwords-that-change) expire, `ok` or `failed` | any `failed`: once they have expired the server ends the connection |
 //! | `tollgate_redis_breaker_share{node}` | the share of requests that the breaker lets through, 0 to 1 | below 1 |
 //! | `tollgate_redis_instances` | instances that share the store, for which shares are cut: fewer only after half a minute | fewer or more than you run |
 //! | `tollgate_redis_quota_conflicts{rule}` | other quotas that instances of the namespace have for a rule which this process has too | above 0 for longer than a deployment takes |
@@ -71,7 +72,7 @@
 //! version replaces an old one, and a mistake if it lasts.
 //!
 //! So each instance tells Redis every five seconds which quotas its rules have: the names of rules and the quotas in words, in
-//! the sorted set `{namespace}:quotas`, and nothing of clients. It compares what others say of the same names; services with other
+//! the sorted set `{shop}:quotas` of the namespace `shop`, and nothing of clients. It compares what others say of the same names; services with other
 //! rules in the same namespace are no conflict. `tollgate_redis_quota_conflicts{rule}` is how many other quotas there are, a few
 //! seconds after the second process has begun, and 0 again a quarter of a minute after the last one has ended. If it lasts for
 //! longer than ten minutes there is one event (error) with both quotas. Then give the rule the same quota everywhere, or another

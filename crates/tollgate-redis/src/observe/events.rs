@@ -53,6 +53,8 @@ impl Standing {
                 self.is_connected = false;
                 Some(&**why)
             }
+            // The connection goes on as it was.
+            NodeEvent::LoggedInAnew | NodeEvent::NotLoggedInAnew(_) => return None,
             NodeEvent::Breaker { to, .. } => {
                 self.is_open = *to != BreakerState::Closed;
                 self.is_open.then_some("too many calls have failed")
@@ -82,6 +84,11 @@ impl Events {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
         if let NodeEvent::Connected(peer) = event {
             self.connected(node, peer);
+        }
+        if let NodeEvent::NotLoggedInAnew(why) = event
+            && self.may_tell()
+        {
+            not_logged_in_anew(node, why);
         }
         let told = {
             let mut nodes = lock(&self.nodes);
@@ -231,6 +238,18 @@ fn lost(node: &str, why: &str) {
         node,
         why,
         "Redis cannot be asked; each rule answers as it says for a store failure"
+    );
+    #[cfg(not(feature = "tracing"))]
+    let _ = (node, why);
+}
+
+fn not_logged_in_anew(node: &str, why: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(
+        target: "tollgate",
+        node,
+        why,
+        "a connection could not log in anew; it goes on until the server ends it, and tries again (told at most every 10 s)"
     );
     #[cfg(not(feature = "tracing"))]
     let _ = (node, why);

@@ -27,6 +27,7 @@ const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
 const CONNECT_FAILURES: &str = "tollgate_redis_connect_failures_total";
+const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
@@ -133,6 +134,10 @@ fn describe() {
     metrics::describe_counter!(
         CONNECT_FAILURES,
         "Attempts to connect that failed, by the step that did"
+    );
+    metrics::describe_counter!(
+        LOG_INS_ANEW,
+        "Log-ins on open connections, before credentials expire, by what became of them"
     );
     metrics::describe_gauge!(
         BREAKER_SHARE,
@@ -242,6 +247,9 @@ impl Meters {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
         self.handles();
         let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
+        let logged_in_anew = |what: &'static str| {
+            counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
+        };
         match event {
             NodeEvent::Connected(_) => connected(1.0),
             NodeEvent::NotConnected(kind, _) => {
@@ -253,6 +261,8 @@ impl Meters {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);
             }
+            NodeEvent::LoggedInAnew => logged_in_anew("ok"),
+            NodeEvent::NotLoggedInAnew(_) => logged_in_anew("failed"),
             NodeEvent::Breaker { to, .. } => {
                 gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
             }

@@ -14,11 +14,12 @@ use tollgate_core::Clock;
 #[cfg(feature = "tls")]
 use crate::connection::security::Security;
 use crate::{
-    address::Address,
+    address::{Address, Target},
     connection::{
         address_map::AddressMap, breaker::BreakerOptions, connection_options::ConnectionOptions,
-        options::NodeOptions,
+        log_in::CredentialsSource, options::NodeOptions,
     },
+    credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::{Keyspace, Partition},
@@ -30,6 +31,11 @@ use crate::{
         redis_store::RedisStore, shared::Shared,
     },
 };
+
+/// What is said where a cluster has no partition.
+const CHOOSE: &str = "a cluster needs a `partition`. With `Partition::One` each request is one step, and one shard does all the \
+work of the namespace.\nWith `Partition::Key` all shards do, and a request takes one step for each key that its rules count by; \
+with `Partition::ByRule`, one for each tenant.";
 
 impl RedisStore {
     /// A store at this [`Address`], or at what becomes one; in this namespace, which two services must not share by accident;
@@ -52,7 +58,7 @@ pub struct RedisStoreBuilder {
     /// Or the first value that cannot be used.
     address: Result<Address, SetupError>,
     namespace: String,
-    partition: Partition,
+    partition: Option<Partition>,
     options: NodeOptions,
     connection: ConnectionOptions,
     clock: Option<(Clock, Duration)>,
@@ -68,7 +74,7 @@ impl RedisStoreBuilder {
         Self {
             address,
             namespace: namespace.to_owned(),
-            partition: Partition::default(),
+            partition: None,
             options: NodeOptions::default(),
             connection: ConnectionOptions::default(),
             clock: None,
@@ -88,9 +94,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// What goes into one slot of a cluster. Without a cluster it does not matter.
+    /// What goes into one slot of a cluster, and so is decided in one step. A cluster needs it, and without one it does not
+    /// matter.
     pub fn partition(mut self, partition: Partition) -> Self {
-        self.partition = partition;
+        self.partition = Some(partition);
         self
     }
 
@@ -253,6 +260,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Asks `provider` who logs in, for each connection and before its credentials expire, instead of the address.
+    /// [`CredentialsProvider`] says how.
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.options.credentials = CredentialsSource::new(provider);
+        self
+    }
+
     /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
     /// own.
     #[cfg(feature = "tls")]
@@ -269,13 +283,20 @@ impl RedisStoreBuilder {
     ///
     /// The part of the address or the namespace that is wrong; the first setting that cannot be used: a deadline of nothing or
     /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys, a meter of one key in
-    /// none. There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
+    /// none; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let address = self.address?;
         if let Some(foreign) = address.foreign_tls() {
             self.options.security.takes_over(foreign)?;
         }
-        let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
+        let partition = match self.partition {
+            Some(partition) => partition,
+            None if matches!(address.target(), Target::Cluster(_)) => {
+                return Err(SetupError::new(SetupErrorKind::Setting, CHOOSE));
+            }
+            None => Partition::One,
+        };
+        let keyspace = keyspace(&self.namespace, partition)?.with_keys(self.keys);
         let runtime = Handle::try_current().map_err(|_| {
             SetupError::new(
                 SetupErrorKind::Runtime,
@@ -412,6 +433,15 @@ mod tests {
         let address = RedisStore::builder("http://localhost", "shop", Keys::plain());
         let error = address.connect().expect_err("no address of Redis");
         assert_eq!(error.kind(), SetupErrorKind::Address);
+        let cluster = || RedisStore::builder("redis-cluster://localhost", "shop", Keys::plain());
+        let error = cluster().connect().expect_err("nobody has chosen");
+        assert_eq!(error.kind(), SetupErrorKind::Setting);
+        let error = error.to_string();
+        for word in ["`Partition::One`", "`Partition::Key`", "one shard does all"] {
+            assert!(error.contains(word), "{error}");
+        }
+        assert_eq!(error.lines().count(), 2, "{error}");
+        assert!(cluster().partition(Partition::One).connect().is_ok());
         let fine = builder().deadline(minute).together(1_024).meter(1);
         assert!(fine.cap_new_keys("api", 1).connect().is_ok());
     }

@@ -15,6 +15,7 @@ use crate::{
         cluster::table::Table,
         connect::{Connected, Connector},
         connect_error::{ConnectError, ConnectErrorKind},
+        log_in::CredentialsSource,
         value::Value,
     },
 };
@@ -26,6 +27,7 @@ pub(super) struct Topology {
     pub(super) connector: Arc<Connector>,
     /// Where servers are reached that others name.
     pub(super) map: AddressMap,
+    pub(super) credentials: CredentialsSource,
     /// How long one server may take, with the connection.
     pub(super) patience: Duration,
     /// How long a server is waited for alone before the next one is asked too.
@@ -69,14 +71,24 @@ impl Topology {
     }
 
     async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
+        let access = self.credentials.brief_access(self.address.access());
+        let access = access
+            .await
+            .map_err(|error| error.at(format_args!("{place}")))?;
         let asked = [vec!["CLUSTER", "INFO"], vec!["CLUSTER", "SLOTS"]];
-        let access = self.address.access();
-        let answer = timeout(self.patience, self.connector.connect(place, access, &asked)).await;
+        let answer = timeout(
+            self.patience,
+            self.connector.connect(place, &access, &asked),
+        );
         let timed_out = || ConnectError::new(ConnectErrorKind::Timeout, "no answer in time");
-        answer
+        let answer = answer
+            .await
             .unwrap_or_else(|_| Err(timed_out()))
-            .and_then(|connected| testify(&connected, place, &self.map))
-            .map_err(|error| error.at(format_args!("{place}")))
+            .and_then(|connected| testify(&connected, place, &self.map));
+        if answer.is_err() {
+            self.credentials.forget();
+        }
+        answer.map_err(|error| error.at(format_args!("{place}")))
     }
 }
 

@@ -70,6 +70,7 @@ impl TopologyRefresh {
             topology: Topology {
                 connector: Arc::new(Connector::new(&address, node)),
                 map: node.address_map.clone(),
+                credentials: node.credentials.clone(),
                 address: address.clone(),
                 patience: node.connect_timeout(),
                 head_start: node.deadline.min(node.connect_timeout()),
@@ -162,7 +163,7 @@ impl TopologyRefresh {
         options.seed = self.rng.u64(..);
         // In a slot of its own the server has to write, elsewhere it only says whose slot it is.
         let tag = tag_in(slot.unwrap_or(0));
-        options.probe_key.extend(format!(":{{{tag}}}").into_bytes());
+        options.probe_key = options.probe_key.with_tag(&tag);
         let (all, each) = (options.events, self.shared.options.events.clone());
         let (stale, place) = (Arc::clone(self.shared.stale()), place.clone());
         options.events = EventSink::new(move |event| {

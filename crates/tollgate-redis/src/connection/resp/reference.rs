@@ -45,6 +45,9 @@ fn flat(pairs: Vec<(Theirs, Theirs)>) -> Vec<Theirs> {
 /// A push inside of a reply, which no server sends, is a list here.
 fn nested(theirs: Theirs) -> Value {
     match theirs {
+        Theirs::Push { kind, data } if kind.to_string().is_empty() && data.is_empty() => {
+            Value::List(Vec::new())
+        }
         Theirs::Push { kind, data } => {
             let kind = Value::Text(kind.to_string().into());
             Value::List(

@@ -74,6 +74,6 @@ async fn it_closes_by_way_of_probes_and_growing_shares() {
             BreakerState::Probing
         ]
     );
-    let probe = server.ask(&["PTTL", "tests:probe:one"]).await;
+    let probe = server.ask(&["PTTL", "{tests}:probe:one"]).await;
     assert!(!probe.starts_with(":-2"), "no probe has written: {probe}");
 }

@@ -84,7 +84,7 @@ async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stay
 #[tokio::test]
 async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
     let server = RedisServer::start(&[]).await;
-    let user = "ACL SETUSER rl on >pass ~limits:* ~tests:probe:* resetchannels -@all \
+    let user = "ACL SETUSER rl on >pass ~limits:* ~{tests}:probe:* resetchannels -@all \
                 +hello +auth +select +evalsha +eval +incrby +set";
     server
         .ask(&user.split_whitespace().collect::<Vec<_>>())
