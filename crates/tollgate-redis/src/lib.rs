@@ -123,7 +123,10 @@ mod store;
 
 pub use self::{
     address::Address,
-    connection::breaker::BreakerState,
+    connection::{
+        breaker::{BreakerOptions, BreakerState},
+        connection_options::ConnectionOptions,
+    },
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
     keys::Keys,

@@ -23,6 +23,7 @@ const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
 const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
+const CONNECT_FAILURES: &str = "tollgate_redis_connect_failures_total";
 const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
@@ -130,6 +131,10 @@ fn describe() {
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_counter!(
+        CONNECT_FAILURES,
+        "Attempts to connect that failed, by the step that did"
+    );
     metrics::describe_counter!(
         LOG_INS_ANEW,
         "Log-ins on open connections, before credentials expire, by what became of them"
@@ -267,8 +272,12 @@ impl Meters {
             counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
         };
         match event {
-            NodeEvent::Connected => connected(1.0),
-            NodeEvent::NotConnected(_) => connected(0.0),
+            NodeEvent::Connected(_) => connected(1.0),
+            NodeEvent::NotConnected(kind, _) => {
+                connected(0.0);
+                let (node, kind) = (node.to_owned(), kind.label());
+                counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
+            }
             NodeEvent::Lost(_) => {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);

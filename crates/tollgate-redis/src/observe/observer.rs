@@ -222,6 +222,11 @@ impl Observer {
         self.units_lost.load(Ordering::Relaxed)
     }
 
+    /// A start waits for Redis.
+    pub(crate) fn waits(&self, since: Duration, why: &str) {
+        self.events.waits(since, why);
+    }
+
     /// Something happened to a connection.
     pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
         #[cfg(feature = "metrics")]

@@ -30,17 +30,17 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance is heard, give or take a fifth.
+/// How often an instance is heard, give or take a fifth, unless something else is said.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// After a longer pause between two counts nothing is known of the time in between: Redis may have been started anew.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// After a pause of more intervals between two counts nothing is known of the time in between: Redis may have been started anew.
+const LONGEST_PAUSE: u32 = 3;
 
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// After three of them an instance is gone.
-const GONE_AFTER_MS: &str = "15000";
+/// After so many of them an instance is gone.
+const GONE_AFTER: u32 = 3;
 
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
@@ -51,14 +51,22 @@ pub(super) struct Heartbeat(AbortHandle);
 
 impl Heartbeat {
     /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        in_use: &Arc<InUse>,
+        instance: String,
+        interval: Option<Duration>,
+    ) -> Self {
+        let interval = interval.unwrap_or(INTERVAL);
         let heart = Heart {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
             in_use: Arc::clone(in_use),
             instance,
             began: Instant::now(),
-            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(LONGEST_PAUSE),
+            interval,
+            gone_after: (interval * GONE_AFTER).as_millis().to_string(),
+            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(interval * LONGEST_PAUSE),
             conflicts: QuotaConflicts::default(),
             strangers: BTreeSet::new(),
         };
@@ -77,6 +85,9 @@ struct Heart {
     in_use: Arc<InUse>,
     instance: String,
     began: Instant,
+    interval: Duration,
+    /// In milliseconds.
+    gone_after: String,
     count: InstanceCount,
     conflicts: QuotaConflicts,
     /// Those that were told of.
@@ -85,14 +96,14 @@ struct Heart {
 
 impl Heart {
     async fn beat(mut self) {
-        let mut pause = FIRST;
+        let mut pause = FIRST.min(self.interval);
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if self.is_counted(&shared).await {
-                pause = INTERVAL;
+                pause = self.interval;
                 self.compare(&shared).await;
             }
         }
@@ -100,7 +111,7 @@ impl Heart {
 
     async fn is_counted(&mut self, shared: &Shared) -> bool {
         let key = shared.keyspace.instances();
-        let args = [&*self.instance, GONE_AFTER_MS];
+        let args = [&*self.instance, &*self.gone_after];
         let count = match shared.backend.run(&COUNT, &key, &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
             Ok(_) => None,
@@ -134,7 +145,7 @@ impl Heart {
         // No rule has this name.
         let said = quotas::member("", &tags.in_words());
         let members: Vec<_> = members.chain([said]).collect();
-        let mut args = vec![GONE_AFTER_MS];
+        let mut args = vec![&*self.gone_after];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.quotas();
         let mut all = match shared.backend.run(&COMPARE, &key, &args).await {

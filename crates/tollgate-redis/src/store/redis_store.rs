@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate_core::{
     Rule, RuleError, RuleSet, Store,
     store::{RuleRegistry, RuleStore},
@@ -29,10 +29,12 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
+    /// With the name of this instance and the interval of its heartbeats, if there are any.
+    pub(super) fn new(shared: Shared, heartbeat: Option<(String, Option<Duration>)>) -> Self {
         let shared = Arc::new(shared);
         let in_use = Arc::default();
-        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, &in_use, instance));
+        let heartbeat = heartbeat
+            .map(|(instance, interval)| Heartbeat::start(&shared, &in_use, instance, interval));
         Self {
             heartbeat: heartbeat.map(Arc::new),
             in_use,
@@ -84,19 +86,38 @@ impl RedisStore {
     }
 
     /// Waits until Redis decides every request: for a start that would rather wait than begin on the rules' answers to a store
-    /// failure. It waits for ever if need be; put a timeout around it.
+    /// failure. It waits for ever if need be: [`connect_within`](crate::RedisStoreBuilder::connect_within) has an end, and gives
+    /// the error.
     ///
     /// There is a connection then, and the [breaker](Self::breaker) is closed: where several attempts to connect have failed
-    /// before, it keeps requests from a server until probes were answered.
+    /// before, it keeps requests from a server until probes were answered. Why it waits is an event (feature `tracing`), after
+    /// five seconds and then every ten, and [`connection_error`](Self::connection_error) says it at any time.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
+        const FIRST_EVENT: Duration = Duration::from_secs(5);
+        const NEXT_EVENT: Duration = Duration::from_secs(10);
+        let began = Instant::now();
+        let mut event = began + FIRST_EVENT;
         while !self.shared.backend.is_ready() {
             sleep(PAUSE).await;
+            let now = Instant::now();
+            if now >= event {
+                let why = self.connection_error().unwrap_or_default();
+                self.shared.observer.waits(now - began, &why);
+                event = now + NEXT_EVENT;
+            }
         }
+    }
+
+    /// Why Redis does not decide requests at present: the last failure to connect, or that the [breaker](Self::breaker) keeps
+    /// requests from it. `None` while it does. In a cluster, of the first server with which something is wrong.
+    #[must_use]
+    pub fn connection_error(&self) -> Option<String> {
+        self.shared.backend.trouble()
     }
 
     /// Tells Redis all that this process knows and Redis does not, for an orderly end: units that were counted alone are
