@@ -110,7 +110,6 @@ mod new_keys;
 mod observe;
 mod packed;
 mod plain;
-mod prefilter;
 #[cfg(feature = "redis-1")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
 pub mod redis_1;
@@ -124,7 +123,10 @@ mod store;
 
 pub use self::{
     address::Address,
-    connection::breaker::BreakerState,
+    connection::{
+        breaker::{BreakerOptions, BreakerState},
+        connection_options::ConnectionOptions,
+    },
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
     keys::Keys,

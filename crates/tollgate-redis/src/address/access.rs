@@ -10,10 +10,6 @@ pub(crate) struct Access {
     pub(crate) login: Login,
     pub(crate) database: u32,
     pub(crate) protocol: Protocol,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "sent once connections identify themselves")
-    )]
     pub(crate) library: Library,
     pub(crate) tcp: TcpOptions,
 }
@@ -73,10 +69,6 @@ impl Login {
 
 impl Library {
     /// The name and the version that a server is told, if any.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "sent once connections identify themselves")
-    )]
     pub(crate) fn parts(&self) -> Option<(&str, &str)> {
         match self {
             Self::Own => Some(("tollgate-redis", env!("CARGO_PKG_VERSION"))),

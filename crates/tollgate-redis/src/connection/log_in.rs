@@ -110,7 +110,7 @@ impl CredentialsSource {
                         let why = Arc::clone(why.message());
                         options.events.tell(&NodeEvent::NotLoggedInAnew(why));
                         // Half of it at least: a token service that is in trouble is not to be asked without end.
-                        let pause = backoff.next();
+                        let pause = backoff.next(Instant::now());
                         sleep(FIRST_PAUSE + pause).await;
                     }
                 }

@@ -6,7 +6,10 @@ use tokio::net::TcpStream;
 
 use crate::{
     address::{AddressError, ForeignTls},
-    connection::{connect_error::ConnectError, stream::Stream},
+    connection::{
+        connect_error::{ConnectError, ConnectErrorKind},
+        stream::Stream,
+    },
 };
 
 /// What an application says about encryption. Nothing by default.
@@ -62,22 +65,34 @@ impl Security {
         use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 
         let Some(config) = &self.config else {
-            return Err(ConnectError::unavailable("there is no TLS configuration"));
+            return Err(ConnectError::new(
+                ConnectErrorKind::Tls,
+                "there is no TLS configuration",
+            ));
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            ConnectError::unavailable("the host is no name that a certificate could have")
+            ConnectError::new(
+                ConnectErrorKind::Tls,
+                "the host is no name that a certificate could have",
+            )
         })?;
         let connector = TlsConnector::from(std::sync::Arc::clone(config));
         match connector.connect(name, stream).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
-            Err(error) => Err(ConnectError::unavailable(format!("TLS: {error}"))),
+            Err(error) => Err(ConnectError::new(
+                ConnectErrorKind::Tls,
+                format!("TLS: {error}"),
+            )),
         }
     }
 
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unused_async, reason = "as with the feature `tls`")]
     pub(super) async fn encrypt(&self, _: TcpStream, _: &str) -> Result<Stream, ConnectError> {
-        Err(ConnectError::unavailable("TLS needs the feature `tls`"))
+        Err(ConnectError::new(
+            ConnectErrorKind::Tls,
+            "TLS needs the feature `tls`",
+        ))
     }
 }
 

@@ -31,6 +31,7 @@
 //! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `not_writable` (the server is full, cannot save, or has too few replicas), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured`, `not_writable` or `protocol`; a rate of the others |
 //! | `tollgate_redis_connected{node}` | 1 or 0 | 0 |
 //! | `tollgate_redis_connections_lost_total{node}` | connections that were lost | a rate |
+//! | `tollgate_redis_connect_failures_total{node,kind}` | attempts to connect that failed: `dns` (the host is not found), `tcp`, `tls`, `login` (the password, or a right that a connection needs), `credentials` (the provider has given none), `timeout`, `not_master`, `unresolved` (sentinels or servers of a cluster do not say which server it is), `server` (it is loading, or full) | any `login`, `dns` or `tls` |
 //! | `tollgate_redis_log_ins_anew_total{node,what}` | log-ins on open connections before their [credentials](super::access#passwords-that-change) expire, `ok` or `failed` | any `failed`: once they have expired the server ends the connection |
 //! | `tollgate_redis_breaker_share{node}` | the share of requests that the breaker lets through, 0 to 1 | below 1 |
 //! | `tollgate_redis_instances` | instances that share the store, for which shares are cut: fewer only after half a minute | fewer or more than you run |
@@ -59,7 +60,8 @@
 //! its limit, alone in its requests, is at 1. What a process answers alone costs no call; reports, and leases that go back, cost some that no request
 //! has waited for.
 //!
-//! With the feature `tracing` there is one event (warn) when a server is lost and one (info) when it decides again, and at most
+//! With the feature `tracing` there is one event (info) when a connection is made: to which address, and which server, version and
+//! role the server says that it is. There is one event (warn) when a server is lost and one (info) when it decides again, and at most
 //! one in ten seconds (error) about rights, values or a full server that somebody has to change. When rules are bound, there is one (warn) for
 //! each quota that cannot have the consistency that its rule asks for, with the reason;
 //! [`RedisStore::effective`](crate::RedisStore::effective) says it in code.

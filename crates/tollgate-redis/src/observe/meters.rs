@@ -6,17 +6,14 @@
 use std::sync::OnceLock;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+use tollgate_prefilter::{LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{
-        rule_meters,
-        timer::Timer,
-        what::{CallFor, LeaseEvent, ReportEvent},
-    },
+    observe::{rule_meters, timer::Timer, what::CallFor},
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -26,6 +23,7 @@ const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
 const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
+const CONNECT_FAILURES: &str = "tollgate_redis_connect_failures_total";
 const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
@@ -62,7 +60,7 @@ struct Handles {
     unreported: Gauge,
     lost: Counter,
     calls: [Counter; 6],
-    grants: [Counter; 4],
+    leases: [Counter; 4],
     reports: [Counter; 3],
 }
 
@@ -105,7 +103,7 @@ impl Handles {
                 "meter",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
-            grants: ["requested", "granted", "returned", "lost"]
+            leases: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
         }
@@ -133,6 +131,10 @@ fn describe() {
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_counter!(
+        CONNECT_FAILURES,
+        "Attempts to connect that failed, by the step that did"
+    );
     metrics::describe_counter!(
         LOG_INS_ANEW,
         "Log-ins on open connections, before credentials expire, by what became of them"
@@ -215,12 +217,25 @@ impl Meters {
         self.handles().calls[what_for as usize].increment(1);
     }
 
-    pub(super) fn grants(&self, what: LeaseEvent, count: u64) {
-        self.handles().grants[what as usize].increment(count);
+    pub(super) fn lease(&self, event: LeaseEvent) {
+        let index = match event {
+            LeaseEvent::Requested => 0,
+            LeaseEvent::Granted => 1,
+            LeaseEvent::Returned => 2,
+            LeaseEvent::Lost => 3,
+            _ => return,
+        };
+        self.handles().leases[index].increment(1);
     }
 
-    pub(super) fn reports(&self, what: ReportEvent, count: u64) {
-        self.handles().reports[what as usize].increment(count);
+    pub(super) fn reports(&self, event: ReportEvent, count: usize) {
+        let index = match event {
+            ReportEvent::Sent => 0,
+            ReportEvent::Kept => 1,
+            ReportEvent::Lost => 2,
+            _ => return,
+        };
+        self.handles().reports[index].increment(count as u64);
     }
 
     pub(super) fn reports_lost_units(&self, units: u64) {
@@ -257,8 +272,12 @@ impl Meters {
             counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
         };
         match event {
-            NodeEvent::Connected => connected(1.0),
-            NodeEvent::NotConnected(_) => connected(0.0),
+            NodeEvent::Connected(_) => connected(1.0),
+            NodeEvent::NotConnected(kind, _) => {
+                connected(0.0);
+                let (node, kind) = (node.to_owned(), kind.label());
+                counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
+            }
             NodeEvent::Lost(_) => {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);

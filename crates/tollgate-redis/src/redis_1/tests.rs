@@ -5,10 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redis::{IntoConnectionInfo, io::tcp::socket2::SockRef};
 use socket2::TcpKeepalive;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::connection::stream::tcp as connect_tcp;
+use crate::connection::stream::Stream;
 
 fn info(url: &str) -> ConnectionInfo {
     url.into_connection_info().expect("redis-rs takes it")
@@ -83,8 +83,9 @@ async fn a_socket_is_tuned_as_the_address_says() {
         }
         let info = info(&format!("redis://127.0.0.1:{port}")).set_tcp_settings(settings);
         let address = server(info).expect("it can be used");
-        let stream = connect_tcp("127.0.0.1", port, &address.access().tcp).await;
+        let stream = TcpStream::connect(("127.0.0.1", port)).await;
         let stream = stream.expect("somebody listens");
+        Stream::tune(&stream, &address.access().tcp).expect("a socket of TCP");
         assert!(stream.nodelay().expect("an option of every socket"));
         let socket = SockRef::from(&stream);
         assert_eq!(

@@ -1,31 +1,30 @@
 //! Setting up a store.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
 use tollgate_core::Clock;
+use tollgate_prefilter::{Engine, EngineOptions};
 
 #[cfg(feature = "tls")]
 use crate::connection::security::Security;
 use crate::{
     address::{Address, Target},
-    connection::{log_in::CredentialsSource, options::NodeOptions},
+    connection::{
+        address_map::AddressMap, breaker::BreakerOptions, connection_options::ConnectionOptions,
+        log_in::CredentialsSource, options::NodeOptions,
+    },
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
-    observe::Observer,
-    prefilter::deny::DenyCache,
+    observe::{EngineObserver, Observer},
     store::{
         backend::Backend, in_flight_calls::InFlightCalls, instances::Instances,
-        redis_store::RedisStore, shared::Shared,
+        process_clock::process_clock, redis_store::RedisStore, shared::Shared,
     },
 };
 
@@ -57,6 +56,7 @@ pub struct RedisStoreBuilder {
     namespace: String,
     partition: Option<Partition>,
     options: NodeOptions,
+    connection: ConnectionOptions,
     clock: Option<(Clock, Duration)>,
     keys: Keys,
     caps: Vec<(Box<str>, Arc<NewKeys>)>,
@@ -72,6 +72,7 @@ impl RedisStoreBuilder {
             namespace: namespace.to_owned(),
             partition: None,
             options: NodeOptions::default(),
+            connection: ConnectionOptions::default(),
             clock: None,
             keys,
             caps: Vec::new(),
@@ -123,6 +124,53 @@ impl RedisStoreBuilder {
             ));
         }
         self.options.deadline = deadline;
+        self
+    }
+
+    /// When requests are kept from a server that is in trouble, and for how long.
+    pub fn breaker(mut self, breaker: BreakerOptions) -> Self {
+        if let Err(wrong) = breaker.check() {
+            return self.refuse(wrong);
+        }
+        self.options.breaker = breaker;
+        self
+    }
+
+    /// How connections are made and kept: timeouts, the bounds of queues, heartbeats, and the name that servers show.
+    pub fn connection(mut self, connection: ConnectionOptions) -> Self {
+        if let Err(wrong) = connection.check() {
+            return self.refuse(wrong);
+        }
+        self.connection = connection;
+        self
+    }
+
+    /// Where the servers are reached that sentinels and the servers of a cluster name: behind a NAT, or by a name that is in
+    /// their certificates. It is given a host and a port as they name them, and gives others, or `None` for the same ones.
+    /// Servers that the [address](RedisStore::builder) names are not asked about.
+    ///
+    /// ```
+    /// use tollgate_redis::{Keys, Partition, RedisStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("redis-cluster://localhost:7000", "shop", Keys::plain())
+    ///     .partition(Partition::Key)
+    ///     // The servers name 10.1.0.11 to 10.1.0.13, and have certificates for redis-11.example to redis-13.example.
+    ///     .address_map(|host, port| {
+    ///         let number = host.strip_prefix("10.1.0.")?;
+    ///         Some((format!("redis-{number}.example"), port))
+    ///     })
+    ///     .connect()?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn address_map(
+        mut self,
+        map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.address_map = AddressMap::new(map);
         self
     }
 
@@ -254,9 +302,20 @@ impl RedisStoreBuilder {
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
         let deadline = self.options.deadline;
-        let options = self.options.probing_with(&self.namespace, &instance);
+        let mut options = self.options.probing_with(&self.namespace, &instance);
+        self.connection.apply(&mut options);
+        let client_name = || format!("tollgate:{}", self.namespace);
+        options.client_name.get_or_insert_with(client_name);
         let backend = Backend::start(address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
+        let mut options = EngineOptions::default();
+        options.deny_cache = self.learns;
+        let events = EngineObserver::new(&observer);
+        let engine = Engine::new(options, Box::new(events));
+        let process_clock = match &self.clock {
+            Some((clock, _)) => clock.clone(),
+            None => process_clock(),
+        };
         let shared = Shared {
             backend,
             deadline,
@@ -267,11 +326,53 @@ impl RedisStoreBuilder {
             caps: self.caps,
             meter: self.meter,
             runtime,
-            denied: self.learns.then(DenyCache::new),
+            engine,
+            process_clock,
             in_flight_calls: InFlightCalls::default(),
-            lost: AtomicU64::new(0),
         };
-        Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
+        let interval = self.connection.heartbeat_interval();
+        let heartbeat = self.heartbeats.then_some((instance, interval));
+        Ok(RedisStore::new(shared, heartbeat))
+    }
+
+    /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
+    /// rather than begin on the rules' answers to a store failure.
+    ///
+    /// # Errors
+    ///
+    /// As there; and [`NotConnected`](SetupErrorKind::NotConnected) if Redis does not decide requests `within` this time, with
+    /// why it does not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate_redis::{Keys, RedisStore, SetupErrorKind};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", Keys::plain());
+    /// let error = store.connect_within(Duration::from_millis(100)).await.unwrap_err();
+    /// assert_eq!(error.kind(), SetupErrorKind::NotConnected);
+    /// assert!(error.to_string().contains("/nowhere/redis.sock: No such file"));
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the store.
+    pub async fn connect_within(self, within: Duration) -> Result<RedisStore, SetupError> {
+        let store = self.connect()?;
+        match timeout(within, store.connected()).await {
+            Ok(()) => Ok(store),
+            Err(_) => {
+                let why = store.connection_error();
+                let why = why.unwrap_or_else(|| "it is still being tried".to_owned());
+                Err(SetupError::new(
+                    SetupErrorKind::NotConnected,
+                    format!("Redis does not decide requests after {within:?}: {why}"),
+                ))
+            }
+        }
     }
 }
 
@@ -310,6 +411,14 @@ mod tests {
             (builder().together(1_025), ["1025 checks", "32"]),
             (builder().cap_new_keys("api", 0), ["\"api\"", "at least 1"]),
             (builder().meter(0), ["one key in 0", "1000"]),
+            (
+                builder().connection(ConnectionOptions::default().queue(0)),
+                ["0 calls", "4096"],
+            ),
+            (
+                builder().breaker(BreakerOptions::default().failures(0)),
+                ["0 failures", "at least 1"],
+            ),
             // The first one is told, and not forgotten for a later call.
             (
                 builder().meter(0).together(0).meter(7).deadline(minute),

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
@@ -11,12 +12,12 @@ use tokio::{
     task::AbortHandle,
     time::{Instant, sleep},
 };
+use tollgate_core::store::InstanceCount;
 
 use crate::{
     connection::{script::Script, value::Value},
     store::{
         flush::InUse,
-        instances::InstanceCount,
         key_tags::KeyTags,
         quotas::{self, QuotaConflicts, Quotas},
         shared::Shared,
@@ -29,14 +30,17 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance is heard, give or take a fifth.
+/// How often an instance is heard, give or take a fifth, unless something else is said.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// After a pause of more intervals between two counts nothing is known of the time in between: Redis may have been started anew.
+const LONGEST_PAUSE: u32 = 3;
 
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// After three of them an instance is gone.
-const GONE_AFTER_MS: &str = "15000";
+/// After so many of them an instance is gone.
+const GONE_AFTER: u32 = 3;
 
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
@@ -47,13 +51,22 @@ pub(super) struct Heartbeat(AbortHandle);
 
 impl Heartbeat {
     /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        in_use: &Arc<InUse>,
+        instance: String,
+        interval: Option<Duration>,
+    ) -> Self {
+        let interval = interval.unwrap_or(INTERVAL);
         let heart = Heart {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
             in_use: Arc::clone(in_use),
             instance,
-            count: InstanceCount::default(),
+            began: Instant::now(),
+            interval,
+            gone_after: (interval * GONE_AFTER).as_millis().to_string(),
+            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(interval * LONGEST_PAUSE),
             conflicts: QuotaConflicts::default(),
             strangers: BTreeSet::new(),
         };
@@ -71,6 +84,10 @@ struct Heart {
     shared: Weak<Shared>,
     in_use: Arc<InUse>,
     instance: String,
+    began: Instant,
+    interval: Duration,
+    /// In milliseconds.
+    gone_after: String,
     count: InstanceCount,
     conflicts: QuotaConflicts,
     /// Those that were told of.
@@ -79,14 +96,14 @@ struct Heart {
 
 impl Heart {
     async fn beat(mut self) {
-        let mut pause = FIRST;
+        let mut pause = FIRST.min(self.interval);
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if self.is_counted(&shared).await {
-                pause = INTERVAL;
+                pause = self.interval;
                 self.compare(&shared).await;
             }
         }
@@ -94,7 +111,7 @@ impl Heart {
 
     async fn is_counted(&mut self, shared: &Shared) -> bool {
         let key = shared.keyspace.instances();
-        let args = [&*self.instance, GONE_AFTER_MS];
+        let args = [&*self.instance, &*self.gone_after];
         let count = match shared.backend.run(&COUNT, &key, &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
             Ok(_) => None,
@@ -103,19 +120,15 @@ impl Heart {
                 None
             }
         };
+        self.count
+            .observe(count.unwrap_or(0), self.began.elapsed().as_micros() as u64);
         // What was last known stays known while Redis fails: that is when it is needed.
-        match count {
-            Some(count) => {
-                let count = self.count.counted(count, Instant::now());
-                shared.instances.set(count);
-                shared.observer.instances(count);
-                true
-            }
-            None => {
-                self.count.miss();
-                false
-            }
+        if count.is_some() {
+            let count = self.count.counted().get();
+            shared.instances.set(count);
+            shared.observer.instances(count);
         }
+        count.is_some()
     }
 
     async fn compare(&mut self, shared: &Shared) {
@@ -132,7 +145,7 @@ impl Heart {
         // No rule has this name.
         let said = quotas::member("", &tags.in_words());
         let members: Vec<_> = members.chain([said]).collect();
-        let mut args = vec![GONE_AFTER_MS];
+        let mut args = vec![&*self.gone_after];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.quotas();
         let mut all = match shared.backend.run(&COMPARE, &key, &args).await {

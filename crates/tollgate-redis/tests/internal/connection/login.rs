@@ -14,7 +14,7 @@ fn url(server: &RedisServer, login: &str) -> String {
 async fn a_wrong_password_is_a_mistake_that_is_named_and_recovers_when_the_server_learns_it() {
     let server = RedisServer::start(&["--requirepass", "old"]).await;
     let bench = Bench::start(&url(&server, ":new"));
-    let refused = |event: &NodeEvent| matches!(event, NodeEvent::NotConnected(why) if why.contains("WRONGPASS"));
+    let refused = |event: &NodeEvent| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("WRONGPASS"));
     bench.happens("the password is refused", refused).await;
     let error = bench.take("k").await.unwrap_err();
     // Also when the breaker has opened in the meantime the call did not run.
@@ -42,7 +42,7 @@ async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers
     bench
         .happens(
             "the password is refused",
-            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("WRONGPASS")),
+            |event| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("WRONGPASS")),
         )
         .await;
     server
