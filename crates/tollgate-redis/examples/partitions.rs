@@ -9,9 +9,9 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{Key, Limiter, MINUTE, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore};
 
