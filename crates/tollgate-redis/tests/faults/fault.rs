@@ -181,7 +181,7 @@ pub(crate) struct Healing {
 
 /// The keys of the states.
 fn states(admin: &mut Resp) -> Vec<Vec<u8>> {
-    let Value::List(keys) = admin.say("KEYS {faults}:*") else {
+    let Value::List(keys) = admin.say("KEYS {faults}:*:*:*") else {
         panic!("KEYS answers a list");
     };
     let key = |value| match value {

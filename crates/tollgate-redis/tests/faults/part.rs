@@ -37,7 +37,7 @@ impl Broken {
         };
         assert!(broken.take(&[broken.check("broken")]).await.is_allowed());
         let mut connection = Resp::connect(broken._server.address());
-        let Value::List(keys) = connection.say("KEYS {processes}:*") else {
+        let Value::List(keys) = connection.say("KEYS {processes}:*:*:*") else {
             panic!("KEYS answers a list");
         };
         let [Value::Bytes(key)] = &keys[..] else {

@@ -57,10 +57,10 @@ impl Site {
             .len()
     }
 
-    /// Every key with what lies in it.
+    /// Every state with what lies in it. What instances say of themselves has shorter names.
     pub(crate) fn dump(&self) -> Vec<(Vec<u8>, Value)> {
         let mut connection = Resp::connect(self.server.address());
-        let Value::List(keys) = connection.say("KEYS {processes}:*") else {
+        let Value::List(keys) = connection.say("KEYS {processes}:*:*:*") else {
             panic!("KEYS answers a list");
         };
         let mut dump: Vec<_> = keys
