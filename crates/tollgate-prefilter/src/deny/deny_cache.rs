@@ -2,7 +2,7 @@
 //!
 //! A bucket's arrival time only grows, and so does the count of a window. So a denial teaches a bound that stays true for
 //! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
-//! only, and then one request asks again.
+//! only, and then one request queries the store again.
 //!
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
@@ -117,7 +117,7 @@ impl DenyCache {
             Denials::Bucket { quota, fill } => {
                 let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
                 let denied = assess(until)?;
-                // What is told is rather too late than too early.
+                // Rather too late than too early.
                 if denied.remaining == 0 {
                     return Some((later(denied, late), true));
                 }
@@ -229,7 +229,7 @@ fn fill(quota: &Quota) -> Tick {
     Tick::try_from(fill / u128::from(quota.rate().max(1))).unwrap_or(Tick::MAX)
 }
 
-/// What a bucket of which so much is known denies.
+/// What a bucket denies, by what is known of it.
 ///
 /// Reports take more than there is. Until that has come back nothing fits, and then the bucket is empty.
 fn assess(

@@ -63,7 +63,7 @@ pub struct LeaseItem {
 #[derive(Debug)]
 #[must_use]
 pub enum Next {
-    /// There is more to ask: states in other places.
+    /// Other states are in other places, and have to be queried.
     Ask(Query),
     /// The request is decided.
     Done(Done),
@@ -503,7 +503,7 @@ impl Query {
         Decision::new(decision.at(), verdicts, enforces)
     }
 
-    /// What the store has taken for a request that nobody waits for stays in this process, where it can be leased.
+    /// What the store has taken for an abandoned request stays in this process, if it can be leased.
     fn take_over(&self, decision: &Decision, now: Tick, follow_up: &mut FollowUp) {
         for (check, verdict) in self.checks.iter().zip(decision.verdicts()) {
             let is_taken = check.cost() > 0
@@ -521,7 +521,7 @@ impl Drop for Query {
     /// It is unknown what became of it.
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            // What goes back to the store is lost: there is nobody to send it.
+            // What has to go back to the store is lost, because it cannot be sent from here.
             let mut follow_up = FollowUp::default();
             request.take_back(&self.rules, request.came_at(), &mut follow_up);
         }

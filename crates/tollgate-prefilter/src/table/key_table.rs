@@ -13,17 +13,17 @@ use tollgate_core::Tick;
 
 use crate::table::{bloom_filter::BloomFilter, table_key::TableKey};
 
-/// What was looked for is not kept.
+/// Nothing is kept of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Miss {
-    /// The key was not seen before, or many others were since: nothing is to be kept of it yet.
+    /// The key was not seen before, or many others were since. Nothing should be kept of it yet.
     pub(crate) is_new: bool,
 }
 
-/// What is kept of at most so many keys: sets of a few, each behind a lock of its own.
+/// A table with a bound on its keys: sets of a few entries, each behind a lock of its own.
 ///
-/// Of a key that is [looked](Self::look) for the first time nothing is kept but that: most keys of a crowd are seen once. Where
-/// a set is full, the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
+/// The first time that a key is [looked](Self::look) up, only that is noted: in a crowd, most keys are seen once. If a set is
+/// full, the entry that has been idle for longest is evicted. If none is idle, a new key gets no entry.
 pub(crate) struct KeyTable<T> {
     sets: Box<[LockedSet<T>]>,
     /// Four of the last keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
@@ -31,7 +31,7 @@ pub(crate) struct KeyTable<T> {
     bloom_filter: BloomFilter,
 }
 
-/// Places for keys that were seen once.
+/// Room for keys that were seen once.
 const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
@@ -86,8 +86,8 @@ impl<T: Default> KeyTable<T> {
         }
     }
 
-    /// Whether a key was seen before, and not many others since. If not, it takes the place of any of the others: of keys that
-    /// come by turns, one more than there is room for, some are known again, and not none of them.
+    /// Whether a key was seen before, and not many others since. If not, it replaces a random one of the others: if keys take turns
+    /// that are one more than there is room for, some of them are recognised.
     fn was_seen(&self, slot: TableKey) -> bool {
         let [high, low] = slot.key;
         let tag = ((high >> 16) as u16 ^ (slot.limit as u16).rotate_left(1)) | 1;
@@ -112,7 +112,7 @@ impl<T: Default> KeyTable<T> {
         lock(&self.sets[bits & (self.sets.len() - 1)].0)
     }
 
-    /// Does something with what is kept of a key.
+    /// Does something with the entry of a key, if it has one.
     #[inline]
     pub(crate) fn with<R>(&self, slot: TableKey, act: impl FnOnce(&mut T) -> R) -> Option<R> {
         if !self.bloom_filter.may_hold(slot) {
@@ -124,7 +124,7 @@ impl<T: Default> KeyTable<T> {
         Some(act(&mut entry.value))
     }
 
-    /// The same. Of a key of which nothing is kept, notes that it was seen.
+    /// The same. Notes that a key without an entry was seen.
     #[inline]
     pub(crate) fn look<R>(
         &self,
@@ -139,8 +139,7 @@ impl<T: Default> KeyTable<T> {
         }
     }
 
-    /// Does something with what is kept of a key, and keeps something of it from now on, if there is room. To be asked for
-    /// what is not [new](Missed::is_new).
+    /// Does something with the entry of a key, and makes one if there is room. Not for [new](Miss::is_new) keys.
     pub(crate) fn with_new<R>(
         &self,
         slot: TableKey,
