@@ -45,4 +45,5 @@ pub(crate) mod security;
 mod sentinel;
 pub(crate) mod stream;
 mod supervisor;
+pub(crate) mod traffic;
 pub(crate) mod value;
