@@ -103,11 +103,13 @@
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 
 pub mod algorithm;
+mod algorithm_kind;
 mod check;
 mod checks;
 mod consistency;
 mod decision;
 mod error;
+mod interval;
 mod key;
 mod key_part;
 mod limiter;
@@ -115,6 +117,7 @@ pub mod memory;
 mod network;
 mod on_store_error;
 mod quota;
+mod quota_error;
 mod remote;
 mod rule;
 mod rule_set;
@@ -128,6 +131,7 @@ mod wait_queue;
 
 pub use self::{
     algorithm::Retry,
+    algorithm_kind::AlgorithmKind,
     check::Check,
     checks::Checks,
     consistency::{Consistency, LeaseShare},
@@ -139,9 +143,8 @@ pub use self::{
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
     on_store_error::OnStoreError,
-    quota::{
-        AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
-    },
+    quota::{LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, TokenBucketOf},
+    quota_error::QuotaError,
     rule::{Mode, Rule},
     rule_set::RuleSet,
     step::{Pending, Step},

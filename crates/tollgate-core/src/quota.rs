@@ -2,7 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use crate::time::{HOUR, MINUTE, SECOND, micros};
+use crate::{
+    algorithm_kind::AlgorithmKind,
+    interval::Interval,
+    quota_error::QuotaError,
+    time::{HOUR, MINUTE, SECOND, micros},
+};
 
 /// The largest number of units in a quota or a cost: what a structured header field can carry, and below 2^53, so that
 /// a remote store that counts in floating point stays exact.
@@ -45,51 +50,6 @@ pub struct Quota {
     buckets: u32,
     /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
     needless_burst: Option<u64>,
-}
-
-/// The algorithms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum AlgorithmKind {
-    /// [`fixed_window`](crate::algorithm::fixed_window)
-    FixedWindow,
-    /// [`sliding_window`](crate::algorithm::sliding_window)
-    SlidingWindow,
-    /// [`sliding_buckets`](crate::algorithm::sliding_buckets)
-    SlidingBuckets,
-    /// [`sliding_log`](crate::algorithm::sliding_log)
-    SlidingLog,
-    /// [`token_bucket`](crate::algorithm::token_bucket)
-    TokenBucket,
-    /// [`gcra`](crate::algorithm::gcra)
-    Gcra,
-    /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
-    LeakyBucket,
-    /// No limit: no store is asked and no header is written.
-    Unlimited,
-}
-
-impl AlgorithmKind {
-    /// The name in metrics, logs and files: `fixed_window`, `gcra`, …
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingWindow => "sliding_window",
-            Self::SlidingBuckets => "sliding_buckets",
-            Self::SlidingLog => "sliding_log",
-            Self::TokenBucket => "token_bucket",
-            Self::Gcra => "gcra",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::Unlimited => "unlimited",
-        }
-    }
-}
-
-impl fmt::Display for AlgorithmKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// A token bucket that still has to be told how fast it refills.
@@ -538,49 +498,6 @@ impl fmt::Debug for Quota {
         f.write_str(")")
     }
 }
-
-/// The time of one unit as a fraction of microseconds in lowest terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
-    pub(crate) numerator: u64,
-    pub(crate) denominator: u64,
-}
-
-impl Interval {
-    pub(crate) fn of(units: u64, period: u64) -> Self {
-        let divisor = gcd(units, period).max(1);
-        Self {
-            numerator: period / divisor,
-            denominator: units / divisor,
-        }
-    }
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-/// Numbers that make no quota: which, and what would be right.
-#[derive(Clone, PartialEq, Eq)]
-pub struct QuotaError(String);
-
-impl fmt::Display for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for QuotaError {}
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
     on_store_error::OnStoreError,
-    quota::{AlgorithmKind, MAX_UNITS, Quota},
+    quota::{MAX_UNITS, Quota},
 };
 
 /// What a rule does with its verdict.

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  a sorted set: a rule with its quotas, by when an instance last said so, in ms
 -- ARGV[1]  after how many ms without a word a member is gone
--- ARGV[i]  a member: the name of a rule, a line feed, its quotas in words
+-- ARGV[i]  a member: the name of a rule, a line feed, its quotas in words; of no rule, how the instance writes keys
 -- Returns  all members that are there
 --
 -- What was said in the future was said before the clock went back; if it still holds, it will be said again.

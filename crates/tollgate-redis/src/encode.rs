@@ -3,6 +3,7 @@
 //! What is known beforehand is prepared once: the names of the rules and the bytes of their quotas. A
 //! [`Call`](crate::call::Call) is then filled with requests.
 
+use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{
@@ -142,7 +143,6 @@ impl Encoder {
             .map(|check| check.key())
     }
 
-    /// Whether the client of this rule decides about the slot.
     /// What decides about the slot of a check of a request: the same for all where they are in one.
     pub(crate) fn slot_of(&self, checks: &[Check], check: &Check) -> Option<Fingerprint> {
         match &self.keyspace.partition {
@@ -155,6 +155,24 @@ impl Encoder {
         }
     }
 
+    /// The indices of these checks, by their slots.
+    pub(crate) fn slots(&self, checks: &[Check]) -> SmallVec<[SmallVec<[usize; 4]>; 2]> {
+        let mut slots: SmallVec<[SmallVec<[usize; 4]>; 2]> = SmallVec::new();
+        for (index, check) in checks.iter().enumerate() {
+            let slot = self.slot_of(checks, check);
+            let is_in = |indices: &&mut SmallVec<_>| {
+                let first: usize = indices[0];
+                self.slot_of(checks, &checks[first]) == slot
+            };
+            match slots.iter_mut().find(is_in) {
+                Some(indices) => indices.push(index),
+                None => slots.push(smallvec![index]),
+            }
+        }
+        slots
+    }
+
+    /// Whether the client of this rule decides about the slot.
     pub(crate) fn is_with(&self, rule: u16) -> bool {
         self.with == Some(rule)
     }

@@ -110,7 +110,6 @@ mod new_keys;
 mod observe;
 mod packed;
 mod plain;
-mod prefilter;
 #[cfg(feature = "redis-1")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
 pub mod redis_1;

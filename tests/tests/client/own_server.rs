@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, middleware, routing};
-use http::{Request, Response};
+use axum::{Router, routing};
+use http::Request;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -24,6 +24,7 @@ use tollgate::{
     Retry, Rule, SECOND, key::constant,
 };
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
+use tollgate_tests::server::counting_denials;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 /// The start of a minute.
@@ -78,19 +79,8 @@ async fn server(
     let store = MemoryStore::builder().clock(clock).build();
     let rule = Rule::new("calls", quota).cost(cost).by(constant("all"));
     let limits = set(RateLimitLayer::new(store, [rule]).unwrap());
-    let denied = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&denied);
-    let count = move |response: Response<Body>| {
-        let counted = Arc::clone(&counted);
-        async move {
-            counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
-            response
-        }
-    };
-    let app = Router::new()
-        .route("/", routing::get(|| async { "hello" }))
-        .layer(limits)
-        .layer(middleware::map_response(count));
+    let hello = routing::get(|| async { "hello" });
+    let (app, denied) = counting_denials(Router::new().route("/", hello).layer(limits));
     let (open, pipes) = mpsc::channel(1);
     tokio::spawn(async move { axum::serve(Pipes(pipes), app).await });
     let (near, far) = tokio::io::duplex(1 << 16);

@@ -16,7 +16,8 @@ use tollgate_tests::server::Server;
 use tower::util::MapRequestLayer;
 use tower_http::cors::CorsLayer;
 
-use crate::{cors::cors, grpc_web, layer, program::run};
+use crate::{cors::cors, grpc_web, program::run};
+use tollgate_tests::app::layer;
 
 /// What a browser knows of its user, until it is dropped.
 struct Profile(PathBuf);

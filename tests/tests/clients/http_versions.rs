@@ -11,8 +11,9 @@ use tollgate_tests::server::Server;
 
 use crate::{
     curl::{BOTH, Version, curl, tell_budget},
-    layer, per_minute,
+    per_minute,
 };
+use tollgate_tests::app::layer;
 
 async fn served(layer: RateLimitLayer) -> Server {
     let routes = routing::any(|| async { "hello" });

@@ -16,8 +16,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::{
     program::python,
     random_rules::{Drawn, request_rule, rules},
-    still,
 };
+use tollgate_tests::app::still;
 
 /// Rule sets that are tried, each with two requests in two styles.
 const CASES: usize = 150;

@@ -7,7 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate::RateLimitLayer;
 use tollgate_tests::server::{Connection, Server, head};
 
-use crate::{layer, per_minute};
+use crate::per_minute;
+use tollgate_tests::app::layer;
 
 /// The handshake of RFC 6455 §1.3.
 const HANDSHAKE: [(&str, &str); 4] = [

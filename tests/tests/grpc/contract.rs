@@ -1,12 +1,11 @@
 //! The contract of Tower, around a gRPC service.
 
-use std::time::Duration;
-
 use http::{Request, Response};
-use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate::RateLimitLayer;
+use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
+    app::stores,
     probe::Probe,
-    slow::SlowStore,
     weather::{Mild, v1::weather_server::WeatherServer},
 };
 use tonic::{body::Body, service::Routes};
@@ -35,14 +34,7 @@ where
     Some(status.to_str().expect("a number").to_owned())
 }
 
-fn stores() -> [SlowStore; 2] {
-    [
-        SlowStore::at_once(MemoryStore::new()),
-        SlowStore::after(Duration::ZERO, MemoryStore::new()),
-    ]
-}
-
-fn limited<S>(store: SlowStore, limit: u64, inner: S) -> tollgate::RateLimit<S> {
+fn limited<S>(store: SwitchedStore, limit: u64, inner: S) -> tollgate::RateLimit<S> {
     RateLimitLayer::new(store, [few(limit)])
         .expect("a valid rule")
         .layer(inner)

@@ -48,9 +48,7 @@ pub async fn verdicts_are_in_the_order_of_the_checks(subject: &Subject) {
 }
 
 pub async fn checks_on_one_state_are_folded(subject: &Subject) {
-    for quota in every_algorithm(10) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(10) {
         let twice = |cost| {
             [
                 limiter.check(rule, "a", cost),

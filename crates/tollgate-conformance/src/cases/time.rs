@@ -6,10 +6,7 @@ use tollgate_core::{
     AlgorithmKind, Check, DAY, Decision, HOUR, MINUTE, Quota, Retry, Rule, SECOND, Ticket,
 };
 
-use crate::{
-    quotas::every_algorithm,
-    subject::{Subject, TestLimiter},
-};
+use crate::subject::{Subject, TestLimiter};
 
 const TICK: Duration = Duration::from_micros(1);
 
@@ -339,9 +336,7 @@ pub async fn a_refund_that_comes_late_gives_back_nothing_that_time_gave(subject:
 }
 
 pub async fn a_cost_that_never_fits_never_fits_later(subject: &Subject) {
-    for quota in every_algorithm(3) {
-        let name = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(name, quota)]);
+    for (limiter, name, quota) in subject.each(3) {
         for _ in 0..3 {
             assert_eq!(
                 limiter.take(name, "a", 4).await.retry(),

@@ -139,6 +139,14 @@ pub struct Taken {
     pub fresh_at: Tick,
 }
 
+impl Taken {
+    /// Units that were taken at `at`, of a state that is fresh again at `fresh_at`.
+    #[must_use]
+    pub const fn new(at: Tick, fresh_at: Tick) -> Self {
+        Self { at, fresh_at }
+    }
+}
+
 /// The answer of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assessment {
@@ -151,6 +159,19 @@ pub struct Assessment {
     /// When the same cost fits, for one client alone on the key: the next time if it fits now. For a cost of 0, what one
     /// unit would be told that is not taken.
     pub retry: Retry,
+}
+
+impl Assessment {
+    /// An answer with these numbers, in the order of the fields.
+    #[must_use]
+    pub const fn new(fits: bool, remaining: u64, reset_after: u64, retry: Retry) -> Self {
+        Self {
+            fits,
+            remaining,
+            reset_after,
+            retry,
+        }
+    }
 }
 
 /// When to try again.

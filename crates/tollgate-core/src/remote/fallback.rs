@@ -13,10 +13,11 @@ use crate::{
     memory::MemoryStore,
     on_store_error::OnStoreError,
     quota::Quota,
-    remote::{instances::Instances, last_seen::LastSeen},
+    remote::last_seen::LastSeen,
     rule::Rule,
     rule_set::RuleSet,
     store::{
+        instance_count::InstanceCount,
         receipt::{Receipt, Settlement},
         rule_store::{RuleStore, Store},
     },
@@ -41,7 +42,7 @@ pub(crate) struct Fallback {
 /// The shares and caps, and for how many instances they are cut.
 #[derive(Debug)]
 struct Shares {
-    instances: Instances,
+    instances: InstanceCount,
     store: Arc<dyn RuleStore>,
 }
 
@@ -65,7 +66,7 @@ impl Fallback {
             .clock(clock)
             .build();
         let shares = Shares {
-            instances: Instances::new(instances),
+            instances: InstanceCount::new(instances),
             store: store.bind(Arc::new(RuleSet::new(local)?))?,
         };
         Ok(Self {
@@ -260,13 +261,9 @@ fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let lacks = used.saturating_sub(limit.saturating_sub(verdict.remaining()));
     if lacks > 0 {
         // A charge does not look at when units were taken.
-        let taken = Taken { at: 0, fresh_at: 0 };
+        let taken = Taken::new(0, 0);
         let check = *check;
-        let receipt = Receipt {
-            check,
-            taken,
-            source: Source::Store,
-        };
+        let receipt = Receipt::of_store(check, taken);
         shares.settle(&[receipt], Settlement::Charge(lacks));
     }
 }
@@ -303,5 +300,30 @@ fn not_asked_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool
         if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
             *verdict = verdict.not_asked();
         }
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{key::Fingerprint, quota::MAX_PERIOD};
+
+    #[test]
+    fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {
+        let rules = RuleSet::new([Rule::new("rule", Quota::gcra(1, MAX_PERIOD))]);
+        let rules = Arc::new(rules.expect("a valid rule"));
+        let fallback = Fallback::new(&rules, NonZeroU32::MIN, Clock::system());
+        let local = fallback.expect("valid shares").local();
+        for n in 1..=600_000_u64 {
+            let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let key = u128::from(spread) << 64 | u128::from(spread.rotate_left(29));
+            let decision = local.acquire(&[Check::new(0, Fingerprint::from_bits(key), 1)]);
+            assert!(decision.ready().expect("it is in memory").is_allowed());
+            if n % 50_000 == 0 {
+                let usage = local.usage(0).expect("memory knows");
+                assert!(usage.bytes <= BYTES as u64, "{usage:?}");
+            }
+        }
+        assert!(local.usage(0).is_some_and(|usage| usage.evicted_live > 0));
     }
 }

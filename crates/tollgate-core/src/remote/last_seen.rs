@@ -6,10 +6,11 @@ use std::{
 };
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     check::Check,
     decision::{Source, Verdict},
     on_store_error::OnStoreError,
-    quota::{AlgorithmKind, Quota},
+    quota::Quota,
     rule::Rule,
     rule_set::RuleSet,
     sync::{AtomicU64, Mutex, Ordering, lock},

@@ -48,10 +48,7 @@ impl<O: Oracle> Twins<O> {
         if !answer.fits || cost == 0 {
             return None;
         }
-        let taken = Taken {
-            at: with.now,
-            fresh_at: with.now + answer.reset_after,
-        };
+        let taken = Taken::new(with.now, with.now + answer.reset_after);
         go(&mut with, later, Some(&mut without), &mut all);
         let after: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
         let carried = after.convert(&before, &with.state, with.now);

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 pub(super) const NOBODY: u16 = u16::MAX;
 
 /// Where the answers to a request are in the reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLayout {
     /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
     pub(super) places: SmallVec<[u16; 4]>,

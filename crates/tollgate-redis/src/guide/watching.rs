@@ -15,6 +15,7 @@
 //! | `connected_clients` of Redis | near `maxclients` | instances would be turned away |
 //! | the offset of the clock, by `chronyc tracking` | 100 ms | [steps](super::failures#when-a-clock-steps) |
 //! | `tollgate_redis_quota_conflicts` | above 0 for longer than a deployment takes | [two quotas count against one state](#two-quotas-of-one-rule) |
+//! | `tollgate_redis_key_conflicts` | above 0 | [two secrets](#two-secrets-in-one-namespace): each client has two budgets |
 //! | `tollgate_redis_meter_over_admitted_units_total` of exact and leased rules | any increase | a promise is broken: an eviction, a failover, a clock |
 //! | `tollgate_redis_reports_lost_units_total` | any increase | eventual rules may have let through more than was counted |
 //!
@@ -38,6 +39,7 @@
 //! | `tollgate_redis_breaker_share{node}` | the share of requests that the breaker lets through, 0 to 1 | below 1 |
 //! | `tollgate_redis_instances` | instances that share the store, for which shares are cut: fewer only after half a minute | fewer or more than you run |
 //! | `tollgate_redis_quota_conflicts{rule}` | other quotas that instances of the namespace have for a rule which this process has too | above 0 for longer than a deployment takes |
+//! | `tollgate_redis_key_conflicts` | other ways in which instances of the namespace write keys: by another secret, or another partition | above 0 |
 //! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
 //! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`. Those of one moment travel as one command | |
@@ -83,6 +85,14 @@
 //!
 //! More than 1 000 rules of a process are not compared. [Without heartbeats](crate::RedisStoreBuilder::without_heartbeats)
 //! nothing is.
+//!
+//! # Two secrets in one namespace
+//!
+//! Two processes with two secrets write the states of one client under two names, and the client has two budgets. Nothing fails,
+//! so nobody would notice. So each instance says with its heartbeat by which secret it writes, and which others it knows: by a tag of
+//! 16 digits, from which nobody finds the secret; and by which [partition](crate::Partition), for that is in the names too. If an
+//! instance would not find what another one writes, `tollgate_redis_key_conflicts` counts it, and there is one event (error) with
+//! both tags. The three steps of [a change of secrets](crate::Keys) never conflict with the one before or after them.
 //!
 //! # In code
 //!

@@ -204,6 +204,20 @@ impl Events {
         let _ = (rule, here, elsewhere, since);
     }
 
+    /// Once for each time that it begins.
+    pub(super) fn keys_differ(&self, here: &str, elsewhere: &str) {
+        #[cfg(feature = "tracing")]
+        tracing::error!(
+            target: "tollgate",
+            here,
+            elsewhere,
+            "an instance of the namespace writes the keys of clients by another secret or partition, so that each client has two \
+             budgets: give all of them the same, or change the secret in the three steps of `Keys`"
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = (here, elsewhere);
+    }
+
     pub(super) fn misunderstood(&self) {
         if self.may_tell() {
             #[cfg(feature = "tracing")]

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+use tollgate_prefilter::{LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
@@ -13,11 +14,7 @@ use crate::{
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{
-        rule_meters,
-        timer::Timer,
-        what::{CallFor, LeaseEvent, ReportEvent},
-    },
+    observe::{rule_meters, timer::Timer, what::CallFor},
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -32,6 +29,7 @@ const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
+const KEY_CONFLICTS: &str = "tollgate_redis_key_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
@@ -58,11 +56,12 @@ struct Handles {
     keys_made: Counter,
     keys_refused: Counter,
     instances: Gauge,
+    key_conflicts: Gauge,
     on_lease: Gauge,
     unreported: Gauge,
     lost: Counter,
     calls: [Counter; 6],
-    grants: [Counter; 4],
+    leases: [Counter; 4],
     reports: [Counter; 3],
 }
 
@@ -91,6 +90,7 @@ impl Handles {
             keys_made: counter!(KEYS_MADE),
             keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
+            key_conflicts: gauge!(KEY_CONFLICTS),
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             lost: counter!(LOST_UNITS),
@@ -104,7 +104,7 @@ impl Handles {
                 "meter",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
-            grants: ["requested", "granted", "returned", "lost"]
+            leases: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
         }
@@ -151,6 +151,10 @@ fn describe() {
     metrics::describe_gauge!(
         QUOTA_CONFLICTS,
         "Other quotas that instances of the namespace have for the rule; 0 but for the time of a deployment"
+    );
+    metrics::describe_gauge!(
+        KEY_CONFLICTS,
+        "Other ways in which instances of the namespace write keys, by another secret or partition: each client has a budget more"
     );
     metrics::describe_gauge!(
         ON_LEASE,
@@ -214,12 +218,25 @@ impl Meters {
         self.handles().calls[what_for as usize].increment(1);
     }
 
-    pub(super) fn grants(&self, what: LeaseEvent, count: u64) {
-        self.handles().grants[what as usize].increment(count);
+    pub(super) fn lease(&self, event: LeaseEvent) {
+        let index = match event {
+            LeaseEvent::Requested => 0,
+            LeaseEvent::Granted => 1,
+            LeaseEvent::Returned => 2,
+            LeaseEvent::Lost => 3,
+            _ => return,
+        };
+        self.handles().leases[index].increment(1);
     }
 
-    pub(super) fn reports(&self, what: ReportEvent, count: u64) {
-        self.handles().reports[what as usize].increment(count);
+    pub(super) fn reports(&self, event: ReportEvent, count: usize) {
+        let index = match event {
+            ReportEvent::Sent => 0,
+            ReportEvent::Kept => 1,
+            ReportEvent::Lost => 2,
+            _ => return,
+        };
+        self.handles().reports[index].increment(count as u64);
     }
 
     pub(super) fn reports_lost_units(&self, units: u64) {
@@ -234,6 +251,10 @@ impl Meters {
     pub(super) fn quota_conflicts(&self, rule: &str, others: usize) {
         self.handles();
         gauge!(QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
+    }
+
+    pub(super) fn key_conflicts(&self, others: usize) {
+        self.handles().key_conflicts.set(others as f64);
     }
 
     pub(super) fn key_made(&self) {

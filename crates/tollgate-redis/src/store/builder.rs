@@ -1,15 +1,12 @@
 //! Setting up a store.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
 use tollgate_core::Clock;
+use tollgate_prefilter::{Engine, EngineOptions};
 
 #[cfg(feature = "tls")]
 use crate::connection::security::Security;
@@ -24,11 +21,10 @@ use crate::{
     keys::Keys,
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
-    observe::Observer,
-    prefilter::deny::DenyCache,
+    observe::{EngineObserver, Observer},
     store::{
         backend::Backend, in_flight_calls::InFlightCalls, instances::Instances,
-        redis_store::RedisStore, shared::Shared,
+        process_clock::process_clock, redis_store::RedisStore, shared::Shared,
     },
 };
 
@@ -312,6 +308,14 @@ impl RedisStoreBuilder {
         options.client_name.get_or_insert_with(client_name);
         let backend = Backend::start(address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
+        let mut options = EngineOptions::default();
+        options.deny_cache = self.learns;
+        let events = EngineObserver::new(&observer);
+        let engine = Engine::new(options, Box::new(events));
+        let process_clock = match &self.clock {
+            Some((clock, _)) => clock.clone(),
+            None => process_clock(),
+        };
         let shared = Shared {
             backend,
             deadline,
@@ -322,9 +326,9 @@ impl RedisStoreBuilder {
             caps: self.caps,
             meter: self.meter,
             runtime,
-            denied: self.learns.then(DenyCache::new),
+            engine,
+            process_clock,
             in_flight_calls: InFlightCalls::default(),
-            lost: AtomicU64::new(0),
         };
         let interval = self.connection.heartbeat_interval();
         let heartbeat = self.heartbeats.then_some((instance, interval));

@@ -13,14 +13,7 @@ pub(crate) async fn take(process: &Process, check: Check) -> Receipt {
     let decision = process.ask(&[check]).await;
     assert!(decision.is_allowed());
     let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
-    Receipt {
-        check,
-        taken: Taken {
-            at: decision.at(),
-            fresh_at: decision.at() + lasts,
-        },
-        source: Source::Store,
-    }
+    Receipt::of_store(check, Taken::new(decision.at(), decision.at() + lasts))
 }
 
 #[tokio::test]

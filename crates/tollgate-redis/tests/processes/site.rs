@@ -7,7 +7,8 @@ use tollgate_redis::RedisStore;
 
 use crate::support::{
     blocking_server::RedisServer,
-    child::{Child, Job, patient_store},
+    child::{self, Job, patient_store},
+    process::Process,
     resp::{Resp, Value},
 };
 
@@ -19,7 +20,7 @@ pub(crate) const TASKS: u64 = 64;
 pub(crate) struct Site {
     server: RedisServer,
     meter: NamedTempFile,
-    pub(crate) processes: Vec<Child>,
+    pub(crate) processes: Vec<Process>,
 }
 
 impl Site {
@@ -27,7 +28,7 @@ impl Site {
         let server = RedisServer::start(&[]);
         let meter = NamedTempFile::new().expect("a file for the meter");
         let address = format!("redis://{}", server.address());
-        let start = |_| Child::start(&address, meter.path());
+        let start = |_| child::start(&address, meter.path());
         Self {
             processes: (0..PROCESSES).map(start).collect(),
             server,
@@ -45,7 +46,7 @@ impl Site {
         for process in &mut self.processes {
             process.begin(job);
         }
-        let finish = |process: &mut Child| process.finish().expect("the process lives");
+        let finish = |process: &mut Process| process.finish::<u64>().expect("the process lives");
         self.processes.iter_mut().map(finish).sum()
     }
 

@@ -69,22 +69,6 @@ async fn a_planned_failover_after_the_replica_was_told_of_all_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_replica_that_is_killed_is_not_missed() {
-    let mut group = Group::start().await;
-    let mut service = used_up(&group).await;
-    group.replica.kill();
-    eventually("the sentinels miss it", || async {
-        let replicas = group.sentinels[0]
-            .ask(&["SENTINEL", "REPLICAS", "mymaster"])
-            .await;
-        replicas.contains("s_down").then_some(())
-    })
-    .await;
-    service.recovers("the end of the replica").await;
-    service.end().await;
-}
-
-#[tokio::test]
 async fn a_master_that_wakes_up_after_it_was_replaced_admits_nothing_more() {
     let group = Group::start().await;
     let mut service = used_up(&group).await;

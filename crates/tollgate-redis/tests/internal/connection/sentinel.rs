@@ -12,19 +12,6 @@ use crate::{
 };
 
 #[tokio::test]
-async fn after_a_failover_the_new_master_is_asked() {
-    let mut group = Group::start().await;
-    let bench = Bench::start(&group.url());
-    bench.recovers("k").await;
-    assert!(group.master.ask(&["GET", "k"]).await.starts_with("$1"));
-    group.master.kill();
-    bench.recovers("after").await;
-    assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
-    assert!(group.replica.is_in_role("master").await);
-    bench.is_well().await;
-}
-
-#[tokio::test]
 async fn a_master_that_was_replaced_while_it_stood_still_is_not_asked_again() {
     let group = Group::start().await;
     let bench = Bench::start(&group.url());

@@ -224,18 +224,8 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
         let decision = reply.decision(&layout.expect("there is room"), &[check], &rules);
         let verdict = decision.verdicts()[0];
         let reset = verdict.reset_after().as_micros() as u64;
-        let taken = Taken {
-            at: NOW,
-            fresh_at: NOW + reset,
-        };
-        (
-            verdict.remaining(),
-            Receipt {
-                check,
-                taken,
-                source: tollgate_core::Source::Store,
-            },
-        )
+        let taken = Taken::new(NOW, NOW + reset);
+        (verdict.remaining(), Receipt::of_store(check, taken))
     };
     let settle = |server: &mut Server, now, holding: &Receipt, how| {
         let mut call = Call::at(now, MARGIN);

@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    Check, Fingerprint, Quota, Rule, RuleSet, SECOND, Source,
+    Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
@@ -58,10 +58,7 @@ impl Subject {
             .decision(&layout, &checks, &self.rules);
         let verdict = decision.verdicts()[0];
         let lasts = verdict.reset_after().as_micros() as u64;
-        let taken = Taken {
-            at: self.now,
-            fresh_at: self.now + lasts,
-        };
+        let taken = Taken::new(self.now, self.now + lasts);
         (decision.is_allowed().then(|| verdict.remaining()), taken)
     }
 
@@ -92,11 +89,7 @@ impl Subject {
     }
 
     fn refund(&mut self, units: u64, taken: Taken) {
-        let holding = Receipt {
-            check: check().with_cost(units),
-            taken,
-            source: Source::Store,
-        };
+        let holding = Receipt::of_store(check().with_cost(units), taken);
         let mut call = self.call();
         assert!(call.settle(&self.encoder, &holding, Settlement::Cancel));
         self.send(&call);
