@@ -20,7 +20,7 @@ pub const TEXT: &str = concat!(
     "local step_of\n",
     "step_of = function(alg, refunding)\n",
     "if alg == 17 then\n",
-    include_str!("../lua/arrival.lua"),
+    include_str!("../lua/gcra.lua"),
     "elseif alg == 18 then\n",
     include_str!("../lua/fixed_window.lua"),
     "elseif alg == 19 then\n",
@@ -30,7 +30,7 @@ pub const TEXT: &str = concat!(
     "elseif alg == 21 then\n",
     include_str!("../lua/sliding_buckets.lua"),
     "elseif alg == 0 then\n",
-    include_str!("../lua/beside.lua"),
+    include_str!("../lua/window_leases.lua"),
     "end\nend\n",
     include_str!("../lua/decide.lua"),
 );
