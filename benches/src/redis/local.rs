@@ -89,7 +89,7 @@ impl Local {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
-        let store = RedisStore::builder(&server.address(), "local", keys).deadline(PATIENCE);
+        let store = RedisStore::builder(server.address(), "local", keys).deadline(PATIENCE);
         let store = store.connect()?;
         runtime.block_on(store.connected());
         let limiter = Limiter::new(store, [knows.rule()])?;

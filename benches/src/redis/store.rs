@@ -54,7 +54,7 @@ impl Shared {
     ) -> Result<Self, Box<dyn Error>> {
         // As services do it.
         let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
-        let mut builder = RedisStore::builder(&server.address(), "bench", keys).deadline(PATIENCE);
+        let mut builder = RedisStore::builder(server.address(), "bench", keys).deadline(PATIENCE);
         if let Some(checks) = together {
             builder = builder.together(checks);
         }

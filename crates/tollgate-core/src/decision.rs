@@ -194,7 +194,10 @@ impl Verdict {
         Duration::from_micros(self.reset_after)
     }
 
-    pub(crate) fn reset_after_ticks(&self) -> u64 {
+    /// The same in µs.
+    #[inline]
+    #[must_use]
+    pub fn reset_after_ticks(&self) -> u64 {
         self.reset_after
     }
 

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  a sorted set: a rule with its quotas, with the time at which an instance last announced them, in ms
 -- ARGV[1]  the ms without an announcement after which a member is removed
--- ARGV[i]  a member: the name of a rule, a line feed, its quotas as text
+-- ARGV[i]  a member: the name of a rule, a line feed, its quotas as text; without a name, how the instance writes keys
 -- Returns  all members
 --
 -- An announcement in the future is from before the clock went back. It is dropped; an instance that still has these

@@ -3,6 +3,7 @@
 //! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
 //! [`Call`](crate::call::Call) is then filled with requests.
 
+use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Check, Fingerprint, KeyBuf, PartKind, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{
@@ -152,6 +153,23 @@ impl Encoder {
                     .unwrap_or_else(|| check.key()),
             ),
         }
+    }
+
+    /// The indices of these checks, by their slots.
+    pub(crate) fn slots(&self, checks: &[Check]) -> SmallVec<[SmallVec<[usize; 4]>; 2]> {
+        let mut slots: SmallVec<[SmallVec<[usize; 4]>; 2]> = SmallVec::new();
+        for (index, check) in checks.iter().enumerate() {
+            let slot = self.slot_of(checks, check);
+            let is_in = |indices: &&mut SmallVec<_>| {
+                let first: usize = indices[0];
+                self.slot_of(checks, &checks[first]) == slot
+            };
+            match slots.iter_mut().find(is_in) {
+                Some(indices) => indices.push(index),
+                None => slots.push(smallvec![index]),
+            }
+        }
+        slots
     }
 
     /// Whether the client of this rule determines the slot.

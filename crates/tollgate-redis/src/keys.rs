@@ -165,6 +165,16 @@ impl Keys {
         }
     }
 
+    /// What tells the secrets from others, first the one that states are written by.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        match &self.0 {
+            Kind::Given => vec!["given".to_owned()],
+            Kind::Hashed(secret, _) => vec![secret.tag()],
+            Kind::Rotating(rotation) => rotation.tags().into(),
+            Kind::Plain(_) => vec!["plain".to_owned()],
+        }
+    }
+
     /// Whether states are moved from the older name to the newer.
     pub(crate) fn moves(&self) -> bool {
         matches!(&self.0, Kind::Rotating(rotation) if rotation.moves())

@@ -104,6 +104,12 @@ impl Secret {
         &self.0
     }
 
+    /// What tells this secret from others. Nobody finds the secret by it.
+    pub(crate) fn tag(&self) -> String {
+        let hash = blake3::keyed_hash(self.key(), b"tollgate-redis, tag of a secret");
+        hash.to_hex()[..16].to_owned()
+    }
+
     /// The fingerprint of a digest by this secret.
     pub(crate) fn sign(&self, digest: [u8; 16]) -> Fingerprint {
         let hash = blake3::keyed_hash(self.key(), &digest);

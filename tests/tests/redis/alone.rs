@@ -143,7 +143,7 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
     let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let metered = || {
-        RedisStore::builder(&redis.url(), "shop", keys())
+        RedisStore::builder(redis.url(), "shop", keys())
             .deadline(Duration::from_secs(2))
             .meter(1)
             .connect()

@@ -1,7 +1,7 @@
 //! What operators see.
 
 use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule};
-use tollgate_redis::BreakerState;
+use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
 use tollgate_tests::{
     counted::{Counted, Metrics},
     events::Events,
@@ -125,5 +125,40 @@ async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
     })
     .await;
     let keys = redis.ask(&["KEYS", "*"]).await;
-    assert!(keys.contains("shop:quotas"), "{keys}");
+    assert!(keys.contains("{shop}:quotas"), "{keys}");
+}
+
+#[tokio::test]
+async fn two_secrets_in_one_namespace_show_and_the_steps_of_a_change_do_not() {
+    let metrics = Metrics::record();
+    let events = Events::listen();
+    let redis = RedisServer::start(&[]).await;
+    let secret = |byte: u8| Secret::from_bytes([byte; 32]).expect("it is long enough");
+    let start = async |keys: Keys| {
+        let store = RedisStore::builder(redis.url(), "shop", keys).connect();
+        let store = store.expect("a valid address");
+        store.connected().await;
+        store
+    };
+    let conflicts = || {
+        let counted = metrics.counted();
+        let name = "tollgate_redis_key_conflicts{}";
+        let known = counted.names().any(|known| known == name);
+        known.then(|| counted.gauge(name).round() as u64)
+    };
+    let _now = start(Keys::hashed(secret(7))).await;
+    let next = Keys::hashed(secret(7)).next(secret(8)).expect("another");
+    let first_step = start(next).await;
+    until("they know of each other", || first_step.instances() == 2).await;
+    until("they are compared", || conflicts() == Some(0)).await;
+    assert_eq!(events.at(Level::ERROR).len(), 0, "{:?}", events.recorded());
+
+    // Without the second step.
+    let _last_step = start(Keys::hashed(secret(8))).await;
+    until("it shows", || conflicts().is_some_and(|count| count > 0)).await;
+    until("it is told", || {
+        let errors = events.at(Level::ERROR);
+        errors.iter().any(|event| event.contains("two budgets"))
+    })
+    .await;
 }

@@ -102,8 +102,9 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Called when the last limiter and layer with these rules is dropped, or when other rules have
-    /// [taken their place](crate::Limiter::replacing): from then on nothing is to be held in advance. What is held goes back, and
-    /// what was counted alone is reported, without waiting for it. Requests and tickets that are still under way may ask and
+    /// [taken their place](crate::Limiter::replacing): from then on the store holds nothing in advance for these rules, except
+    /// what other rules in use hold too. Leases go back and local usage is reported, without waiting for it. Requests and
+    /// tickets that are still under way may be decided and
     /// settle afterwards.
     fn retire(&self) {}
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 pub(super) const NO_ANSWER: u16 = u16::MAX;
 
 /// Where the answers to a request are in the reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLayout {
     /// For each check, the index of its answer; `NO_ANSWER` if it was not sent.
     pub(super) places: SmallVec<[u16; 4]>,

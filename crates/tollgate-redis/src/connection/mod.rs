@@ -16,20 +16,26 @@
 //!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp ── value, connect_error
 //! ```
 
+pub(crate) mod address_map;
 mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod call;
 pub(crate) mod cluster;
 mod command;
 mod connect;
-mod connect_error;
+pub(crate) mod connect_error;
+pub(crate) mod connection_options;
+mod dial;
 mod driver;
 pub(crate) mod error;
 pub(crate) mod event;
 mod handshake;
 mod link;
+pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
+pub(crate) mod peer;
+mod probe_key;
 mod prober;
 mod queue;
 pub(crate) mod request;
@@ -37,6 +43,6 @@ mod resp;
 pub(crate) mod script;
 pub(crate) mod security;
 mod sentinel;
-mod stream;
+pub(crate) mod stream;
 mod supervisor;
 pub(crate) mod value;

@@ -10,10 +10,11 @@ use crate::connection::{
     script::Script,
 };
 
-/// A script with its keys and arguments.
+/// A script with its keys and arguments, or a command.
 #[derive(Clone)]
 pub(crate) struct Request {
-    script: Arc<Script>,
+    /// `None`: its arguments are a command.
+    script: Option<Arc<Script>>,
     keys: usize,
     args: usize,
     /// The keys, then the arguments, each as it is sent.
@@ -49,12 +50,21 @@ impl Request {
     pub(crate) fn new<B: AsRef<[u8]>>(script: &Arc<Script>, keys: &[B], args: &[B]) -> Self {
         let slices = |these: &[B]| these.iter().map(|this| this.as_ref().len()).sum::<usize>();
         let room = slices(keys) + slices(args) + 16 * (keys.len() + args.len());
-        let mut request = Self::empty(script, room);
+        let mut request = Self::empty(Some(script), room);
         for key in keys {
             request.push_key(key.as_ref());
         }
         for arg in args {
             request.push_arg(arg.as_ref());
+        }
+        request
+    }
+
+    /// A command that is about the connection.
+    pub(super) fn command(words: &[&str]) -> Self {
+        let mut request = Self::empty(None, 0);
+        for word in words {
+            request.push_arg(word.as_bytes());
         }
         request
     }
@@ -68,7 +78,7 @@ impl Request {
         mut args: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Self {
         // A usual key and a usual check, so that one allocation is enough as a rule.
-        let mut request = Self::empty(script, 128 * args.len());
+        let mut request = Self::empty(Some(script), 128 * args.len());
         for key in keys {
             request.push_key(key);
         }
@@ -96,9 +106,9 @@ impl Request {
         self
     }
 
-    fn empty(script: &Arc<Script>, room: usize) -> Self {
+    fn empty(script: Option<&Arc<Script>>, room: usize) -> Self {
         Self {
-            script: Arc::clone(script),
+            script: script.map(Arc::clone),
             keys: 0,
             args: 0,
             bytes: Vec::with_capacity(room),
@@ -119,8 +129,8 @@ impl Request {
         self.args += 1;
     }
 
-    pub(super) fn script(&self) -> &Arc<Script> {
-        &self.script
+    pub(super) fn script(&self) -> Option<&Arc<Script>> {
+        self.script.as_ref()
     }
 
     /// How many checks it carries; `None` if its arguments are something else.
@@ -149,8 +159,9 @@ impl Request {
         let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
             return false;
         };
+        let scripts = self.script().zip(other.script());
         mine.slot == theirs.slot
-            && Arc::ptr_eq(&self.script, &other.script)
+            && scripts.is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs))
             && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
     }
 
@@ -163,6 +174,11 @@ impl Request {
         let Some(first) = requests.clone().next() else {
             return;
         };
+        let Some(script) = first.script() else {
+            push_count(out, first.args);
+            out.extend_from_slice(&first.bytes);
+            return;
+        };
         let keys = requests.clone().map(|request| request.keys).sum();
         // What they have in common is there once.
         let args = requests.clone().map(|request| match request.checks {
@@ -173,10 +189,10 @@ impl Request {
         push_count(out, 3 + keys + common + args.sum::<usize>());
         if with_body {
             push_argument(out, b"EVAL");
-            push_argument(out, first.script.body().as_bytes());
+            push_argument(out, script.body().as_bytes());
         } else {
             push_argument(out, b"EVALSHA");
-            push_argument(out, first.script.sha());
+            push_argument(out, script.sha());
         }
         push_number(out, keys);
         for request in requests.clone() {

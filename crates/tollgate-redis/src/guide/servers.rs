@@ -44,7 +44,7 @@
 //! master that was promoted has to know it; and on each sentinel, if they are not open to everybody:
 //!
 //! ```text
-//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~shop:* ~{shop}:* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +role
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +role
 //! 127.0.0.1:26379> ACL SETUSER tollgate on >sesame resetkeys resetchannels -@all +sentinel|get-master-addr-by-name
 //! ```
 //!
@@ -66,7 +66,7 @@
 //! A [user of its own](super::access) is made on every server, replicas too:
 //!
 //! ```text
-//! 127.0.0.1:7000> ACL SETUSER tollgate on >sesame resetkeys ~shop:* ~{shop}:* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +cluster|slots +cluster|info +asking
+//! 127.0.0.1:7000> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +cluster|slots +cluster|info +asking
 //! ```
 //!
 //! Without `cluster|slots` nobody knows who has which slot, and without `asking` a slot on the move is not followed: the error
@@ -83,17 +83,20 @@
 //! | what | how long |
 //! | --- | --- |
 //! | a decision, with everything that it waits for | the [deadline](crate::RedisStoreBuilder::deadline): default: 50 ms |
-//! | a connection, with encryption and log-in | 500 ms |
-//! | a server that was asked and says nothing is given up after | three deadlines |
-//! | between attempts to connect | at random up to 50 ms, doubled each time up to 5 s |
+//! | a connection, with encryption and log-in | ten deadlines, at least 2 s |
+//! | a server that was asked and says nothing is given up after | three deadlines, at least 500 ms |
+//! | between attempts to connect | at random up to 50 ms; later up to a twelfth of the outage, at most 5 s |
 //! | an idle connection is probed by TCP | after 5 s, each second, three times |
 //! | sent data without an acknowledgement (Linux) | 3 s |
-//! | five failures in a row, or half of at least 20 calls within 2 s | the breaker opens: nobody waits any more |
-//! | it asks again, by probes that write | after 250 ms, doubled each time up to 10 s, or as soon as there is a connection |
-//! | three probes answered | 10 % of the requests for 0.5 s, 50 % for 0.5 s, then all |
+//! | half of the calls of the last second fail, at five moments or more; with fewer than 20 calls, five failures in a row | the breaker opens: nobody waits any more |
+//! | it asks again, by probes that write | after 100 ms, later after a sixteenth of the outage, doubled when it opens again soon, at most 10 s; or as soon as there is a connection |
+//! | two probes answered | 10 % of the requests for 0.15 s, 50 % for 0.15 s, then all |
 //!
-//! Set the deadline to what a request may lose, not to what Redis usually takes: at 50 ms an outage costs each of the first
-//! few requests 50 ms, and later ones nothing. In another region add the round trip, twice.
+//! Failures within an eighth of a second of each other are one moment. [`BreakerOptions`](crate::BreakerOptions) changes the last
+//! three rows.
+//!
+//! Set the deadline to what a request may lose, not to what Redis usually takes: at 50 ms an outage costs the requests
+//! of its first half second 50 ms each, and later ones nothing. In another region add the round trip, twice.
 //!
 //! ```no_run
 //! use std::time::Duration;

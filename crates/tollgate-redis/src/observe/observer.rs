@@ -1,23 +1,21 @@
 //! The one place that is told what happened.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use tollgate_core::{Rule, RuleSet};
-use tollgate_prefilter::{DowngradeReason, Effective};
+use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
 
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
 use crate::{
     connection::{error::CallError, event::NodeEvent},
-    observe::{
-        events::Events,
-        rule_counts::RuleCounts,
-        timer::Timer,
-        what::{CallFor, LeaseEvent, ReportEvent},
-    },
+    observe::{events::Events, rule_counts::RuleCounts, timer::Timer, what::CallFor},
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
@@ -26,6 +24,7 @@ pub(crate) struct Observer {
     events: Events,
     /// Those that are bound, and those that the meter has followed.
     rules: Mutex<Vec<Arc<RuleCounts>>>,
+    units_lost: AtomicU64,
     #[cfg(feature = "metrics")]
     meters: Meters,
 }
@@ -107,20 +106,20 @@ impl Observer {
         let _ = what_for;
     }
 
-    /// So many leases were asked for, or came, or went.
-    pub(crate) fn grants(&self, what: LeaseEvent, count: u64) {
+    /// Something became of a lease.
+    pub(crate) fn lease(&self, event: LeaseEvent) {
         #[cfg(feature = "metrics")]
-        self.meters.grants(what, count);
+        self.meters.lease(event);
         #[cfg(not(feature = "metrics"))]
-        let _ = (what, count);
+        let _ = event;
     }
 
-    /// So many reports were sent, or what became of them.
-    pub(crate) fn reports(&self, what: ReportEvent, count: u64) {
+    /// Something became of so many reports.
+    pub(crate) fn reports(&self, event: ReportEvent, count: usize) {
         #[cfg(feature = "metrics")]
-        self.meters.reports(what, count);
+        self.meters.reports(event, count);
         #[cfg(not(feature = "metrics"))]
-        let _ = (what, count);
+        let _ = (event, count);
     }
 
     /// Redis has answered a call, or not.
@@ -176,6 +175,20 @@ impl Observer {
         self.events.quotas_differ(rule, here, elsewhere, since);
     }
 
+    /// In so many other ways instances of the namespace write keys, and do not meet this one on a state.
+    pub(crate) fn key_conflicts(&self, others: usize) {
+        #[cfg(feature = "metrics")]
+        self.meters.key_conflicts(others);
+        #[cfg(not(feature = "metrics"))]
+        let _ = others;
+    }
+
+    /// An instance that writes keys otherwise has come.
+    #[cold]
+    pub(crate) fn keys_differ(&self, here: &str, elsewhere: &str) {
+        self.events.keys_differ(here, elsewhere);
+    }
+
     /// A key was made for a rule with a cap on them.
     pub(crate) fn key_made(&self) {
         #[cfg(feature = "metrics")]
@@ -196,13 +209,22 @@ impl Observer {
         let _ = (on_lease, unreported);
     }
 
-    /// Nobody knows whether Redis has counted units that were reported.
+    /// Redis may not have counted so many units, and they are not reported again.
     #[cold]
-    pub(crate) fn reports_lost_units(&self, units: u64) {
+    pub(crate) fn lose_units(&self, units: u64) {
+        self.units_lost.fetch_add(units, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         self.meters.reports_lost_units(units);
-        #[cfg(not(feature = "metrics"))]
-        let _ = units;
+    }
+
+    /// The units that Redis may not have counted, and that are not reported again.
+    pub(crate) fn units_lost(&self) -> u64 {
+        self.units_lost.load(Ordering::Relaxed)
+    }
+
+    /// A start waits for Redis.
+    pub(crate) fn waits(&self, since: Duration, why: &str) {
+        self.events.waits(since, why);
     }
 
     /// Something happened to a connection.

@@ -118,6 +118,14 @@ impl Backend {
         self.is_connected() && breakers.all(|(_, state)| state == BreakerState::Closed)
     }
 
+    /// Why it is not ready.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::One { node, .. } => node.trouble(),
+            Self::Cluster(cluster) => cluster.trouble(),
+        }
+    }
+
     /// The servers that may be asked, and whether requests are kept from them.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {

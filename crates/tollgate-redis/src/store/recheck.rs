@@ -58,7 +58,7 @@ impl Inner {
 
     /// Asks about all that is due, for the time at which it was decided.
     fn query_again(self: &Arc<Self>, meter: &Meter) {
-        for recheck in meter.rechecks.due(self.prefilter.now()) {
+        for recheck in meter.rechecks.due(self.now()) {
             let mut call = self.shared.begin_at(recheck.entry.at);
             let Some(layout) = meter.write_recheck(&mut call, &recheck) else {
                 continue;
@@ -70,7 +70,7 @@ impl Inner {
                     return;
                 };
                 if let (Some(meter), Some(reply)) = (&inner.meter, Reply::new(size, integers)) {
-                    let now = (inner.prefilter.now(), inner.prefilter.store_now());
+                    let now = (inner.now(), inner.store_now());
                     meter.audit_again(now, &inner.rules, &reply, &recheck, &layout);
                 }
             });
@@ -80,7 +80,7 @@ impl Inner {
     /// Tells what the account has missed. What cannot be told is tried again later.
     pub(super) fn tell_missed(self: &Arc<Self>, meter: &Meter) {
         for check in meter.rechecks.take_missed() {
-            let mut call = self.shared.begin_at(self.prefilter.store_now());
+            let mut call = self.shared.begin_at(self.store_now());
             if !meter.write_missed(&mut call, &check) || call.is_empty() {
                 continue;
             }

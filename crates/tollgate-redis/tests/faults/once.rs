@@ -28,7 +28,7 @@ fn counting(store: &RedisStore) -> (Limiter, Check) {
 async fn an_answer_that_is_lost_is_not_asked_for_again() {
     let server = RedisServer::start(&[]).await;
     let proxy = Proxy::start(server.port(), 3).await;
-    let store = RedisStore::builder(&proxy.url(), "once", tollgate_redis::Keys::plain())
+    let store = RedisStore::builder(proxy.url(), "once", tollgate_redis::Keys::plain())
         .deadline(DEADLINE)
         .connect()
         .expect("a valid address");

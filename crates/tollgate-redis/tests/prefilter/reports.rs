@@ -72,7 +72,7 @@ async fn what_was_counted_alone_goes_in_the_call_of_the_request_that_asks_and_is
     // No two calls by this clock are at one time, so none travels with another.
     let ticks = AtomicU64::new(NOW);
     let clock = Clock::custom(move || ticks.fetch_add(1, Ordering::Relaxed));
-    let store = RedisStore::builder(&server.url(), "reports", Keys::plain())
+    let store = RedisStore::builder(server.url(), "reports", Keys::plain())
         .deadline(PATIENT)
         .caller_clock(clock, MAX_PERIOD)
         // These are calls of a script too.

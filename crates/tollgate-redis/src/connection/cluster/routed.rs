@@ -121,7 +121,11 @@ impl Future for ClusterCall {
 impl Asked {
     /// Sends the call to where an error says, or gives back the error that is its end.
     fn follow(&mut self, error: CallError) -> Result<(), CallError> {
-        let Some(redirect) = Redirect::of(&error, &self.member.place) else {
+        let Some(redirect) = Redirect::of(
+            &error,
+            &self.member.place,
+            &self.shared.options.node.address_map,
+        ) else {
             if matches!(code_of(error.line()), "CLUSTERDOWN" | "READONLY") {
                 self.shared.stale().notify_one();
             }

@@ -81,7 +81,10 @@ impl Backlog {
                 continue;
             }
             let script = call.request().script();
-            if call.is_again() && !unknown.iter().any(|known| Arc::ptr_eq(known, script)) {
+            if let Some(script) = script
+                && call.is_again()
+                && !unknown.iter().any(|known| Arc::ptr_eq(known, script))
+            {
                 unknown.push(Arc::clone(script));
             }
             self.taken.push_back(call);
@@ -106,7 +109,10 @@ impl Backlog {
         while let Some(first) = self.taken.front() {
             // The first one brings the text, and the others find it there.
             let script = first.request().script();
-            let place = unknown.iter().position(|known| Arc::ptr_eq(known, script));
+            let place = script.and_then(|script| {
+                let mut unknown = unknown.iter();
+                unknown.position(|known| Arc::ptr_eq(known, script))
+            });
             let with_body = place.map(|place| unknown.remove(place)).is_some();
             let is_asking = first.is_asking();
             let count = self.company(first);

@@ -52,7 +52,7 @@ fn tags_of(encoder: &Encoder, checks: &[Check]) -> Vec<String> {
 
 #[test]
 fn rules_of_one_request_are_together_unless_something_else_is_said() {
-    let encoder = encoder(Partition::default());
+    let encoder = encoder(Partition::One);
     let checks = [check(&encoder, 0, "192.0.2.1"), check(&encoder, 1, "acme")];
     assert_eq!(tags_of(&encoder, &checks), ["shop", "shop"]);
 }

@@ -215,8 +215,21 @@ async fn an_unknown_script_is_brought_along_by_the_first_of_several_commands() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_answers_each_call_and_counts_for_each() {
-    let mut bench = by_default(65_536);
-    let calls: Vec<_> = (0..5).map(|_| bench.check("a")).collect();
+    let mut bench = Bench::new(
+        NodeOptions {
+            breaker: BreakerOptions::default().failures(1).busy(5),
+            ..NodeOptions::default()
+        },
+        65_536,
+    );
+    // Four are answered, and four fail: half of them, which they are only if each counts.
+    let calls: Vec<_> = (0..4).map(|_| bench.check("a")).collect();
+    bench.received().await;
+    bench.answers(&answer(&[1, 2, 3, 4])).await;
+    for call in calls {
+        assert!(call.await.is_ok());
+    }
+    let calls: Vec<_> = (0..4).map(|_| bench.check("a")).collect();
     bench.received().await;
     bench.answers("-LOADING Redis is loading\r\n").await;
     for call in calls {
