@@ -86,7 +86,7 @@ impl Events {
             self.connected(node, peer);
         }
         if let NodeEvent::NotLoggedInAnew(why) = event
-            && self.may_tell()
+            && self.may_log()
         {
             not_logged_in_anew(node, why);
         }
@@ -263,7 +263,7 @@ fn not_logged_in_anew(node: &str, why: &str) {
         target: "tollgate",
         node,
         why,
-        "a connection could not log in anew; it goes on until the server ends it, and tries again (told at most every 10 s)"
+        "a connection could not log in anew; it goes on until the server ends it, and tries again (logged at most every 10 s)"
     );
     #[cfg(not(feature = "tracing"))]
     let _ = (node, why);

@@ -136,7 +136,7 @@ fn describe() {
     );
     metrics::describe_counter!(
         LOG_INS_ANEW,
-        "Log-ins on open connections, before credentials expire, by what became of them"
+        "Log-ins on open connections, before credentials expire, by outcome"
     );
     metrics::describe_gauge!(
         BREAKER_SHARE,
