@@ -240,7 +240,7 @@ impl Rule {
                 .chain(self.plans[..index].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
-                && let Some(wrong) = plan_beside(plan, other)
+                && let Some(wrong) = plan_conflict(plan, other)
             {
                 return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
@@ -329,7 +329,7 @@ impl Rule {
 }
 
 /// Why a plan cannot share a state with another quota of its rule.
-fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
+fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     use AlgorithmKind as A;
     if plan.is_unlimited() {
         return None;

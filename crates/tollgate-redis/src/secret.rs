@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_told_in_characters_and_how_it_was_read() {
+    fn an_error_gives_the_length_of_a_password_in_characters() {
         for (text, characters, spelling) in [
             ("hunter2", "7 characters", "as base 64 it is 5 bytes"),
             ("fbfbfbfb", "8 characters", "as hexadecimal it is 4 bytes"),

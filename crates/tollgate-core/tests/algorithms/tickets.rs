@@ -12,7 +12,7 @@ use crate::{
 };
 
 for_each_algorithm! {
-    what_is_kept_fits_into_the_quota_whoever_holds_and_settles => kept;
+    settled_tickets_stay_within_the_quota => kept;
 }
 
 /// A take that was allowed, and its ticket as long as it is held.

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_wrong_is_asked_about_again_later_and_once() {
+    fn a_suspected_violation_is_rechecked_once() {
         let rechecks = Rechecks::default();
         assert!(rechecks.add(recheck(5_000)));
         assert!(!rechecks.add(recheck(6_000)));
