@@ -94,7 +94,7 @@ pub async fn two_plans_of_one_rule_and_key_are_denied(subject: &Subject) {
             |cost| limiter.planned(name, "more", "a", cost),
         );
         let other = limiter.check(&other_name, "a", 1);
-        // Together they are above the limit of the one, or fit both: neither was asked for.
+        // Together they are above the limit of the one, or fit both: no client requested either.
         for cost in [1, 50] {
             for checks in [
                 vec![own(1), gold(cost)],
