@@ -98,7 +98,7 @@ impl RedisStoreBuilder {
     }
 
     /// Lets this process make at most so many new keys a second for the rule with this name, and as many at once: for
-    /// rules whose keys anybody can invent, such as those by address or by an API key that nobody has checked yet.
+    /// rules whose keys anybody can invent, such as those by address or by an API key that is not verified yet.
     ///
     /// Clients beyond that, of which Redis has no state yet, share one bucket with the rule's quota until there is room
     /// again; clients that are known are not affected. So a flood of invented clients costs Redis no more than this rate
