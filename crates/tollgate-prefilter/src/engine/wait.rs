@@ -154,8 +154,8 @@ mod tests {
         // A unit a second is granted as it is there, never ahead of time.
         assert_eq!(told(bucket, LEASED, 1, 0), Retry::After(SECOND));
         // Where a tenth may be out, sixty do not fit beside that for as long as it lives.
-        let beside = Retry::After(60 * SECOND + 20 * SECOND);
-        assert_eq!(told(bucket, LEASED, 60, 0), beside);
+        let expected = Retry::After(60 * SECOND + 20 * SECOND);
+        assert_eq!(told(bucket, LEASED, 60, 0), expected);
     }
 
     #[test]

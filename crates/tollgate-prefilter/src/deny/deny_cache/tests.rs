@@ -67,7 +67,7 @@ fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
 }
 
 #[test]
-fn where_a_rule_has_plans_nobody_is_denied_for_longer_than_the_store_said() {
+fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
     // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
     let small = Quota::token_bucket(10).refill(10, SECOND);
     let (denials, cache) = (Denials::new(&small, true), DenyCache::new());
