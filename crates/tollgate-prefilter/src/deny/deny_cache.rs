@@ -27,7 +27,8 @@ const TRUST: Tick = 1_000_000;
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
 
-/// Cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two others.
+/// At most so many cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two
+/// others.
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
 
@@ -83,9 +84,11 @@ impl Denials {
 }
 
 impl DenyCache {
-    pub(crate) fn new() -> Self {
+    /// Of a process that keeps something of so many keys: one cell for four of them.
+    pub(crate) fn new(keys: usize) -> Self {
+        let per_shard = (keys / 4 / SHARDS).clamp(2, PER_SHARD);
         Self {
-            cells: SeqCells::new(SHARDS, PER_SHARD),
+            cells: SeqCells::new(SHARDS, per_shard),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
         }
     }

@@ -36,8 +36,8 @@ pub struct Engine(Arc<Shared>);
 pub struct EngineOptions {
     /// Whether denials are remembered. Default: yes.
     pub deny_cache: bool,
-    /// The most keys with leases, and the most keys with local usage. The store decides each request of the others. Default:
-    /// 262 144.
+    /// The most keys with leases, and the most keys with local usage. The store decides each request of the others. Denials of a
+    /// quarter as many are remembered, and of 65 536 at most. Default: 262 144.
     pub keys: usize,
 }
 
@@ -65,7 +65,7 @@ impl Engine {
     /// An engine without rules. What happens in it is counted by `events`.
     #[must_use]
     pub fn new(options: EngineOptions, events: Box<dyn EngineEvents>) -> Self {
-        let deny = options.deny_cache.then(DenyCache::new);
+        let deny = options.deny_cache.then(|| DenyCache::new(options.keys));
         Self(Arc::new(Shared {
             local: Local::new(deny, options.keys),
             events,

@@ -184,11 +184,15 @@ impl Leases {
     /// Leases that are not needed, taken out to be returned. About once a second.
     pub(crate) fn sweep(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
         let mut unneeded = Vec::new();
+        // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
+        let window = limit.lease_terms().and_then(LeaseTerms::window);
+        let weighs = window.map_or(0, |window| 2 * window);
         for key in limit.take_leased() {
             self.keys.with(limit.slot(key), |lease| {
                 let returned = lease.holder.sweep(now).and_then(|query| query.returned);
                 unneeded.extend(returned.map(|returned| (key, returned)));
-                lease.is_held = lease.holder.until().is_some_and(|until| now < until);
+                let until = lease.holder.until();
+                lease.is_held = until.is_some_and(|until| now < until.saturating_add(weighs));
                 if lease.is_held {
                     limit.add_leased(key);
                 }

@@ -31,7 +31,7 @@ pub(crate) struct KeyTable<T> {
     bloom_filter: BloomFilter,
 }
 
-/// Places for keys that were seen once.
+/// The most places for keys that were seen once: one for four keys that are kept.
 const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
@@ -75,13 +75,14 @@ impl<T: Default> KeyTable<T> {
     /// Of at most `keys`, rounded up to a power of two and to at least one set.
     pub(crate) fn new(keys: usize) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
+        let seen = (keys / 4).clamp(WAYS, SEEN).next_power_of_two();
         let empty = || Set {
             tags: [0; WAYS],
             entries: Vec::new(),
         };
         Self {
             sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
-            seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
+            seen: (0..seen).map(|_| AtomicU64::new(0)).collect(),
             bloom_filter: BloomFilter::new(),
         }
     }
@@ -91,7 +92,7 @@ impl<T: Default> KeyTable<T> {
     fn was_seen(&self, slot: TableKey) -> bool {
         let [high, low] = slot.key;
         let tag = ((high >> 16) as u16 ^ (slot.limit as u16).rotate_left(1)) | 1;
-        let seen = &self.seen[low as usize & (SEEN - 1)];
+        let seen = &self.seen[low as usize & (self.seen.len() - 1)];
         let tags = seen.load(Ordering::Relaxed);
         let at = |place: u32| (tags >> (16 * place)) as u16;
         if (0..4).any(|place| at(place) == tag) {
