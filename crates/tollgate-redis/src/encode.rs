@@ -157,15 +157,19 @@ impl Encoder {
 
     /// The indices of these checks, by their slots.
     pub(crate) fn slots(&self, checks: &[Check]) -> SmallVec<[SmallVec<[usize; 4]>; 2]> {
-        let mut slots: SmallVec<[(Option<Fingerprint>, SmallVec<[usize; 4]>); 2]> = SmallVec::new();
+        let mut slots: SmallVec<[SmallVec<[usize; 4]>; 2]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
             let slot = self.slot_of(checks, check);
-            match slots.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, indices)) => indices.push(index),
-                None => slots.push((slot, smallvec![index])),
+            let is_in = |indices: &&mut SmallVec<_>| {
+                let first: usize = indices[0];
+                self.slot_of(checks, &checks[first]) == slot
+            };
+            match slots.iter_mut().find(is_in) {
+                Some(indices) => indices.push(index),
+                None => slots.push(smallvec![index]),
             }
         }
-        slots.into_iter().map(|(_, indices)| indices).collect()
+        slots
     }
 
     /// Whether the client of this rule decides about the slot.

@@ -102,8 +102,8 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Told when the last limiter and layer with these rules is gone, or when other rules have
-    /// [taken their place](crate::Limiter::replacing): from then on nothing is to be held in advance. What is held goes back, and
-    /// what was counted alone is reported, without waiting for it. Requests and tickets that are still under way may ask and
+    /// [taken their place](crate::Limiter::replacing): from then on nothing is to be held in advance for these rules, but what
+    /// other rules in use have as well. Leases go back, and local usage is reported, without waiting for it. Requests and tickets that are still under way may ask and
     /// settle afterwards.
     fn retire(&self) {}
 

@@ -193,7 +193,7 @@ impl BoundRules {
         Begin::Query(Query::acquire(self, Checks::from_slice(checks), uncached))
     }
 
-    #[inline]
+    #[inline(always)]
     fn decided(&self, verdict: Verdict, now: Tick) -> Begin {
         let is_enforced = self.0.rules.enforces(verdict.rule());
         let at = self.local().store_time.at(now);
@@ -349,6 +349,7 @@ impl BoundRules {
 
     /// What is due without a request: reports, and about once a second leases that are not needed. To be called each
     /// [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS).
+    #[must_use = "units are missing until the queries are sent"]
     pub fn poll_maintenance(&self, now: Tick) -> Vec<Query> {
         let mut queries = self.reports(now, |_| true);
         let swept = self.0.swept.load(Ordering::Relaxed);
@@ -367,6 +368,7 @@ impl BoundRules {
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves
     /// out what another one that is in use has as well. To be called until it is empty and
     /// [everything is reported](Self::is_reported).
+    #[must_use = "units are missing until the queries are sent"]
     pub fn flush(&self, now: Tick) -> Vec<Query> {
         let is_retired = self.0.is_retired.load(Ordering::SeqCst);
         let is_ours = |limit: &Limit| !is_retired || !limit.is_in_use();
@@ -385,6 +387,7 @@ impl BoundRules {
 
     /// The rule set is no longer in use: its limiters are gone, or were replaced. Returns what has to go back now, but for what
     /// another rule set that is in use has as well. Leases that come later go back at once.
+    #[must_use = "units are missing until the queries are sent"]
     pub fn retire(&self, now: Tick) -> Vec<Query> {
         // Before leases are taken out, so that one that comes later goes back.
         if !self.0.is_retired.swap(true, Ordering::SeqCst) {

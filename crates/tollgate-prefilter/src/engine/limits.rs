@@ -9,7 +9,10 @@ use crate::{effective::Effective, engine::limit::Limit};
 /// The limits of a rule set, by rule and plan. `None`: nothing that a process may decide locally, because the rule is not
 /// enforced or the quota has no limit.
 #[derive(Debug)]
-pub(crate) struct Limits(pub(crate) Box<[Box<[Option<Arc<Limit>>]>]>);
+pub(crate) struct Limits(pub(crate) Box<[Plans]>);
+
+/// The limits of a rule, by plan.
+pub(crate) type Plans = Box<[Option<Arc<Limit>>]>;
 
 impl Limits {
     /// The limit of a check.

@@ -60,8 +60,8 @@ impl Reset {
 
     /// Processes the reply: `is_refused` says, by the index in [`returned`](Self::returned), whether the store certainly did
     /// not take a lease back.
-    pub fn finish(self, reply: Result<impl Fn(usize) -> bool, NoReply>) {
-        let is_back = |index: usize| match &reply {
+    pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
+        let is_back = |index: usize| match reply {
             Ok(is_refused) => is_refused(index),
             Err(NoReply::NotRun | NoReply::NothingToAsk) => true,
             Err(NoReply::Unknown) => false,

@@ -1,6 +1,6 @@
 //! A rule set on the store.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, fmt, ops::ControlFlow, sync::Arc};
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -100,8 +100,8 @@ impl Bound {
 
     fn ask(&self, query: Query) -> Step<Decision> {
         match InFlight::start(&self.inner, query, CallFor::Requests) {
-            Ok(in_flight) => Step::Wait(Pending::new(Deciding::new(in_flight))),
-            Err(decision) => Step::Ready(decision),
+            ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding::new(in_flight))),
+            ControlFlow::Break(decision) => Step::Ready(decision),
         }
     }
 
@@ -152,14 +152,14 @@ impl Bound {
         Step::Wait(Pending::new(async move {
             let reply = inner.shared.reply(timer, answer.await, size);
             let was_counted = reset.was_counted();
-            reset.finish(match &reply {
-                Ok(reply) => Ok(|index: usize| {
+            match &reply {
+                Ok(reply) => reset.finish(Ok(&|index| {
                     let place = returned.get(index).copied().flatten();
                     place.is_none_or(|place| reply.refusal(place).is_some())
-                }),
-                Err(error) if did_not_run(error) => Err(NoReply::NotRun),
-                Err(_) => Err(NoReply::Unknown),
-            });
+                })),
+                Err(error) if did_not_run(error) => reset.finish(Err(NoReply::NotRun)),
+                Err(_) => reset.finish(Err(NoReply::Unknown)),
+            }
             let reply = reply?;
             if let Some(refusal) = reply.first_refusal() {
                 return Err(refusal.into());

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    ops::ControlFlow,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -52,7 +53,7 @@ impl InFlight {
         inner: &Arc<Inner>,
         query: Query,
         what_for: CallFor,
-    ) -> Result<Self, Decision> {
+    ) -> ControlFlow<Decision, Self> {
         let steps = query.has_more_steps();
         let by = steps.then(|| Instant::now() + inner.shared.deadline);
         Self::start_by(inner, query, what_for, by)
@@ -63,7 +64,7 @@ impl InFlight {
         mut query: Query,
         what_for: CallFor,
         by: Option<Instant>,
-    ) -> Result<Self, Decision> {
+    ) -> ControlFlow<Decision, Self> {
         loop {
             let mut call = inner.shared.begin();
             let sent = query.send(inner.now(), |query| {
@@ -74,7 +75,7 @@ impl InFlight {
             match sent {
                 Ok((places, timer, answer)) => {
                     let guard = query.is_about_leases_or_reports();
-                    return Ok(Self {
+                    return ControlFlow::Continue(Self {
                         inner: Arc::clone(inner),
                         answer,
                         places,
@@ -90,7 +91,7 @@ impl InFlight {
                     Next::Ask(next) => query = next,
                     Next::Done(done) => {
                         inner.follow_up(done.follow_up);
-                        return Err(done.decision);
+                        return ControlFlow::Break(done.decision);
                     }
                 },
             }
@@ -98,7 +99,7 @@ impl InFlight {
     }
 
     /// Processes the answer. The decision, unless there is more to ask.
-    fn on_answer(self, answer: Result<Value, CallError>) -> Result<Self, Decision> {
+    fn on_answer(self, answer: Result<Value, CallError>) -> ControlFlow<Decision, Self> {
         let inner = self.inner;
         let takes = self.query.takes();
         let reply = match inner.shared.reply(self.timer, answer, self.size) {
@@ -116,15 +117,15 @@ impl InFlight {
                     inner.count_decided(done.decision.verdicts());
                 }
                 inner.follow_up(done.follow_up);
-                Err(done.decision)
+                ControlFlow::Break(done.decision)
             }
         }
     }
 
     /// Waits for all replies, for what no request waits for.
     pub(super) async fn run(self) {
-        let mut next = Ok(self);
-        while let Ok(mut in_flight) = next {
+        let mut next = ControlFlow::Continue(self);
+        while let ControlFlow::Continue(mut in_flight) = next {
             let answer = (&mut in_flight.answer).await;
             next = in_flight.on_answer(answer);
         }
@@ -232,8 +233,8 @@ impl Future for Deciding {
             };
             let answer = ready!(Pin::new(&mut in_flight.answer).poll(cx));
             match self.0.take().map(|it| it.on_answer(answer)) {
-                Some(Ok(next)) => self.0 = Some(next),
-                Some(Err(decision)) => return Poll::Ready(decision),
+                Some(ControlFlow::Continue(next)) => self.0 = Some(next),
+                Some(ControlFlow::Break(decision)) => return Poll::Ready(decision),
                 None => return Poll::Pending,
             }
         }

@@ -1,6 +1,6 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, ops::ControlFlow, sync::Arc};
 
 use tokio::runtime::Handle;
 use tollgate_core::{
@@ -63,7 +63,7 @@ impl Inner {
                 true => CallFor::Reports,
                 false => CallFor::Leases,
             };
-            if let Ok(in_flight) = InFlight::start(self, query, what_for) {
+            if let ControlFlow::Continue(in_flight) = InFlight::start(self, query, what_for) {
                 self.spawn(in_flight.run());
             }
         }

@@ -266,5 +266,5 @@
 //!   new window ends. A bucket gives back less by at most what the two rates differ by in the time between, and by what a
 //!   smaller burst may have forgotten.
 //!
-//! The replaced layer holds nothing in advance any more: what it has on lease goes back to Redis at once, and what it has
-//! counted alone is reported. Its tickets still settle.
+//! The new layer keeps the leases and cached denials of rules that have not changed. Leases of other rules go back to Redis at
+//! once, and their local usage is reported. Tickets of the replaced layer still settle.
