@@ -7,11 +7,7 @@
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Fingerprint, Quota, Retry, Tick, Verdict,
@@ -19,7 +15,10 @@ use tollgate_core::{
     store::SeqCells,
 };
 
-use crate::table::table_key::TableKey;
+use crate::{
+    sync::{Mutex, MutexGuard, lock},
+    table::table_key::TableKey,
+};
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 const TRUST: Tick = 1_000_000;
@@ -198,9 +197,7 @@ impl DenyCache {
     }
 
     fn writer(&self, shard: usize) -> MutexGuard<'_, ()> {
-        self.writers[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writers[shard])
     }
 }
 

@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Weak},
 };
 
 use tollgate_core::{Quota, Rule, RuleSet, Tick};
@@ -18,6 +15,7 @@ use crate::{
         bound_rules::BoundRules, events::EngineEvents, limit::Limit, limits::Limits, local::Local,
         store_rules::StoreRules,
     },
+    sync::{AtomicU32, Mutex, MutexGuard, Ordering, RwLock, lock},
 };
 
 /// What a process decides locally in front of a shared store: its leases, its local usage, and the denials it has seen.
@@ -170,7 +168,7 @@ impl Shared {
     }
 
     fn limits(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Weak<Limit>>>> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.limits)
     }
 }
 

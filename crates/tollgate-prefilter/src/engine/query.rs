@@ -19,6 +19,7 @@ use crate::{
         grant::{LeaseQuery, ReturnedLease},
         terms::LeaseTerms,
     },
+    sync::read,
 };
 
 /// A query to the store, from before it is sent until its reply is processed.
@@ -174,12 +175,7 @@ impl Query {
         let engine = self
             .has_reports_to_take()
             .then(|| Arc::clone(self.rules.engine()));
-        let sending = engine.as_ref().map(|engine| {
-            engine
-                .sending
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        });
+        let sending = engine.as_ref().map(|engine| read(&engine.sending));
         self.sent = Some(self.rules.local().sent(now));
         if sending.is_some() {
             self.take_reports(now);

@@ -1,11 +1,11 @@
 //! Which keys are certainly not kept.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::fmt;
 
-use crate::table::table_key::TableKey;
+use crate::{
+    sync::{AtomicU64, Ordering},
+    table::table_key::TableKey,
+};
 
 /// A bit for all keys that fall on one place: whether any of them was ever kept. It is small enough to stay in the first cache
 /// of a core, and spares the look at a set, a line that is not.

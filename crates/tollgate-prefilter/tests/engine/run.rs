@@ -510,7 +510,7 @@ impl<'a> Run<'a> {
                 }
                 self.next(message.process, message.bound, message.request, next);
             }
-            (Waits::Reset(reset), _) => reset.finish(Ok(|_: usize| false)),
+            (Waits::Reset(reset), _) => reset.finish(Ok(&|_| false)),
             _ => unreachable!("nobody waits for it"),
         }
     }
@@ -553,7 +553,7 @@ impl<'a> Run<'a> {
                 self.next(process, bound, request, next);
             }
             (Waits::Reset(reset), Some(why)) => {
-                reset.finish(Err::<fn(usize) -> bool, _>(why));
+                reset.finish(Err(why));
             }
             _ => {}
         }

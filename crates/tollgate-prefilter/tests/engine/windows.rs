@@ -116,7 +116,8 @@ fn no_unit_is_lost_when_another_rule_denies_whose_state_lies_elsewhere() {
         });
         explore(&World {
             other,
-            costs: &[4],
+            // The second does not fit.
+            costs: &[9],
             extras: 1,
             ..window(fixed, WITH_ANOTHER_RULE)
         });
