@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
             let waits = !matches!(message.waits, Waits::Nobody);
             if !message.is_executed {
                 events.push(Event::Execute(index, false));
-                if message.asks_the_other() {
+                if message.asks(1) {
                     events.push(Event::Execute(index, true));
                 }
             } else {
@@ -452,9 +452,11 @@ impl<'a> Run<'a> {
                 }
                 self.store.reset(now);
                 let mut excused = 0;
-                for request in &mut self.requests {
+                let prelude = 3 * self.world.processes;
+                for (index, request) in self.requests.iter_mut().enumerate() {
                     let units = request.checks.iter().filter(|check| check.rule() == 0);
-                    excused += units.map(Check::cost).sum::<u64>();
+                    let units = units.map(Check::cost).sum::<u64>();
+                    excused += if index < prelude { 0 } else { units };
                     request.is_of_before = true;
                 }
                 self.ledger.reset(excused);
@@ -603,6 +605,11 @@ impl<'a> Run<'a> {
         if let Some(query) = query {
             message.waits = Waits::Query(query);
         }
+        let message = &self.messages[index];
+        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.asks(0);
+        let is_heard = message.is_query() || !takes_of_window;
+        self.must(is_heard, "what is taken for nobody stays in the process");
+        let message = &mut self.messages[index];
         if message.is_executed {
             let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::Nobody);
             if is_lost {
@@ -663,7 +670,13 @@ impl<'a> Run<'a> {
     fn flush(&mut self) {
         for process in 0..self.processes.len() {
             for bound in 0..self.processes[process].bound.len() {
+                let is_retired = bound + 1 < self.processes[process].bound.len();
+                // What a retired rule set holds has gone back by itself, unless that did not run.
+                let is_back = is_retired && !self.did_not_run();
                 for _ in 0..9 {
+                    if is_back && self.processes[process].bound[bound].is_reported() {
+                        break;
+                    }
                     let queries = self.processes[process].bound[bound].flush(self.now);
                     if queries.is_empty() {
                         break;
@@ -675,6 +688,11 @@ impl<'a> Run<'a> {
                 self.must(is_reported, "everything is reported");
             }
         }
+    }
+
+    fn did_not_run(&self) -> bool {
+        let mut trace = self.trace.iter();
+        trace.any(|event| matches!(event, Event::NotRun(_)))
     }
 
     /// No query is taken for one that is still under way.
@@ -789,9 +807,9 @@ impl Message {
         matches!(self.waits, Waits::Query(_))
     }
 
-    fn asks_the_other(&self) -> bool {
+    fn asks(&self, rule: u16) -> bool {
         match &self.content {
-            Content::Query { checks, .. } => checks.iter().any(|check| check.rule() == 1),
+            Content::Query { checks, .. } => checks.iter().any(|check| check.rule() == rule),
             _ => false,
         }
     }

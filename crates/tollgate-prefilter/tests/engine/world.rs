@@ -33,6 +33,8 @@ pub(crate) enum Other {
     Before,
     /// Asked after it, in a place of its own.
     After,
+    /// Decided in one step with the first, after a third rule in a place of its own.
+    BesideAfterAThird,
 }
 
 /// Kinds of events that only happen now and then.
@@ -87,6 +89,9 @@ impl World {
         if self.other != Other::None {
             rules.push(Rule::new("other", Quota::gcra(1_000, MINUTE)));
         }
+        if self.other == Other::BesideAfterAThird {
+            rules.push(Rule::new("third", Quota::gcra(1_000, MINUTE)));
+        }
         rules
     }
 
@@ -96,11 +101,12 @@ impl World {
             Other::None => vec![first],
             Other::Before => vec![other, first],
             Other::Beside | Other::After => vec![first, other],
+            Other::BesideAfterAThird => vec![Check::new(2, OTHER_KEY, 1), first, other],
         }
     }
 
     pub(crate) fn places(&self) -> Box<dyn StoreRules> {
-        Box::new(Places(matches!(self.other, Other::Before | Other::After)))
+        Box::new(Places(self.other))
     }
 }
 
@@ -108,9 +114,9 @@ impl World {
 const KEY: Fingerprint = Fingerprint::from_bits(0x3c6e_f372_fe94_f82b_a54f_f53a_5f1d_36f1);
 const OTHER_KEY: Fingerprint = Fingerprint::from_bits(0x9b05_688c_2b3e_6c1f_1f83_d9ab_fb41_bd6b);
 
-/// Whether the states of different keys lie apart.
+/// Where states lie.
 #[derive(Debug)]
-struct Places(bool);
+struct Places(Other);
 
 impl StoreRules for Places {
     fn exact(&self, _: &Rule) -> Option<&'static str> {
@@ -118,6 +124,10 @@ impl StoreRules for Places {
     }
 
     fn place(&self, _: &[Check], check: &Check) -> Option<Fingerprint> {
-        self.0.then(|| check.key())
+        match self.0 {
+            Other::None | Other::Beside => None,
+            Other::Before | Other::After => Some(check.key()),
+            Other::BesideAfterAThird => (check.rule() == 2).then_some(OTHER_KEY),
+        }
     }
 }
