@@ -113,9 +113,9 @@ for feature in axum metrics tokio tonic tracing uuid; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
-step "the store under random schedules"
+step "the memory store and the prefilter under random schedules"
 RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
-  cargo test -p tollgate-core --lib schedules
+  cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
 
 step "examples"
 # As users run them, by themselves and with their own features only.

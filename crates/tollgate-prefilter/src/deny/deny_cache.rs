@@ -7,11 +7,7 @@
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Fingerprint, Quota, Retry, Tick, Verdict,
@@ -19,7 +15,10 @@ use tollgate_core::{
     store::SeqCells,
 };
 
-use crate::table::table_key::TableKey;
+use crate::{
+    sync::{Mutex, MutexGuard, lock},
+    table::table_key::TableKey,
+};
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 const TRUST: Tick = 1_000_000;
@@ -27,7 +26,8 @@ const TRUST: Tick = 1_000_000;
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
 
-/// Cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two others.
+/// At most so many cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two
+/// others.
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
 
@@ -83,9 +83,11 @@ impl Denials {
 }
 
 impl DenyCache {
-    pub(crate) fn new() -> Self {
+    /// Of a process that keeps something of so many keys: one cell for four of them.
+    pub(crate) fn new(keys: usize) -> Self {
+        let per_shard = (keys / 4 / SHARDS).clamp(2, PER_SHARD);
         Self {
-            cells: SeqCells::new(SHARDS, PER_SHARD),
+            cells: SeqCells::new(SHARDS, per_shard),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
         }
     }
@@ -195,9 +197,7 @@ impl DenyCache {
     }
 
     fn writer(&self, shard: usize) -> MutexGuard<'_, ()> {
-        self.writers[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writers[shard])
     }
 }
 

@@ -1,14 +1,6 @@
 //! A rule set on an engine.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
@@ -31,6 +23,7 @@ use crate::{
         reset::Reset,
         store_rules::StoreRules,
     },
+    sync::{AtomicBool, AtomicU64, Ordering},
     table::key_table::Miss,
 };
 

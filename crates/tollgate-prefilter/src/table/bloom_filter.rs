@@ -1,11 +1,11 @@
 //! Which keys certainly have no entry.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::fmt;
 
-use crate::table::table_key::TableKey;
+use crate::{
+    sync::{AtomicU64, Ordering},
+    table::table_key::TableKey,
+};
 
 /// A Bloom filter with one hash: a bit says whether any of the keys that share it ever had an entry. It is small enough to stay in
 /// the first cache of a core, and saves the access to a set, which is not.

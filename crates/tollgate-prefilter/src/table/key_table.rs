@@ -1,17 +1,13 @@
 //! A table of what a process keeps of keys, in bounded memory.
 
-use std::{
-    cmp::Reverse,
-    fmt,
-    sync::{
-        Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{cmp::Reverse, fmt};
 
 use tollgate_core::Tick;
 
-use crate::table::{bloom_filter::BloomFilter, table_key::TableKey};
+use crate::{
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly},
+    table::{bloom_filter::BloomFilter, table_key::TableKey},
+};
 
 /// Nothing is kept of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +27,7 @@ pub(crate) struct KeyTable<T> {
     bloom_filter: BloomFilter,
 }
 
-/// Room for keys that were seen once.
+/// The most places for keys that were seen once: one for four keys that are kept.
 const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
@@ -75,13 +71,14 @@ impl<T: Default> KeyTable<T> {
     /// Of at most `keys`, rounded up to a power of two and to at least one set.
     pub(crate) fn new(keys: usize) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
+        let seen = (keys / 4).clamp(WAYS, SEEN).next_power_of_two();
         let empty = || Set {
             tags: [0; WAYS],
             entries: Vec::new(),
         };
         Self {
             sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
-            seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
+            seen: (0..seen).map(|_| AtomicU64::new(0)).collect(),
             bloom_filter: BloomFilter::new(),
         }
     }
@@ -91,7 +88,7 @@ impl<T: Default> KeyTable<T> {
     fn was_seen(&self, slot: TableKey) -> bool {
         let [high, low] = slot.key;
         let tag = ((high >> 16) as u16 ^ (slot.limit as u16).rotate_left(1)) | 1;
-        let seen = &self.seen[low as usize & (SEEN - 1)];
+        let seen = &self.seen[low as usize & (self.seen.len() - 1)];
         let tags = seen.load(Ordering::Relaxed);
         let at = |place: u32| (tags >> (16 * place)) as u16;
         if (0..4).any(|place| at(place) == tag) {
@@ -109,7 +106,7 @@ impl<T: Default> KeyTable<T> {
     fn set(&self, slot: TableKey) -> MutexGuard<'_, Set<T>> {
         // Fingerprints are evenly spread. The limit is mixed in for keys that several rules share.
         let bits = (slot.key[1] >> 32) as usize ^ (slot.limit as usize).wrapping_mul(0x9e37);
-        lock(&self.sets[bits & (self.sets.len() - 1)].0)
+        lock_briefly(&self.sets[bits & (self.sets.len() - 1)].0)
     }
 
     /// Does something with the entry of a key, if it has one.
@@ -164,7 +161,7 @@ impl<T: Default> KeyTable<T> {
     /// Adds something up over all keys.
     pub(crate) fn sum(&self, of: impl Fn(&T) -> u64) -> u64 {
         let of_set = |set: &LockedSet<T>| -> u64 {
-            let set = lock(&set.0);
+            let set = lock_briefly(&set.0);
             set.entries.iter().map(|entry| of(&entry.value)).sum()
         };
         self.sets.iter().map(of_set).sum()
@@ -232,34 +229,6 @@ fn alike(tags: [u8; HALF], tag: u8) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differ = u128::from_le_bytes(tags) ^ (ONES * u128::from(tag));
     differ.wrapping_sub(ONES) & !differ & (ONES << 7)
-}
-
-/// Locks, also after a panic of another holder: each change leaves an entry whole.
-#[inline]
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    match mutex.try_lock() {
-        Ok(guard) => guard,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => lock_contended(mutex),
-    }
-}
-
-/// Stands back for a moment, and a longer one each time, before it sleeps: what is done under the lock takes less than it
-/// takes to fall asleep and to be woken.
-#[cold]
-#[inline(never)]
-fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for round in 0..12_u32 {
-        for _ in 0..4 << round.min(5) {
-            std::hint::spin_loop();
-        }
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Without the keys.
