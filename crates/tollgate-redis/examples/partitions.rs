@@ -73,10 +73,7 @@ async fn limiter(
         .expect("a valid address");
     store.connected().await;
     let quota = Quota::gcra(1_000_000, MINUTE);
-    let all = [
-        Rule::new("address", quota),
-        Rule::new("account", quota),
-    ];
+    let all = [Rule::new("address", quota), Rule::new("account", quota)];
     Limiter::new(store, all.into_iter().take(rules)).expect("valid rules")
 }
 

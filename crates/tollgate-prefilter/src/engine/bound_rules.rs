@@ -179,11 +179,11 @@ impl BoundRules {
         if let Some(verdict) = self.deny(check, now) {
             return self.decided(verdict, now);
         }
-        let mut uncached = IndexSet::default();
+        let mut new_keys = IndexSet::default();
         if miss.is_new {
-            uncached.insert(0);
+            new_keys.insert(0);
         }
-        Begin::Query(Query::acquire(self, Checks::from_slice(checks), uncached))
+        Begin::Query(Query::acquire(self, Checks::from_slice(checks), new_keys))
     }
 
     #[inline(always)]
@@ -202,7 +202,7 @@ impl BoundRules {
             return Begin::Decided(decision);
         }
         let store_at = self.local().store_time.at(now);
-        let mut uncached = IndexSet::default();
+        let mut new_keys = IndexSet::default();
         let mut verdicts = SmallVec::new();
         if self.0.is_local && has_twins(checks) {
             // They are one check for the store. Of a key that only comes so nothing could be decided locally.
@@ -214,14 +214,14 @@ impl BoundRules {
             };
             for (index, check) in checks.iter().enumerate() {
                 if is_new(check).is_some() {
-                    uncached.insert(index);
+                    new_keys.insert(index);
                 }
             }
         } else if self.0.is_local {
             for (index, check) in checks.iter().enumerate() {
                 let spent = self.spend_one_of(checks, check, now);
                 if spent.as_ref().is_err_and(|miss| miss.is_new) {
-                    uncached.insert(index);
+                    new_keys.insert(index);
                 }
                 verdicts.push(spent.ok().map(|verdict| (store_at, verdict)));
             }
@@ -239,12 +239,12 @@ impl BoundRules {
         let steps = self.steps(checks, &asked);
         if asked.len() == checks.len() && steps.len() <= 1 {
             let checks = Checks::from_slice(checks);
-            return Begin::Query(Query::acquire(self, checks, uncached));
+            return Begin::Query(Query::acquire(self, checks, new_keys));
         }
         verdicts.resize(checks.len(), None);
         let times = (now, store_at);
-        let request = Request::new(checks, verdicts, uncached, steps, times);
-        let query = Query::acquire(self, Checks::new(), uncached);
+        let request = Request::new(checks, verdicts, new_keys, steps, times);
+        let query = Query::acquire(self, Checks::new(), new_keys);
         Begin::Query(query.of_request(Box::new(request)))
     }
 
@@ -260,8 +260,8 @@ impl BoundRules {
         }
         let times = (now, self.local().store_time.at(now));
         let verdicts = smallvec![None; checks.len()];
-        let uncached = IndexSet::default();
-        let request = Request::new(checks, verdicts, uncached, steps, times);
+        let new_keys = IndexSet::default();
+        let request = Request::new(checks, verdicts, new_keys, steps, times);
         let query = Query::peek(self, Checks::new());
         Begin::Query(query.of_request(Box::new(request)))
     }
@@ -299,7 +299,7 @@ impl BoundRules {
         follow_up.settle.extend(others);
         let is_local = |(receipt, _): &(Receipt, Settlement)| receipt.source == Source::Local;
         if follow_up.settle.iter().any(is_local) {
-            self.0.engine.reports_are_sent();
+            self.0.engine.wait_for_reports();
         }
         self.return_retired(&mut follow_up, now);
         follow_up
@@ -375,7 +375,7 @@ impl BoundRules {
     pub fn is_reported(&self) -> bool {
         let is_retired = self.0.is_retired.load(Ordering::SeqCst);
         let mut limits = self.0.limits.iter();
-        limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_due())
+        limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_unreported())
     }
 
     /// The rule set is no longer in use: its limiters are gone, or were replaced. Returns what has to go back now, but for what
@@ -472,7 +472,7 @@ impl BoundRules {
 
     /// What the store has taken of a window that can be leased, for an abandoned request: it stays in this process,
     /// or goes back to the store.
-    pub(crate) fn take_over(&self, receipt: &Receipt, now: Tick, follow_up: &mut FollowUp) {
+    pub(crate) fn keep_abandoned(&self, receipt: &Receipt, now: Tick, follow_up: &mut FollowUp) {
         let limit = self.limit(&receipt.check);
         let Some(limit) = limit.filter(|limit| limit.windows.is_some()) else {
             return;
@@ -491,7 +491,7 @@ impl BoundRules {
     /// The store has to refund units that this process has spent.
     pub(crate) fn refund(&self, follow_up: &mut FollowUp, receipt: Receipt, units: u64) {
         if receipt.source == Source::Local {
-            self.0.engine.reports_are_sent();
+            self.0.engine.wait_for_reports();
         }
         follow_up.settle.push((receipt, Settlement::Refund(units)));
     }

@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// Waits until the reports are sent that were taken by now. The units in them can only be refunded after them.
-    pub(crate) fn reports_are_sent(&self) {
+    pub(crate) fn wait_for_reports(&self) {
         drop(self.sending.write());
     }
 

@@ -43,7 +43,7 @@ struct Standing {
 impl Standing {
     /// One event when requests begin to be without a server, and one when they are not any more, however often it was
     /// tried in between.
-    fn hear<'a>(&mut self, event: &'a NodeEvent) -> Option<Transition<'a>> {
+    fn audit_replies<'a>(&mut self, event: &'a NodeEvent) -> Option<Transition<'a>> {
         let why = match event {
             NodeEvent::Connected(_) => {
                 self.is_connected = true;
@@ -93,8 +93,8 @@ impl Events {
         let told = {
             let mut nodes = lock(&self.nodes);
             match nodes.get_mut(node) {
-                Some(standing) => standing.hear(event),
-                None => nodes.entry(node.into()).or_default().hear(event),
+                Some(standing) => standing.audit_replies(event),
+                None => nodes.entry(node.into()).or_default().audit_replies(event),
             }
         };
         match told {
@@ -309,8 +309,11 @@ mod tests {
     #[test]
     fn a_lost_server_is_logged_once_and_its_return_once() {
         let mut standing = Standing::default();
-        let mut hear =
-            |event: NodeEvent| standing.hear(&event).map(|told| told == Transition::Found);
+        let mut hear = |event: NodeEvent| {
+            standing
+                .audit_replies(&event)
+                .map(|told| told == Transition::Found)
+        };
         let (returned, open) = (BreakerState::Closed, BreakerState::Open);
         assert_eq!(hear(connected()), None);
         assert_eq!(hear(NodeEvent::Lost("it was closed".into())), Some(false));

@@ -13,7 +13,7 @@ use crate::{
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{rule_meters, timer::Timer, what::CallFor},
+    observe::{rule_meters, stopwatch::Stopwatch, what::CallFor},
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -180,9 +180,9 @@ impl Meters {
         self.handles.get_or_init(Handles::new)
     }
 
-    pub(super) fn called(&self, timer: Timer, error: Option<&CallError>) {
+    pub(super) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         let handles = self.handles();
-        handles.call_duration.record(timer.elapsed());
+        handles.call_duration.record(stopwatch.elapsed());
         let Some(error) = error else { return };
         match error.kind() {
             CallErrorKind::Unavailable => &handles.unavailable,

@@ -15,7 +15,7 @@ use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
 use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
 use crate::{
     connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
-    observe::{events::Events, rule_counts::RuleCounts, timer::Timer, what::CallFor},
+    observe::{events::Events, rule_counts::RuleCounts, stopwatch::Stopwatch, what::CallFor},
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
@@ -126,11 +126,11 @@ impl Observer {
 
     /// Redis has answered a call, or not.
     #[inline]
-    pub(crate) fn called(&self, timer: Timer, error: Option<&CallError>) {
+    pub(crate) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         #[cfg(feature = "metrics")]
-        self.meters.called(timer, error);
+        self.meters.called(stopwatch, error);
         #[cfg(not(feature = "metrics"))]
-        let _ = timer;
+        let _ = stopwatch;
         if let Some(error) = error {
             self.events.failed(error);
         }
