@@ -97,12 +97,13 @@ for server in redis-6.2 redis-7.4 valkey-9.1; do
   printf '%s: ' "$server"
   "target/servers/$server" --version
   export TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server"
-  # It starts a cluster, whose servers are told more than Redis 6.2 understands.
+  # The meter's tests start a cluster with settings that Redis 6.2 does not know.
   tests=(--test conformance)
   [ "$server" = redis-6.2 ] || tests+=(--test meter --test credentials --test redis_1)
-  cargo test -p tollgate-redis --all-features "${tests[@]}"
-  # The clock of a server can be moved where it asks the system for the time, which the newest do not.
-  cargo test -p tollgate-redis --all-features --lib -- \
+  # Of the whole workspace, as above: `-p` would choose other features, and compile all dependencies again.
+  cargo test --workspace --all-features "${tests[@]}"
+  # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
+  cargo test --workspace --all-features --lib -- \
     internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
   unset TOLLGATE_REDIS_SERVER
 done
@@ -112,16 +113,17 @@ for feature in axum metrics tokio tonic tracing uuid; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
-step "the store under random schedules"
+step "the memory store and the prefilter under random schedules"
 RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
-  cargo test -p tollgate-core --lib schedules
+  cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
 
 step "examples"
-cargo build --workspace --examples --all-features
-cargo run --quiet --example worker
-cargo run --quiet --example tonic
-cargo run --quiet --example polite_client
-cargo run --quiet --example redis_outage
+# As users run them, by themselves and with their own features only.
+cargo check --quiet -p tollgate-examples --examples
+# The tests have built them already.
+for example in worker tonic polite_client redis_outage; do
+  "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
+done
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

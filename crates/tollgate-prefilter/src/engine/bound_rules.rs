@@ -1,14 +1,6 @@
 //! A rule set on an engine.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
@@ -31,6 +23,7 @@ use crate::{
         reset::Reset,
         store_rules::StoreRules,
     },
+    sync::{AtomicBool, AtomicU64, Ordering},
     table::key_table::Miss,
 };
 
@@ -170,7 +163,7 @@ impl BoundRules {
         self.0.limits.pause().map(Duration::from_micros)
     }
 
-    /// Decides a request, or says what to ask the store.
+    /// Decides a request, or returns the query for the store.
     ///
     /// Units that this process may spend come first: they are taken already, whatever the store would say. Then the deny cache
     /// decides, and then the store. A denial by the cache ends the decision: the other rules are not asked.
@@ -186,11 +179,11 @@ impl BoundRules {
         if let Some(verdict) = self.deny(check, now) {
             return self.decided(verdict, now);
         }
-        let mut uncached = IndexSet::default();
+        let mut new_keys = IndexSet::default();
         if miss.is_new {
-            uncached.insert(0);
+            new_keys.insert(0);
         }
-        Begin::Query(Query::acquire(self, Checks::from_slice(checks), uncached))
+        Begin::Query(Query::acquire(self, Checks::from_slice(checks), new_keys))
     }
 
     #[inline(always)]
@@ -209,7 +202,7 @@ impl BoundRules {
             return Begin::Decided(decision);
         }
         let store_at = self.local().store_time.at(now);
-        let mut uncached = IndexSet::default();
+        let mut new_keys = IndexSet::default();
         let mut verdicts = SmallVec::new();
         if self.0.is_local && has_twins(checks) {
             // They are one check for the store. Of a key that only comes so nothing could be decided locally.
@@ -221,14 +214,14 @@ impl BoundRules {
             };
             for (index, check) in checks.iter().enumerate() {
                 if is_new(check).is_some() {
-                    uncached.insert(index);
+                    new_keys.insert(index);
                 }
             }
         } else if self.0.is_local {
             for (index, check) in checks.iter().enumerate() {
                 let spent = self.spend_one_of(checks, check, now);
                 if spent.as_ref().is_err_and(|miss| miss.is_new) {
-                    uncached.insert(index);
+                    new_keys.insert(index);
                 }
                 verdicts.push(spent.ok().map(|verdict| (store_at, verdict)));
             }
@@ -246,16 +239,16 @@ impl BoundRules {
         let steps = self.steps(checks, &asked);
         if asked.len() == checks.len() && steps.len() <= 1 {
             let checks = Checks::from_slice(checks);
-            return Begin::Query(Query::acquire(self, checks, uncached));
+            return Begin::Query(Query::acquire(self, checks, new_keys));
         }
         verdicts.resize(checks.len(), None);
         let times = (now, store_at);
-        let request = Request::new(checks, verdicts, uncached, steps, times);
-        let query = Query::acquire(self, Checks::new(), uncached);
+        let request = Request::new(checks, verdicts, new_keys, steps, times);
+        let query = Query::acquire(self, Checks::new(), new_keys);
         Begin::Query(query.of_request(Box::new(request)))
     }
 
-    /// Says what to ask the store for a decision that takes nothing.
+    /// Returns the query for a decision that takes nothing.
     pub fn peek(&self, checks: &[Check], now: Tick) -> Begin {
         if let Some(decision) = Check::deny_two_plans(&self.0.rules, checks) {
             return Begin::Decided(decision);
@@ -267,8 +260,8 @@ impl BoundRules {
         }
         let times = (now, self.local().store_time.at(now));
         let verdicts = smallvec![None; checks.len()];
-        let uncached = IndexSet::default();
-        let request = Request::new(checks, verdicts, uncached, steps, times);
+        let new_keys = IndexSet::default();
+        let request = Request::new(checks, verdicts, new_keys, steps, times);
         let query = Query::peek(self, Checks::new());
         Begin::Query(query.of_request(Box::new(request)))
     }
@@ -306,7 +299,7 @@ impl BoundRules {
         follow_up.settle.extend(others);
         let is_local = |(receipt, _): &(Receipt, Settlement)| receipt.source == Source::Local;
         if follow_up.settle.iter().any(is_local) {
-            self.0.engine.reports_are_sent();
+            self.0.engine.wait_for_reports();
         }
         self.return_retired(&mut follow_up, now);
         follow_up
@@ -382,7 +375,7 @@ impl BoundRules {
     pub fn is_reported(&self) -> bool {
         let is_retired = self.0.is_retired.load(Ordering::SeqCst);
         let mut limits = self.0.limits.iter();
-        limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_due())
+        limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_unreported())
     }
 
     /// The rule set is no longer in use: its limiters are gone, or were replaced. Returns what has to go back now, but for what
@@ -477,9 +470,9 @@ impl BoundRules {
         }
     }
 
-    /// What the store has taken of a window that can be leased, for a request that nobody waits for: it stays in this process,
+    /// What the store has taken of a window that can be leased, for an abandoned request: it stays in this process,
     /// or goes back to the store.
-    pub(crate) fn take_over(&self, receipt: &Receipt, now: Tick, follow_up: &mut FollowUp) {
+    pub(crate) fn keep_abandoned(&self, receipt: &Receipt, now: Tick, follow_up: &mut FollowUp) {
         let limit = self.limit(&receipt.check);
         let Some(limit) = limit.filter(|limit| limit.windows.is_some()) else {
             return;
@@ -498,7 +491,7 @@ impl BoundRules {
     /// The store has to refund units that this process has spent.
     pub(crate) fn refund(&self, follow_up: &mut FollowUp, receipt: Receipt, units: u64) {
         if receipt.source == Source::Local {
-            self.0.engine.reports_are_sent();
+            self.0.engine.wait_for_reports();
         }
         follow_up.settle.push((receipt, Settlement::Refund(units)));
     }
@@ -526,7 +519,7 @@ impl BoundRules {
         }
     }
 
-    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is asked anyway.
+    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is queried anyway.
     fn spend_one_of(&self, checks: &[Check], check: &Check, now: Tick) -> Result<Verdict, Miss> {
         if self.0.rules.has_thresholds()
             && let Some(reports) = self.local().reports()

@@ -1,19 +1,17 @@
 //! One quota of one rule.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-};
+use std::{collections::VecDeque, fmt};
 
 use tollgate_core::{Fingerprint, Quota, Tick};
 
 use crate::{
-    deny::deny_cache::Denials, effective::Effective, engine::windows::Windows,
-    lease::terms::LeaseTerms, report::terms::ReportTerms, table::table_key::TableKey,
+    deny::deny_cache::Denials,
+    effective::Effective,
+    engine::windows::Windows,
+    lease::terms::LeaseTerms,
+    report::terms::ReportTerms,
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
+    table::table_key::TableKey,
 };
 
 /// One quota of one rule, with its consistency.
@@ -30,10 +28,12 @@ pub(crate) struct Limit {
     /// Whether its rule has other quotas, for other plans.
     pub(crate) has_plans: bool,
     /// Keys with unreported units.
-    due: Mutex<VecDeque<Fingerprint>>,
-    is_due: AtomicBool,
+    unreported: Mutex<VecDeque<Fingerprint>>,
+    has_keys: AtomicBool,
     /// Keys with a lease.
     leased: Mutex<Vec<Fingerprint>>,
+    /// Held by who goes through either: meanwhile keys are missing that stay.
+    visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
     in_use: AtomicUsize,
     /// How many rule sets have it, in use or retired.
@@ -49,9 +49,10 @@ impl Limit {
             quota,
             effective,
             has_plans,
-            due: Mutex::new(VecDeque::new()),
-            is_due: AtomicBool::new(false),
+            unreported: Mutex::new(VecDeque::new()),
+            has_keys: AtomicBool::new(false),
             leased: Mutex::new(Vec::new()),
+            visiting: Mutex::new(()),
             in_use: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
         }
@@ -112,38 +113,39 @@ impl Limit {
 
     /// Whether any key may have unreported units.
     #[inline]
-    pub(crate) fn has_due(&self) -> bool {
-        self.is_due.load(Ordering::Relaxed)
+    pub(crate) fn has_unreported(&self) -> bool {
+        self.has_keys.load(Ordering::Relaxed)
     }
 
     /// A key has unreported units from now on.
-    pub(crate) fn add_due(&self, key: Fingerprint) {
-        let mut due = lock(&self.due);
+    pub(crate) fn add_unreported(&self, key: Fingerprint) {
+        let mut due = lock(&self.unreported);
         due.push_back(key);
-        self.is_due.store(true, Ordering::Relaxed);
+        self.has_keys.store(true, Ordering::Relaxed);
     }
 
     /// Goes through the keys with unreported units, each at most once, until `visit` says to stop. Keys for which it returns
     /// `Visit::Keep` are visited again next time.
-    pub(crate) fn visit_due(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+    pub(crate) fn visit_unreported(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
         let mut kept = Vec::new();
-        let count = lock(&self.due).len();
+        let count = lock(&self.unreported).len();
         for _ in 0..count {
-            let Some(key) = lock(&self.due).pop_front() else {
+            let Some(key) = lock(&self.unreported).pop_front() else {
                 break;
             };
             match visit(key) {
                 Visit::Keep => kept.push(key),
                 Visit::Drop => {}
                 Visit::Stop => {
-                    lock(&self.due).push_front(key);
+                    lock(&self.unreported).push_front(key);
                     break;
                 }
             }
         }
-        let mut due = lock(&self.due);
+        let mut due = lock(&self.unreported);
         due.extend(kept);
-        self.is_due.store(!due.is_empty(), Ordering::Relaxed);
+        self.has_keys.store(!due.is_empty(), Ordering::Relaxed);
     }
 
     /// A key has a lease from now on.
@@ -151,9 +153,12 @@ impl Limit {
         lock(&self.leased).push(key);
     }
 
-    /// Takes out the keys with leases. Those that keep theirs have to be [added](Self::add_leased) again.
-    pub(crate) fn take_leased(&self) -> Vec<Fingerprint> {
-        std::mem::take(&mut *lock(&self.leased))
+    /// Goes through the keys with leases. Those for which `visit` returns `Visit::Keep` are visited again next time.
+    pub(crate) fn visit_leased(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
+        let mut keys = std::mem::take(&mut *lock(&self.leased));
+        keys.retain(|key| visit(*key) == Visit::Keep);
+        lock(&self.leased).append(&mut keys);
     }
 }
 
@@ -164,11 +169,6 @@ pub(crate) enum Visit {
     Drop,
     /// It was not looked at, and neither are those behind it.
     Stop,
-}
-
-/// Locks, also after a panic of another holder: each change is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Limit {

@@ -82,7 +82,7 @@ impl Local {
                     return Err(Miss { is_new: true });
                 };
                 let weighs = |window| {
-                    let until = limit.windows.map_or(0, |it| it.weigh_until(window));
+                    let until = limit.windows.map_or(0, |it| it.counts_until(window));
                     until.saturating_sub(self.store_time.at(now))
                 };
                 let answer = leases.spend(limit, key, now, cost, weighs)?;
@@ -93,7 +93,7 @@ impl Local {
                     return Err(Miss { is_new: true });
                 };
                 let answer = reports.spend(limit, key, now, cost, terms)?;
-                // A denial told what was left, and that is less now.
+                // A cached denial says what was left, and that is less now.
                 self.unlearn(key);
                 (answer, Source::Local)
             }
@@ -174,14 +174,14 @@ impl Local {
 
     /// Learns from the store's verdict about a check.
     ///
-    /// `is_cached`: a denial goes into the deny cache. `uncached`: no local usage is begun.
+    /// `is_cached`: a denial goes into the deny cache. `new_keys`: no local usage is begun.
     pub(crate) fn learn(
         &self,
         limit: &Limit,
         check: &Check,
         verdict: &Verdict,
         (sent, now): (SentAt, Tick),
-        (is_cached, uncached): (bool, bool),
+        (is_cached, new_keys): (bool, bool),
     ) {
         let key = check.key();
         if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
@@ -211,7 +211,7 @@ impl Local {
                         units: verdict.remaining(),
                         reset_after: verdict.reset_after_ticks(),
                     };
-                    reports.learn(limit, key, (sent, now), left, uncached);
+                    reports.learn(limit, key, (sent, now), left, new_keys);
                 }
             }
             Effective::Exact(_) => {}
@@ -324,7 +324,7 @@ impl Local {
                     leases.give_back(limit, key, (now, spent), units);
                     return 0;
                 };
-                match windows.that_weighs_until(taken.fresh_at) {
+                match windows.that_counts_until(taken.fresh_at) {
                     Some(window) if taken.fresh_at > taken.at => {
                         leases.give_back_to(limit, key, window, (now, spent), units)
                     }
@@ -355,8 +355,8 @@ pub(crate) fn as_counted(limit: &Limit, receipt: &Receipt) -> Receipt {
     let mut receipt = *receipt;
     receipt.taken.fresh_at = match limit.windows {
         Some(windows) => {
-            let window = windows.that_weighs_until(receipt.taken.fresh_at);
-            window.map_or(0, |window| windows.weigh_until(window))
+            let window = windows.that_counts_until(receipt.taken.fresh_at);
+            window.map_or(0, |window| windows.counts_until(window))
         }
         None => weighs_until(&limit.quota, &receipt),
     };
@@ -376,7 +376,7 @@ fn weighs_until(quota: &Quota, receipt: &Receipt) -> Tick {
     until.unwrap_or(taken.fresh_at)
 }
 
-/// When a state is fresh of which a unit was taken at `at`.
+/// When a state is fresh after a unit was taken at `at`.
 fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
     let quota = A::new(quota)?;
     let mut state = A::State::default();

@@ -19,6 +19,7 @@ use crate::{
         grant::{LeaseQuery, ReturnedLease},
         terms::LeaseTerms,
     },
+    sync::read,
 };
 
 /// A query to the store, from before it is sent until its reply is processed.
@@ -31,7 +32,7 @@ pub struct Query {
     kind: Kind,
     checks: Checks,
     /// Checks of whose keys nothing is kept: their replies begin no local usage, and no leases are wanted.
-    uncached: IndexSet,
+    new_keys: IndexSet,
     leases: SmallVec<[LeaseItem; 1]>,
     /// Each costs the units to report.
     reports: SmallVec<[Check; 1]>,
@@ -63,7 +64,7 @@ pub struct LeaseItem {
 #[derive(Debug)]
 #[must_use]
 pub enum Next {
-    /// There is more to ask: states in other places.
+    /// Other states are in other places, and have to be queried.
     Ask(Query),
     /// The request is decided.
     Done(Done),
@@ -80,8 +81,8 @@ pub struct Done {
 }
 
 impl Query {
-    pub(crate) fn acquire(rules: &BoundRules, checks: Checks, uncached: IndexSet) -> Self {
-        Self::new(rules, Kind::Acquire, checks, uncached)
+    pub(crate) fn acquire(rules: &BoundRules, checks: Checks, new_keys: IndexSet) -> Self {
+        Self::new(rules, Kind::Acquire, checks, new_keys)
     }
 
     pub(crate) fn peek(rules: &BoundRules, checks: Checks) -> Self {
@@ -93,12 +94,12 @@ impl Query {
         Self::new(rules, Kind::Maintenance, checks, IndexSet::default())
     }
 
-    fn new(rules: &BoundRules, kind: Kind, checks: Checks, uncached: IndexSet) -> Self {
+    fn new(rules: &BoundRules, kind: Kind, checks: Checks, new_keys: IndexSet) -> Self {
         Self {
             rules: rules.clone(),
             kind,
             checks,
-            uncached,
+            new_keys,
             leases: SmallVec::new(),
             reports: SmallVec::new(),
             sent: None,
@@ -109,8 +110,8 @@ impl Query {
 
     /// The same, for the first step of a request.
     pub(crate) fn of_request(mut self, mut request: Box<Request>) -> Self {
-        if let Some((checks, uncached)) = request.next_step() {
-            (self.checks, self.uncached) = (checks, uncached);
+        if let Some((checks, new_keys)) = request.next_step() {
+            (self.checks, self.new_keys) = (checks, new_keys);
         }
         self.request = Some(request);
         self
@@ -174,12 +175,7 @@ impl Query {
         let engine = self
             .has_reports_to_take()
             .then(|| Arc::clone(self.rules.engine()));
-        let sending = engine.as_ref().map(|engine| {
-            engine
-                .sending
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        });
+        let sending = engine.as_ref().map(|engine| read(&engine.sending));
         self.sent = Some(self.rules.local().sent(now));
         if sending.is_some() {
             self.take_reports(now);
@@ -207,7 +203,7 @@ impl Query {
     fn has_reports_to_take(&self) -> bool {
         let is_due = |check: &Check| {
             let limit = self.rules.limit(check);
-            limit.is_some_and(|limit| limit.has_due())
+            limit.is_some_and(|limit| limit.has_unreported())
         };
         !self.reports.is_empty() || self.checks.iter().any(is_due)
     }
@@ -235,7 +231,7 @@ impl Query {
             return;
         }
         for (index, check) in self.checks.iter().enumerate() {
-            if self.uncached.contains(index) {
+            if self.new_keys.contains(index) {
                 continue;
             }
             let Some(limit) = self.rules.limit(check) else {
@@ -251,6 +247,8 @@ impl Query {
 
     /// Processes the reply, or why there is none.
     pub fn finish(mut self, reply: Result<Reply, NoReply>, now: Tick) -> Next {
+        // What did not go back is not sent again at once: the store is out of reach.
+        let may_return = self.kind != Kind::Maintenance || reply.is_ok();
         // Before the decision, which the store has made after them.
         self.finish_reports(reply.as_ref(), now);
         let leases = std::mem::take(&mut self.leases);
@@ -272,15 +270,15 @@ impl Query {
             }
         };
         if self.is_abandoned && self.takes() && decision.is_allowed() {
-            self.take_over(&decision, now, &mut follow_up);
+            self.keep_abandoned(&decision, now, &mut follow_up);
         }
         let takes = self.takes();
         if let Some(mut request) = self.request.take() {
             request.on_decision(&decision, takes);
             let queries = std::mem::take(&mut request.follow_up.queries);
             follow_up.queries.extend(queries);
-            if let Some((checks, uncached)) = request.next_step() {
-                (self.checks, self.uncached) = (checks, uncached);
+            if let Some((checks, new_keys)) = request.next_step() {
+                (self.checks, self.new_keys) = (checks, new_keys);
                 request.follow_up = follow_up;
                 (self.sent, self.request) = (None, Some(request));
                 return Next::Ask(self);
@@ -290,10 +288,12 @@ impl Query {
             }
             decision = request.decision(&self.rules);
             if decision.outcome() == Outcome::Deny {
-                request.take_back(&self.rules, now, &mut follow_up);
+                request.give_back_local(&self.rules, now, &mut follow_up);
             }
         }
-        self.rules.return_retired(&mut follow_up, now);
+        if may_return {
+            self.rules.return_retired(&mut follow_up, now);
+        }
         Next::Done(Done {
             decision,
             follow_up,
@@ -309,9 +309,9 @@ impl Query {
         let mut follow_up = FollowUp::default();
         if let Some(mut request) = self.request.take() {
             follow_up = std::mem::take(&mut request.follow_up);
-            request.take_back(&self.rules, now, &mut follow_up);
+            request.give_back_local(&self.rules, now, &mut follow_up);
             for receipt in request.taken(&self.rules) {
-                self.rules.take_over(&receipt, now, &mut follow_up);
+                self.rules.keep_abandoned(&receipt, now, &mut follow_up);
             }
         }
         self.rules.return_retired(&mut follow_up, now);
@@ -406,7 +406,7 @@ impl Query {
                 continue;
             }
             let is_cached = !reply.shared.contains(index) && !has_twins(&self.checks);
-            let what = (is_cached, self.uncached.contains(index));
+            let what = (is_cached, self.new_keys.contains(index));
             local.learn(limit, check, verdict, (sent, now), what);
         }
     }
@@ -503,15 +503,15 @@ impl Query {
         Decision::new(decision.at(), verdicts, enforces)
     }
 
-    /// What the store has taken for a request that nobody waits for stays in this process, where it can be leased.
-    fn take_over(&self, decision: &Decision, now: Tick, follow_up: &mut FollowUp) {
+    /// What the store has taken for an abandoned request stays in this process, if it can be leased.
+    fn keep_abandoned(&self, decision: &Decision, now: Tick, follow_up: &mut FollowUp) {
         for (check, verdict) in self.checks.iter().zip(decision.verdicts()) {
             let is_taken = check.cost() > 0
                 && verdict.outcome() == Outcome::Allow
                 && verdict.source() == Source::Store;
             if is_taken {
                 let receipt = Receipt::new(*check, verdict, decision.at());
-                self.rules.take_over(&receipt, now, follow_up);
+                self.rules.keep_abandoned(&receipt, now, follow_up);
             }
         }
     }
@@ -521,9 +521,9 @@ impl Drop for Query {
     /// It is unknown what became of it.
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            // What goes back to the store is lost: there is nobody to send it.
+            // What has to go back to the store is lost, because it cannot be sent from here.
             let mut follow_up = FollowUp::default();
-            request.take_back(&self.rules, request.came_at(), &mut follow_up);
+            request.give_back_local(&self.rules, request.came_at(), &mut follow_up);
         }
         let is_sent = self.sent.is_some();
         for item in std::mem::take(&mut self.leases) {

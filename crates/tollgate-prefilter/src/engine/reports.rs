@@ -1,7 +1,5 @@
 //! Local usage and its reports, by key.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tollgate_core::{
     Fingerprint, Tick,
     algorithm::{Assessment, Retry},
@@ -13,6 +11,7 @@ use crate::{
         local_usage::{LocalUsage, Spend},
         terms::ReportTerms,
     },
+    sync::{AtomicU64, Ordering},
     table::key_table::{KeyTable, Miss},
 };
 
@@ -94,7 +93,7 @@ impl Reports {
             Some((answer, is_first))
         })?;
         if is_first {
-            limit.add_due(key);
+            limit.add_unreported(key);
         }
         Ok(answer)
     }
@@ -128,7 +127,7 @@ impl Reports {
         let Some(terms) = limit.report_terms() else {
             return due;
         };
-        limit.visit_due(|key| {
+        limit.visit_unreported(|key| {
             if due.len() >= most {
                 return Visit::Stop;
             }
@@ -147,7 +146,7 @@ impl Reports {
         due
     }
 
-    /// The store has replied to a request. From now on its numbers are kept, unless the key was `uncached` when the request was
+    /// The store has replied to a request. From now on its numbers are kept, unless the key was `new_keys` when the request was
     /// sent and still is.
     pub(crate) fn learn(
         &self,
@@ -155,7 +154,7 @@ impl Reports {
         key: Fingerprint,
         (sent, now): (SentAt, Tick),
         left: Left,
-        uncached: bool,
+        new_keys: bool,
     ) {
         let Some(terms) = limit.report_terms() else {
             return;
@@ -167,7 +166,7 @@ impl Reports {
             // The store does not know of these.
             counted.uses(now, counted.usage.unreported(), terms);
         };
-        if uncached {
+        if new_keys {
             self.keys.with(limit.slot(key), learn);
         } else {
             self.keys.with_new(limit.slot(key), now, is_idle, learn);
@@ -198,7 +197,7 @@ impl Reports {
             counted.usage.unreported() > 0 && !std::mem::replace(&mut counted.is_due, true)
         });
         if is_first == Some(true) {
-            limit.add_due(key);
+            limit.add_unreported(key);
         }
     }
 
@@ -211,7 +210,7 @@ impl Reports {
     /// Gives up all units under a limit that are in no report, and returns how many.
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
-        limit.visit_due(|key| {
+        limit.visit_unreported(|key| {
             let units = self.report(limit, key, 0);
             lost += self.lost(limit, key, units);
             Visit::Drop

@@ -23,7 +23,7 @@ pub(crate) struct Request {
     /// By index: the verdicts so far, with the time by the store's clock that each counts from.
     verdicts: SmallVec<[Option<(Tick, Verdict)>; 4]>,
     /// Checks of whose keys nothing is kept.
-    uncached: IndexSet,
+    new_keys: IndexSet,
     /// The step in flight, and those after it.
     step: Step,
     steps: VecDeque<Step>,
@@ -41,14 +41,14 @@ impl Request {
     pub(crate) fn new(
         checks: &[Check],
         verdicts: SmallVec<[Option<(Tick, Verdict)>; 4]>,
-        uncached: IndexSet,
+        new_keys: IndexSet,
         steps: VecDeque<Step>,
         (at, store_at): (Tick, Tick),
     ) -> Self {
         Self {
             checks: Checks::from_slice(checks),
             verdicts,
-            uncached,
+            new_keys,
             step: Step::new(),
             steps,
             at,
@@ -66,15 +66,15 @@ impl Request {
         }
         self.step = self.steps.pop_front()?;
         let indices = self.step.iter().map(|index| usize::from(*index));
-        let mut uncached = IndexSet::default();
+        let mut new_keys = IndexSet::default();
         let checks = indices.enumerate().map(|(place, index)| {
-            if self.uncached.contains(index) {
-                uncached.insert(place);
+            if self.new_keys.contains(index) {
+                new_keys.insert(place);
             }
             self.checks[index]
         });
         let checks = checks.collect();
-        Some((checks, uncached))
+        Some((checks, new_keys))
     }
 
     /// The store has decided the step in flight, or failed to.
@@ -94,7 +94,7 @@ impl Request {
         let times = self.verdicts.iter().flatten();
         let at_store = times.filter(|(_, verdict)| !is_local(verdict));
         let at = match at_store.map(|(at, _)| *at).max() {
-            // The store has told no time.
+            // The store has not replied.
             None | Some(0) => self.store_at,
             Some(at) => at,
         };
@@ -127,7 +127,7 @@ impl Request {
     }
 
     /// The request is not admitted: units that this process has spent for it go back to where they came from.
-    pub(crate) fn take_back(&self, rules: &BoundRules, now: Tick, follow_up: &mut FollowUp) {
+    pub(crate) fn give_back_local(&self, rules: &BoundRules, now: Tick, follow_up: &mut FollowUp) {
         let spent = (0..self.checks.len()).filter_map(|index| self.receipt(rules, index));
         let spent = spent.filter(|receipt| is_of_process(receipt.source));
         for receipt in spent {

@@ -27,7 +27,7 @@ impl Windows {
     }
 
     /// Until when the units weigh that are counted in the window of this number.
-    pub(crate) fn weigh_until(self, window: u64) -> Tick {
+    pub(crate) fn counts_until(self, window: u64) -> Tick {
         let after = window.saturating_add(self.weighs);
         after.saturating_mul(self.length)
     }
@@ -38,7 +38,7 @@ impl Windows {
     }
 
     /// The number of the window whose units weigh until this time, which is known to half a window.
-    pub(crate) fn that_weighs_until(self, until: Tick) -> Option<u64> {
+    pub(crate) fn that_counts_until(self, until: Tick) -> Option<u64> {
         let after = until.saturating_add(self.length / 2) / self.length;
         after.checked_sub(self.weighs)
     }
@@ -61,10 +61,10 @@ mod tests {
             (Quota::sliding_window(100, MINUTE), 2),
         ] {
             let windows = of(quota).expect("it is granted");
-            let until = windows.weigh_until(28_333_333);
+            let until = windows.counts_until(28_333_333);
             assert_eq!(until, (28_333_333 + weighs) * 60_000_000);
             for near in [until - 29_999_999, until, until + 29_999_999] {
-                assert_eq!(windows.that_weighs_until(near), Some(28_333_333));
+                assert_eq!(windows.that_counts_until(near), Some(28_333_333));
             }
         }
         assert!(of(Quota::gcra(100, MINUTE)).is_none());

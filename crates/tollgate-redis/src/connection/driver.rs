@@ -149,7 +149,7 @@ impl<S: Transport> Driver<S> {
                     break;
                 }
             };
-            match self.backlog.answer(reply) {
+            match self.backlog.answer(reply, self.heard) {
                 Ok(heard) => {
                     answered += heard.answered;
                     failed += heard.failed;
@@ -255,8 +255,8 @@ impl<S: Transport> Future for Driver<S> {
 
 impl<S> fmt::Debug for Driver<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire")
-            .field("ledger", &self.backlog)
+        f.debug_struct("Driver")
+            .field("backlog", &self.backlog)
             .finish_non_exhaustive()
     }
 }

@@ -56,9 +56,15 @@
 //! as the cut lasts, in which it gives out [one limit more](super::failures#when-another-server-takes-over). With a single replica
 //! leave them out, for the master that is promoted would have none and refuse to write.
 //!
-//! The address names all sentinels: `redis-sentinel://one,two,three/limits`. The first that knows is asked; the server it names
-//! has to say itself that it is the master; and the query is repeated every five seconds, so that an old master that still
-//! answers is left.
+//! The address names all sentinels: `redis-sentinel://one,two,three/limits`. All of them are asked at once, and the
+//! majority decides: the master is where more than half of the sentinels of the address say, or, if some do not answer within half
+//! of the [connect timeout](crate::ConnectionOptions::connect_timeout), more than half of those that do. So name all of them: a
+//! sentinel that was cut off together with the old master is outvoted. If they do not agree there is no connection, and the rules
+//! answer. The server that is named has to say itself that it is the master; and the query is repeated every five seconds, so that
+//! an old master that still answers is left.
+//!
+//! Behind a NAT, or where certificates are for names and the sentinels name numbers,
+//! [`address_map`](crate::RedisStoreBuilder::address_map) says where a server is reached. It is the same for a cluster.
 //!
 //! A [user of its own](super::access) is made on the master and on each replica, for lists of users are not replicated, and a
 //! master that was promoted has to know it; and on each sentinel, if they are not open to everybody:
@@ -156,10 +162,12 @@
 //! let store = RedisStore::builder("redis-sentinel://one,two,three/limits", "shop", keys)
 //!     .deadline(Duration::from_millis(20))
 //!     .connect()?;
-//! // A start that would rather wait for Redis than begin without, though not for ever.
+//! // A start that would rather wait for Redis than begin without, though not for ever. A deployment that should fail instead
+//! // calls `connect_within` in the place of `connect`.
 //! let patience = Duration::from_secs(10);
 //! if tokio::time::timeout(patience, store.connected()).await.is_err() {
-//!     eprintln!("no Redis yet; the rules answer by themselves until it is there");
+//!     let why = store.connection_error().unwrap_or_default();
+//!     eprintln!("no Redis yet, and the rules answer by themselves until it is there: {why}");
 //! }
 //! # Ok(())
 //! # }

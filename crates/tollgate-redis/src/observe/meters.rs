@@ -1,7 +1,6 @@
 //! Counters, gauges and a histogram through the `metrics` facade.
 //!
-//! Handles are made when something is first told: one made before the application has installed its recorder would count
-//! into nothing for ever.
+//! Handles are created at the first event: a handle from before the application installs its recorder would never count.
 
 use std::sync::OnceLock;
 
@@ -10,10 +9,11 @@ use tollgate_prefilter::{LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
+        connect_error::ConnectErrorKind,
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{rule_meters, timer::Timer, what::CallFor},
+    observe::{rule_meters, stopwatch::Stopwatch, what::CallFor},
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -118,7 +118,7 @@ fn describe() {
     );
     metrics::describe_counter!(
         ERRORS,
-        "Requests that Redis has not decided, by what became of them; of `unknown` ones nobody can tell whether they counted"
+        "Requests that Redis has not decided, by error; those with `unknown` may have been counted"
     );
     metrics::describe_counter!(
         SETTLEMENTS_LOST,
@@ -137,7 +137,7 @@ fn describe() {
     );
     metrics::describe_counter!(
         LOG_INS_ANEW,
-        "Log-ins on open connections, before credentials expire, by what became of them"
+        "Log-ins on open connections, before credentials expire, by outcome"
     );
     metrics::describe_gauge!(
         BREAKER_SHARE,
@@ -145,7 +145,7 @@ fn describe() {
     );
     metrics::describe_gauge!(
         INSTANCES,
-        "Instances that share the store, for which shares are cut while Redis fails"
+        "Instances that share the store; while Redis fails, each counts against its share of the quota"
     );
     metrics::describe_gauge!(
         QUOTA_CONFLICTS,
@@ -157,24 +157,21 @@ fn describe() {
     );
     metrics::describe_gauge!(
         ON_LEASE,
-        "Units that this process holds in leases and may admit without asking"
+        "Units that this process holds in leases and may admit without a call"
     );
     metrics::describe_gauge!(
         UNREPORTED,
-        "Units that this process has admitted and Redis does not know of"
+        "Units that this process has admitted and not reported to Redis yet"
     );
     metrics::describe_counter!(
         CALLS,
-        "Calls for Redis, by what for; those of the same moment travel as one command"
+        "Calls to Redis, by purpose; calls of the same moment are sent as one command"
     );
-    metrics::describe_counter!(LEASES, "Leases of units, by what became of them");
-    metrics::describe_counter!(
-        REPORTS,
-        "Reports of units that were counted alone, by what became of them"
-    );
+    metrics::describe_counter!(LEASES, "Leases of units, by outcome");
+    metrics::describe_counter!(REPORTS, "Reports of locally counted units, by outcome");
     metrics::describe_counter!(
         LOST_UNITS,
-        "Units that were reported without an answer: nobody knows whether Redis has counted them"
+        "Units in reports without a reply: Redis may or may not have counted them"
     );
 }
 
@@ -183,9 +180,9 @@ impl Meters {
         self.handles.get_or_init(Handles::new)
     }
 
-    pub(super) fn called(&self, timer: Timer, error: Option<&CallError>) {
+    pub(super) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         let handles = self.handles();
-        handles.call_duration.record(timer.elapsed());
+        handles.call_duration.record(stopwatch.elapsed());
         let Some(error) = error else { return };
         match error.kind() {
             CallErrorKind::Unavailable => &handles.unavailable,
@@ -275,7 +272,7 @@ impl Meters {
             NodeEvent::Connected(_) => connected(1.0),
             NodeEvent::NotConnected(kind, _) => {
                 connected(0.0);
-                let (node, kind) = (node.to_owned(), kind.label());
+                let (node, kind) = (node.to_owned(), label(*kind));
                 counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
             }
             NodeEvent::Lost(_) => {
@@ -288,5 +285,20 @@ impl Meters {
                 gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
             }
         }
+    }
+}
+
+/// What a step on the way to a connection is called.
+fn label(kind: ConnectErrorKind) -> &'static str {
+    match kind {
+        ConnectErrorKind::Dns => "dns",
+        ConnectErrorKind::Tcp => "tcp",
+        ConnectErrorKind::Tls => "tls",
+        ConnectErrorKind::Login => "login",
+        ConnectErrorKind::Credentials => "credentials",
+        ConnectErrorKind::Timeout => "timeout",
+        ConnectErrorKind::NotMaster => "not_master",
+        ConnectErrorKind::Unresolved => "unresolved",
+        ConnectErrorKind::Server => "server",
     }
 }

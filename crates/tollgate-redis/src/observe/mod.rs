@@ -9,10 +9,12 @@ mod observer;
 mod rule_counts;
 #[cfg(feature = "metrics")]
 mod rule_meters;
-mod timer;
+mod stopwatch;
+#[cfg(feature = "metrics")]
+mod traffic_meters;
 mod what;
 
 pub(crate) use self::{
-    engine_observer::EngineObserver, observer::Observer, rule_counts::RuleCounts, timer::Timer,
-    what::CallFor,
+    engine_observer::EngineObserver, observer::Observer, rule_counts::RuleCounts,
+    stopwatch::Stopwatch, what::CallFor,
 };

@@ -12,10 +12,10 @@ use tollgate_core::{Rule, RuleSet};
 use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
 
 #[cfg(feature = "metrics")]
-use crate::observe::meters::Meters;
+use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
 use crate::{
-    connection::{error::CallError, event::NodeEvent},
-    observe::{events::Events, rule_counts::RuleCounts, timer::Timer, what::CallFor},
+    connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
+    observe::{events::Events, rule_counts::RuleCounts, stopwatch::Stopwatch, what::CallFor},
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
@@ -27,6 +27,8 @@ pub(crate) struct Observer {
     units_lost: AtomicU64,
     #[cfg(feature = "metrics")]
     meters: Meters,
+    #[cfg(feature = "metrics")]
+    traffic: Arc<TrafficMeters>,
 }
 
 impl Observer {
@@ -81,7 +83,7 @@ impl Observer {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rule asked for a consistency that it cannot have.
+    /// A rule is counted exactly, because its quota does not support its consistency.
     #[cold]
     fn exact(&self, rule: &Rule, plan: usize, why: &DowngradeReason) {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
@@ -124,11 +126,11 @@ impl Observer {
 
     /// Redis has answered a call, or not.
     #[inline]
-    pub(crate) fn called(&self, timer: Timer, error: Option<&CallError>) {
+    pub(crate) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
         #[cfg(feature = "metrics")]
-        self.meters.called(timer, error);
+        self.meters.called(stopwatch, error);
         #[cfg(not(feature = "metrics"))]
-        let _ = timer;
+        let _ = stopwatch;
         if let Some(error) = error {
             self.events.failed(error);
         }
@@ -142,7 +144,7 @@ impl Observer {
         self.events.misunderstood();
     }
 
-    /// Units could not be given back, or taken later: the request is over, and nobody waits for it.
+    /// A settlement was lost: its request has ended already, and no one sees the failure.
     pub(crate) fn settlement_lost(&self) {
         #[cfg(feature = "metrics")]
         self.meters.settlement_lost();
@@ -225,6 +227,14 @@ impl Observer {
     /// A start waits for Redis.
     pub(crate) fn waits(&self, since: Duration, why: &str) {
         self.events.waits(since, why);
+    }
+
+    /// Who is told what happens to calls on their way.
+    pub(crate) fn traffic(&self) -> TrafficSink {
+        #[cfg(feature = "metrics")]
+        return TrafficSink::new(self.traffic.clone());
+        #[cfg(not(feature = "metrics"))]
+        TrafficSink::default()
     }
 
     /// Something happened to a connection.

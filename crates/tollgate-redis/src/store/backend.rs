@@ -33,7 +33,7 @@ use crate::{
     observe::Observer,
 };
 
-/// Whoever decides.
+/// The servers that decide.
 pub(super) enum Backend {
     /// One server, or the one that sentinels name.
     One {
@@ -57,6 +57,7 @@ impl Backend {
         observer: &Arc<Observer>,
     ) -> Result<Self, AddressError> {
         let observer = Arc::clone(observer);
+        options.traffic = observer.traffic();
         if matches!(address.target(), Target::Cluster(_)) {
             let options = ClusterOptions {
                 node: options,

@@ -12,14 +12,14 @@ use tollgate_prefilter::{Begin, NoReply, Query};
 
 use crate::{
     encode::Encoder,
-    observe::{CallFor, Timer},
+    observe::{CallFor, Stopwatch},
     store::{
         flusher::Flusher,
         heartbeat::Heartbeat,
         in_flight::{Deciding, InFlight, did_not_run},
         inner::Inner,
         meter::Meter,
-        places::Places,
+        rules_on_redis::RulesOnRedis,
         shared::Shared,
     },
 };
@@ -60,8 +60,8 @@ impl Bound {
             encoder.fits_a_cluster()?;
         }
         let encoder = Arc::new(encoder);
-        let places = Places::new(&shared, &encoder);
-        let local = shared.engine.bind(Arc::clone(&rules), Box::new(places));
+        let on_redis = RulesOnRedis::new(&shared, &encoder);
+        let local = shared.engine.bind(Arc::clone(&rules), Box::new(on_redis));
         let effective = |rule, plan| local.effective(rule).nth(plan).flatten();
         let counts = shared
             .observer
@@ -124,10 +124,10 @@ impl Bound {
 
     fn reset_in_one_slot(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
         let inner = &self.inner;
-        let mut call = inner.shared.begin();
+        let mut call = inner.shared.new_call();
         let reset = inner.local.begin_reset(&checks, inner.now());
         for check in checks.iter().filter(|check| check.cost() > 0) {
-            inner.follow_reset(check.with_cost(0));
+            inner.meter_reset(check.with_cost(0));
         }
         let returned = reset.returned().iter();
         let returned = returned.map(|(check, it)| call.close(&inner.encoder, check, *it));
@@ -142,15 +142,15 @@ impl Bound {
                 ),
             )));
         }
-        let places = first..call.checks();
+        let on_redis = first..call.checks();
         if call.is_empty() {
             return Step::Ready(Ok(reset.was_counted()));
         }
-        let timer = Timer::start();
+        let stopwatch = Stopwatch::start();
         let (answer, size) = (inner.shared.send(&call, CallFor::Resets), call.checks());
         let inner = Arc::clone(inner);
         Step::Wait(Pending::new(async move {
-            let reply = inner.shared.reply(timer, answer.await, size);
+            let reply = inner.shared.reply(stopwatch, answer.await, size);
             let was_counted = reset.was_counted();
             match &reply {
                 Ok(reply) => reset.finish(Ok(&|index| {
@@ -164,7 +164,7 @@ impl Bound {
             if let Some(refusal) = reply.first_refusal() {
                 return Err(refusal.into());
             }
-            let was_kept = reply.was_kept(places) || was_counted;
+            let was_kept = reply.was_kept(on_redis) || was_counted;
             match inner
                 .encoder
                 .lies_with_another(&checks)
@@ -212,7 +212,7 @@ impl RuleStore for Bound {
     }
 
     fn resolved(&self, checks: &[Check], decision: &Decision) {
-        self.inner.follow_resolved(checks, decision);
+        self.inner.meter_resolved(checks, decision);
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
@@ -223,7 +223,7 @@ impl RuleStore for Bound {
     }
 
     fn settle(&self, receipts: &[Receipt], how: Settlement) {
-        self.inner.follow_settlement(receipts, how);
+        self.inner.meter_settlement(receipts, how);
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
         self.inner.follow_up(follow_up);

@@ -1,4 +1,4 @@
-//! The meter is told: what was decided, settled and forgotten, without anybody waiting for it.
+//! Sends what was decided, settled and forgotten to the meter's reference. No request waits for it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Calls on their way, with what each entry asked.
+/// Calls in flight, with the events of each.
 type SentEntries = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
 
 impl Inner {
@@ -37,20 +37,20 @@ impl Inner {
     #[inline]
     pub(super) fn follow(self: &Arc<Self>, checks: &[Check], decision: &Decision) {
         if self.follows(checks) {
-            self.follow_if(checks, decision, |_| true);
+            self.meter_if(checks, decision, |_| true);
         }
     }
 
     /// Follows what was decided by the rules' answers to a store failure.
-    pub(super) fn follow_resolved(self: &Arc<Self>, checks: &[Check], decision: &Decision) {
+    pub(super) fn meter_resolved(self: &Arc<Self>, checks: &[Check], decision: &Decision) {
         if self.follows(checks) {
             let alone = |verdict: &Verdict| verdict.source() == Source::Fallback;
-            self.follow_if(checks, decision, alone);
+            self.meter_if(checks, decision, alone);
         }
     }
 
     #[cold]
-    fn follow_if(
+    fn meter_if(
         self: &Arc<Self>,
         checks: &[Check],
         decision: &Decision,
@@ -85,7 +85,7 @@ impl Inner {
     }
 
     /// What was let through is settled: in the account as well.
-    pub(super) fn follow_settlement(self: &Arc<Self>, holdings: &[Receipt], how: Settlement) {
+    pub(super) fn meter_settlement(self: &Arc<Self>, holdings: &[Receipt], how: Settlement) {
         let Some(meter) = &self.meter else { return };
         for holding in holdings {
             if meter.follows(&holding.check).is_some() {
@@ -96,7 +96,7 @@ impl Inner {
     }
 
     /// A state is forgotten, and so is the account.
-    pub(super) fn follow_reset(self: &Arc<Self>, check: Check) {
+    pub(super) fn meter_reset(self: &Arc<Self>, check: Check) {
         if let Some(meter) = &self.meter
             && meter.follows(&check).is_some()
         {
@@ -110,11 +110,11 @@ impl Inner {
         match meter.line.join(entry) {
             Joined::Waits => {}
             Joined::Begin => {
-                let telling = Telling {
+                let sender = EventSender {
                     inner: Arc::clone(self),
                     has_ended: false,
                 };
-                self.spawn(telling.tell());
+                self.spawn(sender.tell());
             }
             Joined::Full => self.lost(meter, since, &entry),
         }
@@ -128,7 +128,7 @@ impl Inner {
         };
         let mut told = SentEntries::new();
         while let (entries, Some(at)) = next(&mut waiting, most) {
-            let mut call = self.shared.begin_at(at);
+            let mut call = self.shared.new_call_at(at);
             let now = self.store_now();
             let placed: Vec<_> = entries
                 .into_iter()
@@ -156,7 +156,7 @@ impl Inner {
         told
     }
 
-    async fn hear(self: &Arc<Self>, meter: &Meter, told: SentEntries) {
+    async fn audit_replies(self: &Arc<Self>, meter: &Meter, told: SentEntries) {
         for (answer, size, placed) in told {
             let reply = match answer.await {
                 Ok(Value::Integers(integers)) => Reply::new(size, integers),
@@ -178,7 +178,7 @@ impl Inner {
                 }
             }
         }
-        self.tell_missed(meter);
+        self.send_missed(meter);
     }
 }
 
@@ -188,25 +188,25 @@ fn next(waiting: &mut VecDeque<Entry>, most: usize) -> (Vec<Entry>, Option<Tick>
     (entries, at)
 }
 
-/// Whoever tells what waits in the line. It ends with the line.
-struct Telling {
+/// The task that sends events. It ends when there are none.
+struct EventSender {
     inner: Arc<Inner>,
     has_ended: bool,
 }
 
-impl Telling {
+impl EventSender {
     async fn tell(mut self) {
         let inner = Arc::clone(&self.inner);
         let Some(meter) = &inner.meter else { return };
         while let Some(waiting) = meter.line.take() {
             let told = inner.send_entries(meter, waiting);
-            inner.hear(meter, told).await;
+            inner.audit_replies(meter, told).await;
         }
         self.has_ended = true;
     }
 }
 
-impl Drop for Telling {
+impl Drop for EventSender {
     /// With its runtime, a task may end in between.
     fn drop(&mut self) {
         if let Some(meter) = self.inner.meter.as_ref().filter(|_| !self.has_ended) {

@@ -17,7 +17,7 @@ use tollgate_core::store::InstanceCount;
 use crate::{
     connection::{script::Script, value::Value},
     store::{
-        flush::InUse,
+        in_use::InUse,
         key_tags::KeyTags,
         quotas::{self, QuotaConflicts, Quotas},
         shared::Shared,

@@ -18,7 +18,7 @@ use tollgate_prefilter::{
 use crate::{
     call::{Call, RequestLayout},
     connection::{error::CallError, value::Value},
-    observe::{CallFor, Timer},
+    observe::{CallFor, Stopwatch},
     reply::{self, NewKey},
     store::{backend::Answer, in_flight_calls::InFlightCall, inner::Inner},
 };
@@ -28,11 +28,11 @@ pub(super) struct InFlight {
     inner: Arc<Inner>,
     query: Query,
     answer: Answer,
-    places: Places,
+    layout: ReplyLayout,
     what_for: CallFor,
     /// The deadline of a request that takes several calls.
     by: Option<Instant>,
-    timer: Timer,
+    stopwatch: Stopwatch,
     size: usize,
     /// While units are lost if the reply is not processed.
     _guard: Option<InFlightCall>,
@@ -40,7 +40,7 @@ pub(super) struct InFlight {
 
 /// Where the replies to the parts of a query are. `None`: it was not sent, because the call was full.
 #[derive(Default)]
-struct Places {
+struct ReplyLayout {
     checks: RequestLayout,
     reports: SmallVec<[Option<u16>; 1]>,
     returned: SmallVec<[Option<u16>; 1]>,
@@ -66,22 +66,22 @@ impl InFlight {
         by: Option<Instant>,
     ) -> ControlFlow<Decision, Self> {
         loop {
-            let mut call = inner.shared.begin();
+            let mut call = inner.shared.new_call();
             let sent = query.send(inner.now(), |query| {
-                let places = Places::new(inner, &mut call, query)?;
-                let timer = Timer::start();
-                Ok((places, timer, inner.shared.send_by(&call, what_for, by)))
+                let layout = ReplyLayout::new(inner, &mut call, query)?;
+                let stopwatch = Stopwatch::start();
+                Ok((layout, stopwatch, inner.shared.send_by(&call, what_for, by)))
             });
             match sent {
-                Ok((places, timer, answer)) => {
+                Ok((layout, stopwatch, answer)) => {
                     let guard = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
                         inner: Arc::clone(inner),
                         answer,
-                        places,
+                        layout,
                         what_for,
                         by,
-                        timer,
+                        stopwatch,
                         size: call.checks(),
                         _guard: guard.then(|| inner.shared.in_flight_calls.begin()),
                         query,
@@ -102,10 +102,10 @@ impl InFlight {
     fn on_answer(self, answer: Result<Value, CallError>) -> ControlFlow<Decision, Self> {
         let inner = self.inner;
         let takes = self.query.takes();
-        let reply = match inner.shared.reply(self.timer, answer, self.size) {
+        let reply = match inner.shared.reply(self.stopwatch, answer, self.size) {
             Ok(reply) => {
-                inner.note_new_keys(&reply, &self.places.checks);
-                Ok(self.places.decode(&inner, &reply, &self.query))
+                inner.note_new_keys(&reply, &self.layout.checks);
+                Ok(self.layout.decode(&inner, &reply, &self.query))
             }
             Err(error) if did_not_run(&error) => Err(NoReply::NotRun),
             Err(_) => Err(NoReply::Unknown),
@@ -132,7 +132,7 @@ impl InFlight {
     }
 }
 
-impl Places {
+impl ReplyLayout {
     /// Puts a query into a call.
     fn new(inner: &Inner, call: &mut Call, query: &Query) -> Result<Self, NoReply> {
         let encoder = &inner.encoder;

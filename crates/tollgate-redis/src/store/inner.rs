@@ -81,7 +81,7 @@ impl Inner {
     }
 
     fn settle_in_one_slot(&self, receipts: &[Receipt], how: Settlement) {
-        let mut call = self.shared.begin();
+        let mut call = self.shared.new_call();
         if !call.settle_all(&self.encoder, receipts, how) {
             return self.shared.observer.settlement_lost();
         }

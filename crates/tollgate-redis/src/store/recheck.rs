@@ -1,4 +1,4 @@
-//! What looks wrong is asked about again, and others are told what the account has missed, without anybody waiting for it.
+//! Rechecks suspected violations, and sends units that the reference has missed. No request waits for it.
 
 use std::{
     sync::{Arc, Weak},
@@ -26,40 +26,40 @@ use crate::{
 const EVERY: Duration = Duration::from_micros(LATER / 2);
 
 impl Inner {
-    /// Keeps what looks wrong until it can be asked about again.
+    /// Keeps a suspected violation until it can be rechecked.
     pub(super) fn recheck(self: &Arc<Self>, meter: &Meter, recheck: Recheck) {
         if meter.rechecks.add(recheck) {
-            self.mind();
+            self.start_rechecks();
         }
     }
 
-    /// The account has missed as many units as a check costs.
+    /// The reference has missed as many units as a check costs.
     pub(super) fn miss(self: &Arc<Self>, meter: &Meter, check: Check) {
         if meter.rechecks.miss(check) {
-            self.mind();
+            self.start_rechecks();
         }
     }
 
-    /// An entry was not told.
+    /// An event was not sent.
     pub(super) fn lost(self: &Arc<Self>, meter: &Meter, now: Tick, entry: &Entry) {
         if meter.lost(now, entry) {
-            self.mind();
+            self.start_rechecks();
         }
     }
 
-    fn mind(self: &Arc<Self>) {
-        let minding = Minding {
+    fn start_rechecks(self: &Arc<Self>) {
+        let task = RecheckTask {
             inner: Arc::downgrade(self),
             has_ended: false,
         };
         // Not where requests are answered: that runtime may have no timers.
-        self.shared.runtime.spawn(minding.mind());
+        self.shared.runtime.spawn(task.mind());
     }
 
-    /// Asks about all that is due, for the time at which it was decided.
+    /// Rechecks all that is due, for the time at which it was decided.
     fn query_again(self: &Arc<Self>, meter: &Meter) {
         for recheck in meter.rechecks.due(self.now()) {
-            let mut call = self.shared.begin_at(recheck.entry.at);
+            let mut call = self.shared.new_call_at(recheck.entry.at);
             let Some(layout) = meter.write_recheck(&mut call, &recheck) else {
                 continue;
             };
@@ -77,10 +77,10 @@ impl Inner {
         }
     }
 
-    /// Tells what the account has missed. What cannot be told is tried again later.
-    pub(super) fn tell_missed(self: &Arc<Self>, meter: &Meter) {
+    /// Sends units that the reference has missed. Those that cannot be sent are tried again later.
+    pub(super) fn send_missed(self: &Arc<Self>, meter: &Meter) {
         for check in meter.rechecks.take_missed() {
-            let mut call = self.shared.begin_at(self.store_now());
+            let mut call = self.shared.new_call_at(self.store_now());
             if !meter.write_missed(&mut call, &check) || call.is_empty() {
                 continue;
             }
@@ -95,13 +95,13 @@ impl Inner {
     }
 }
 
-/// Whoever minds what waits. It ends with the rule set, and when nothing waits.
-struct Minding {
+/// The recheck task. It ends with the rule set, and when there is nothing left.
+struct RecheckTask {
     inner: Weak<Inner>,
     has_ended: bool,
 }
 
-impl Minding {
+impl RecheckTask {
     async fn mind(mut self) {
         loop {
             sleep(EVERY).await;
@@ -109,7 +109,7 @@ impl Minding {
                 return;
             };
             let Some(meter) = &inner.meter else { return };
-            inner.tell_missed(meter);
+            inner.send_missed(meter);
             inner.query_again(meter);
             if !meter.rechecks.is_minded() {
                 self.has_ended = true;
@@ -119,7 +119,7 @@ impl Minding {
     }
 }
 
-impl Drop for Minding {
+impl Drop for RecheckTask {
     /// With its runtime, a task may end in between.
     fn drop(&mut self) {
         if let Some(inner) = self.inner.upgrade().filter(|_| !self.has_ended)

@@ -11,7 +11,9 @@ use tollgate_prefilter::Effective;
 
 use crate::{
     connection::breaker::BreakerState,
-    store::{accuracy::Accuracy, bound::Bound, flush::InUse, heartbeat::Heartbeat, shared::Shared},
+    store::{
+        accuracy::Accuracy, bound::Bound, heartbeat::Heartbeat, in_use::InUse, shared::Shared,
+    },
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.

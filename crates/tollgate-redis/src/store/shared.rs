@@ -11,7 +11,7 @@ use crate::{
     connection::{error::CallError, value::Value},
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
-    observe::{CallFor, Observer, Timer},
+    observe::{CallFor, Observer, Stopwatch},
     reply::Reply,
     script::SCRIPT,
     store::{
@@ -62,7 +62,7 @@ impl Shared {
     }
 
     /// An empty call, by the server's clock or by the caller's.
-    pub(super) fn begin(&self) -> Call {
+    pub(super) fn new_call(&self) -> Call {
         match &self.clock {
             None => Call::new(),
             Some((clock, margin)) => Call::at(clock.now(), *margin),
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// An empty call that is carried out as if it were `at` by the store's clock.
-    pub(super) fn begin_at(&self, at: Tick) -> Call {
+    pub(super) fn new_call_at(&self, at: Tick) -> Call {
         /// By as much a time that is known here and the server's own may differ.
         const MARGIN: Duration = Duration::from_secs(1);
         let margin = self.clock.as_ref().map_or(MARGIN, |(_, margin)| *margin);
@@ -107,14 +107,14 @@ impl Shared {
     /// The reply to a call of so many checks, once it is there.
     pub(super) fn reply(
         &self,
-        timer: Timer,
+        stopwatch: Stopwatch,
         answer: Result<Value, CallError>,
         checks: usize,
     ) -> Result<Reply, StoreError> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                self.observer.called(timer, Some(&error));
+                self.observer.called(stopwatch, Some(&error));
                 return Err(error.into());
             }
         };
@@ -124,7 +124,7 @@ impl Shared {
         };
         let refusal = reply.as_ref().and_then(Reply::first_refusal);
         let refusal = refusal.map(|refusal| CallError::of_server(refusal.line()));
-        self.observer.called(timer, refusal.as_ref());
+        self.observer.called(stopwatch, refusal.as_ref());
         reply.ok_or_else(|| self.misunderstood())
     }
 

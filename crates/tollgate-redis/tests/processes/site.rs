@@ -57,10 +57,10 @@ impl Site {
             .len()
     }
 
-    /// Every state with what lies in it. What instances say of themselves has shorter names.
+    /// Every state with its value; no keys of heartbeats, which change at any time.
     pub(crate) fn dump(&self) -> Vec<(Vec<u8>, Value)> {
         let mut connection = Resp::connect(self.server.address());
-        let Value::List(keys) = connection.say("KEYS {processes}:*:*:*") else {
+        let Value::List(keys) = connection.say("KEYS {processes}:*") else {
             panic!("KEYS answers a list");
         };
         let mut dump: Vec<_> = keys
@@ -72,6 +72,7 @@ impl Site {
                 }
                 other => panic!("{other:?} is not a key"),
             })
+            .filter(|(key, _)| !key.ends_with(b":instances") && !key.ends_with(b":quotas"))
             .collect();
         dump.sort_by(|one, other| one.0.cmp(&other.0));
         dump

@@ -2,12 +2,12 @@
 
 /// When a call began; read only where somebody measures.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timer {
+pub(crate) struct Stopwatch {
     #[cfg(feature = "metrics")]
     start: tokio::time::Instant,
 }
 
-impl Timer {
+impl Stopwatch {
     pub(crate) fn start() -> Self {
         Self {
             #[cfg(feature = "metrics")]

@@ -8,13 +8,13 @@ use tollgate_prefilter::StoreRules;
 use crate::{encode::Encoder, store::shared::Shared};
 
 /// Where the states of a rule set are, and which rules can only be exact.
-pub(super) struct Places {
+pub(super) struct RulesOnRedis {
     shared: Arc<Shared>,
     encoder: Arc<Encoder>,
     is_cluster: bool,
 }
 
-impl Places {
+impl RulesOnRedis {
     pub(super) fn new(shared: &Arc<Shared>, encoder: &Arc<Encoder>) -> Self {
         Self {
             is_cluster: shared.backend.is_cluster(),
@@ -24,7 +24,7 @@ impl Places {
     }
 }
 
-impl StoreRules for Places {
+impl StoreRules for RulesOnRedis {
     fn exact(&self, rule: &Rule) -> Option<&'static str> {
         self.shared.exact(rule)
     }
@@ -36,9 +36,9 @@ impl StoreRules for Places {
     }
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for RulesOnRedis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places")
+        f.debug_struct("RulesOnRedis")
             .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
