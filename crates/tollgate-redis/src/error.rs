@@ -17,7 +17,7 @@ pub enum SetupErrorKind {
     Address,
     /// The namespace, or how keys are named.
     Keys,
-    /// A number that makes no sense.
+    /// A setting that makes no sense, or that has to be chosen and was not.
     Setting,
     /// There is no tokio runtime to connect from.
     Runtime,
