@@ -101,12 +101,14 @@
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
+//! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"` |
 
 pub mod algorithm;
 mod check;
 mod checks;
 mod consistency;
 mod decision;
+mod did_you_mean;
 mod error;
 mod key;
 mod key_part;
@@ -115,6 +117,7 @@ pub mod memory;
 mod network;
 mod on_store_error;
 mod quota;
+mod quota_text;
 mod remote;
 mod rule;
 mod rule_set;
@@ -132,6 +135,7 @@ pub use self::{
     checks::Checks,
     consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Source, Verdict},
+    did_you_mean::did_you_mean,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
@@ -142,6 +146,7 @@ pub use self::{
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
+    quota_text::ParseQuotaError,
     rule::{Mode, Rule},
     rule_set::RuleSet,
     step::{Pending, Step},
