@@ -113,13 +113,17 @@ mod error;
 mod key;
 mod key_part;
 mod limiter;
+mod live_limiter;
 pub mod memory;
 mod network;
+mod on_change;
 mod on_store_error;
 mod quota;
 mod quota_text;
 mod remote;
+mod replacement;
 mod rule;
+mod rule_change;
 mod rule_set;
 mod step;
 pub mod store;
@@ -140,14 +144,18 @@ pub use self::{
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
     limiter::{Grant, Limiter},
+    live_limiter::LiveLimiter,
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
+    on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{
         AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, QuotaError, TokenBucketOf,
     },
     quota_text::ParseQuotaError,
+    replacement::Replacement,
     rule::{Mode, Rule},
+    rule_change::RuleChange,
     rule_set::RuleSet,
     step::{Pending, Step},
     store::rule_store::Store,

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
 use http::{StatusCode, request::Parts};
-use tollgate_core::{Consistency, OnStoreError, Quota};
+use tollgate_core::{Consistency, OnChange, OnStoreError, Quota};
 
 use crate::key::KeyExtractor;
 
@@ -95,6 +95,11 @@ impl Rule {
     /// How exactly processes count together on a shared store.
     pub fn consistency(self, consistency: Consistency) -> Self {
         Self(self.0.consistency(consistency))
+    }
+
+    /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
+    pub fn on_change(self, answer: OnChange) -> Self {
+        Self(self.0.on_change(answer))
     }
 
     /// How to decide while the store fails.

@@ -39,6 +39,7 @@
 //! bound of one rule; over it, the name goes whose states are the nearest to fresh.
 //! [`MemoryStore::unbound_usage`] says what is kept.
 
+mod carry_over;
 mod family;
 mod hasher;
 mod locked;

@@ -9,7 +9,7 @@ use crate::time::Tick;
 const LOWER_AFTER: u64 = 30_000_000;
 
 /// The number of instances that the shares are cut for: it grows at once, and falls after a while.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Instances {
     /// What the user said. Never fewer.
     least: NonZeroU32,

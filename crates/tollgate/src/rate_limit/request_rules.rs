@@ -59,20 +59,37 @@ impl RequestRules {
         store: &dyn Store,
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
-        for rule in &list {
+        refuse_all_off(&list)?;
+        let set = Self::rule_set(&list)?;
+        let observer = Observer::new(&set);
+        let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
+        Ok(Self::on(list, limiter, observer))
+    }
+
+    /// The rule set of valid rules.
+    pub(crate) fn rule_set(list: &[RequestRule]) -> Result<RuleSet, RuleError> {
+        for rule in list {
             validate(rule)?;
         }
-        refuse_all_off(&list)?;
-        let set = RuleSet::new(list.iter().map(|rule| rule.rule.clone()))?;
-        Ok(Self {
-            observer: Arc::new(Observer::new(&set)),
-            limiter: Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?,
+        RuleSet::new(list.iter().map(|rule| rule.rule.clone()))
+    }
+
+    /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
+    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
+        let observer = Observer::succeeding(limiter.rules(), &self.observer, self.set());
+        Self::on(list, limiter, observer)
+    }
+
+    fn on(list: Vec<RequestRule>, limiter: Limiter, observer: Observer) -> Self {
+        Self {
+            limiter,
+            observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
             refunds: list
                 .iter()
                 .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
             list: list.into(),
-        })
+        }
     }
 
     /// The limiter that keeps the rule names in use. The one left here does not: requests in flight hold it.
