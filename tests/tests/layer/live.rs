@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use tollgate::{
     Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, OnChange, Quota,
     RateLimit, RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle,
-    key::{constant, header},
+    key::constant,
 };
 use tollgate_tests::{events::Events, slow::SlowStore};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -389,7 +389,7 @@ async fn what_was_reported_of_an_unchanged_rule_is_not_reported_again() {
 
 /// The layer with its variants while others ask: the two rules always have the same limit.
 fn pair(limit: u64, quota: fn(u64) -> Quota) -> [RequestRule; 2] {
-    ["one", "two"].map(|name| Rule::new(name, quota(limit)).by(header("x-client")))
+    ["one", "two"].map(|name| Rule::new(name, quota(limit)).by(constant("all")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -434,13 +434,10 @@ async fn no_request_fails_or_sees_two_sets_of_rules_under_load() {
             let rules = match swap % 4 {
                 0 => pair(LARGER / 2, quota),
                 1 => ["one", "two"]
-                    .map(|name| Rule::new(name, quota(LARGER)).off().by(header("x-client"))),
+                    .map(|name| Rule::new(name, quota(LARGER)).off().by(constant("all"))),
                 2 => pair(LARGER, quota),
-                _ => ["one", "two"].map(|name| {
-                    Rule::new(name, quota(LARGER))
-                        .shadow()
-                        .by(header("x-client"))
-                }),
+                _ => ["one", "two"]
+                    .map(|name| Rule::new(name, quota(LARGER)).shadow().by(constant("all"))),
             };
             handle.replace(rules).expect("valid");
             std::thread::yield_now();
