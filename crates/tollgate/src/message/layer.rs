@@ -9,7 +9,10 @@ use crate::{
     header::HeaderStyle,
     message::{call::MaxWait, service::MessageLimit},
     protocol::Protocol,
-    rate_limit::{config::Config, live_config::LiveConfig, rules_handle::RulesHandle},
+    rate_limit::{
+        config::Config, live_config::LiveConfig, request_rules::refuse_all_off,
+        rules_handle::RulesHandle,
+    },
     rule::{KeyedRule, RequestRule},
 };
 
@@ -61,6 +64,8 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        refuse_all_off(&rules)?;
         let config = LiveConfig::new(replaced, store, refuse_by_handler, rules)?;
         Ok(Self {
             config: config.with(|config| config.protocol = Protocol::Grpc),

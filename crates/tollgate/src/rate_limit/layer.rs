@@ -11,11 +11,14 @@ use crate::{
     key::Extracted,
     protocol::Protocol,
     rate_limit::{
-        config::Config, live_config::LiveConfig, request_rules::refuse_success,
-        rules_handle::RulesHandle, service::RateLimit,
+        config::Config,
+        live_config::LiveConfig,
+        request_rules::{refuse_all_off, refuse_success},
+        rules_handle::RulesHandle,
+        service::RateLimit,
     },
     rejection::Rejection,
-    rule::KeyedRule,
+    rule::{KeyedRule, RequestRule},
 };
 
 /// Limits the requests to a service.
@@ -40,6 +43,21 @@ impl RateLimitLayer {
     /// store has bound to another quota; rules that are all [off](tollgate_core::Rule::off), which would limit nothing. The
     /// error names the rule and says what would be right.
     pub fn new(
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        refuse_all_off(&rules)?;
+        Self::switchable(store, rules)
+    }
+
+    /// Limits by rules that a document or a switch puts in force: as [`new`](Self::new), but they may all be
+    /// [off](tollgate_core::Rule::off).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn switchable(
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
@@ -73,6 +91,8 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        refuse_all_off(&rules)?;
         Ok(Self {
             config: LiveConfig::new(replaced, store, |_| Ok(()), rules)?,
         })

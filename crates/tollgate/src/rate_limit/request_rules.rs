@@ -64,7 +64,6 @@ impl RequestRules {
         store: &dyn Store,
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
-        refuse_all_off(&list)?;
         let set = Self::rule_set(&list)?;
         let observer = Observer::new(&set);
         let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
@@ -411,7 +410,7 @@ fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
 
 /// Rules in code that are all off are a mistake. A document may switch all of its rules off, through a [`RuleSet`] and a
 /// [`Limiter`].
-fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
+pub(crate) fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
     let is_off = |rule: &RequestRule| *rule.rule.mode() == Mode::Off;
     if list.is_empty() || !list.iter().all(is_off) {
         return Ok(());
