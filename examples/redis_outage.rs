@@ -31,7 +31,7 @@ const PATHS: [&str; 3] = ["/deny", "/share", "/allow"];
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut redis = RedisServer::start()?;
-    let store = RedisStore::builder(&redis.url(), "outage", Keys::plain()).connect()?;
+    let store = RedisStore::builder(redis.url(), "outage", Keys::plain()).connect()?;
     timeout(Duration::from_secs(5), store.connected()).await?;
     let app = app(&store)?;
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `REDIS_URL` | where Redis is: `redis://host:6379`, `unix:///path`, `redis-sentinel://host,host/master`, `redis-cluster://host,host`. Without it the example starts a `redis-server` of its own |
 //! | `TOLLGATE_SECRET` | what clients are hashed with, 32 bytes or more in hex or base64: `openssl rand -hex 32` |
+//! | `REDIS_DEADLINE_MS` | how long a request may wait for Redis, in milliseconds; default: 50, that of the library |
 //! | `PORT` | where to listen; default: 3000 |
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
@@ -13,7 +14,7 @@ use std::{env, error::Error, time::Duration};
 
 use tokio::time::timeout;
 use tollgate_examples::{redis_server::RedisServer, serve::serve, shop};
-use tollgate_redis::{Keys, RedisStore, Secret, SecretError};
+use tollgate_redis::{Keys, Partition, RedisStore, Secret, SecretError};
 
 /// Two services on one Redis do not meet if their namespaces differ.
 const NAMESPACE: &str = "shop";
@@ -28,11 +29,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .insert(RedisServer::start().map_err(|error| format!("{error}, or set REDIS_URL"))?)
             .url(),
     };
-    // 50 ms is right for a service. A busy laptop takes longer at times, and would show what happens then, each process
-    // counting for itself.
-    let store = RedisStore::builder(&address, NAMESPACE, Keys::hashed(secret()?))
-        .deadline(Duration::from_secs(2))
-        .connect()?;
+    let mut store = RedisStore::builder(&address, NAMESPACE, Keys::hashed(secret()?))
+        // Only a cluster asks for it: a request of the shop has rules with several keys, and is decided in one step.
+        .partition(Partition::One);
+    // For a Redis in another region. A machine that is too busy to answer within the default shows what happens then: each
+    // process counts for itself, and no client waits.
+    if let Ok(text) = env::var("REDIS_DEADLINE_MS") {
+        let number = text.parse().map_err(|_| {
+            format!("REDIS_DEADLINE_MS is {text:?} and no number; take 50, or leave it out")
+        })?;
+        store = store.deadline(Duration::from_millis(number));
+    }
+    let store = store.connect()?;
     // A service need not wait: until there is a connection each rule answers as it does when Redis is down. But whoever
     // tries an example wants to be told of a wrong address.
     let patience = Duration::from_secs(5);
@@ -51,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .as_ref()
             .map_or_else(|| "$REDIS_URL".to_owned(), RedisServer::url);
         format!(
-            "Start another beside it, which shares its limits:
+            "Start a second process, which shares its limits:
   REDIS_URL={redis} PORT=0 cargo run --example shared
 
 Try:
@@ -71,7 +79,7 @@ fn secret() -> Result<Secret, SecretError> {
         return Secret::from_env("TOLLGATE_SECRET");
     }
     println!(
-        "TOLLGATE_SECRET is not set: taking one that everybody knows, so that whoever reads Redis could find out who the clients are"
+        "TOLLGATE_SECRET is not set: using a publicly known one, with which anyone who reads Redis can find out who the clients are"
     );
-    Secret::from_bytes(*b"a secret that everybody knows...")
+    Secret::from_bytes(*b"a secret that is public knowledge")
 }

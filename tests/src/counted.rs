@@ -2,16 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use metrics_util::debugging::{DebugValue, Snapshotter};
+use metrics::{LocalRecorderGuard, set_default_local_recorder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+
+/// Records the metrics of this thread, for as long as it lives.
+#[must_use]
+pub struct Metrics {
+    snapshotter: Snapshotter,
+    _guard: LocalRecorderGuard<'static>,
+}
+
+impl Metrics {
+    /// Starts recording.
+    pub fn record() -> Self {
+        // The guard borrows its recorder. A test records once, and its process ends soon.
+        let recorder: &DebuggingRecorder = Box::leak(Box::default());
+        Self {
+            snapshotter: recorder.snapshotter(),
+            _guard: set_default_local_recorder(recorder),
+        }
+    }
+
+    /// What was recorded so far. Counters begin anew after that.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        Counted::of(&self.snapshotter)
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
 
 /// What was counted, by name and labels: `tollgate_requests_total{rule=one,decision=allowed}`.
 #[derive(Debug)]
 pub struct Counted(BTreeMap<String, DebugValue>);
 
 impl Counted {
-    /// What a recorder has kept so far. Counters begin anew after that.
-    #[must_use]
-    pub fn of(snapshotter: &Snapshotter) -> Self {
+    fn of(snapshotter: &Snapshotter) -> Self {
         let taken = snapshotter.snapshot().into_vec().into_iter();
         Self(
             taken

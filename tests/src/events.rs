@@ -68,6 +68,31 @@ impl Events {
         let recorded = recorded.filter(|recorded| recorded.level == level);
         recorded.map(|recorded| recorded.fields).collect()
     }
+
+    /// Asserts that one event was recorded at this level, and that it has these words.
+    ///
+    /// # Panics
+    ///
+    /// If there are more, or none, or if a word is missing.
+    #[track_caller]
+    pub fn one(&self, level: Level, words: &[&str]) {
+        let recorded = self.at(level);
+        assert_eq!(recorded.len(), 1, "{recorded:?}");
+        for word in words {
+            assert!(recorded[0].contains(word), "{recorded:?} lacks {word}");
+        }
+    }
+
+    /// Asserts that nothing was recorded.
+    ///
+    /// # Panics
+    ///
+    /// If an event was.
+    #[track_caller]
+    pub fn none(&self) {
+        let recorded = self.recorded();
+        assert!(recorded.is_empty(), "{recorded:?}");
+    }
 }
 
 impl Drop for Events {

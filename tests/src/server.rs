@@ -1,9 +1,16 @@
 //! An axum service on a socket, and a client that writes what it sends by hand.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use axum::Router;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use axum::{Router, body::Body, middleware};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -195,13 +202,24 @@ impl Answer {
         values.join(", ")
     }
 
-    /// Whether a client is told anything of its budget.
+    /// Whether a response shows the client's budget.
     #[must_use]
     pub fn tells_budget(&self) -> bool {
         self.headers
             .keys()
             .any(|name| name.as_str().contains("ratelimit"))
     }
+}
+
+/// Counts the responses of a router that are a 429.
+pub fn counting_denials(app: Router) -> (Router, Arc<AtomicU64>) {
+    let denied = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&denied);
+    let count = move |response: Response<Body>| {
+        counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
+        std::future::ready(response)
+    };
+    (app.layer(middleware::map_response(count)), denied)
 }
 
 /// The head of a request.

@@ -29,7 +29,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Connects, with as many checks in one command as the store takes of itself, or as it is told.
+    /// Connects, with the default or the given number of checks in one command.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Shared {
     ) -> Result<Self, Box<dyn Error>> {
         // As services do it.
         let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
-        let mut builder = RedisStore::builder(&server.address(), "bench", keys).deadline(PATIENCE);
+        let mut builder = RedisStore::builder(server.address(), "bench", keys).deadline(PATIENCE);
         if let Some(checks) = together {
             builder = builder.together(checks);
         }

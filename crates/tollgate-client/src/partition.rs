@@ -307,33 +307,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_beyond_the_deadline_fails_at_once() {
-        let partition = after(0, 100);
-        let until = Instant::now() + 100 * SECOND;
-        let before = Instant::now();
-        let refused = partition.wait(before + 99 * SECOND).await.unwrap_err();
-        assert_eq!(refused, Closed(until));
-        assert_eq!(Instant::now(), before);
-        partition.wait(until).await.unwrap();
-        assert_eq!(Instant::now(), until);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_response_with_room_wakes_the_head_of_the_queue() {
-        let partition = Arc::new(after(1, 100));
-        let last = partition.take().unwrap();
-        let before = Instant::now();
-        let waiting = tokio::spawn({
-            let partition = Arc::clone(&partition);
-            async move { partition.wait(far()).await.map(|_| ()) }
-        });
-        tokio::task::yield_now().await;
-        last.on_response(&budget(4, 100), None);
-        waiting.await.unwrap().unwrap();
-        assert_eq!(Instant::now(), before);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn the_queue_is_fifo() {
         let partition = Arc::new(after(0, 5));
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();

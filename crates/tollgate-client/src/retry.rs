@@ -84,10 +84,8 @@ impl Retries {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-    use tower::retry::budget::TpsBudget;
 
     use super::*;
 
@@ -168,19 +166,5 @@ mod tests {
                 least = (2 * least).min(LONGEST_BACKOFF);
             }
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn retries_are_limited_by_number_and_budget() {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let mut retries = Retries::new(2);
-        let mut next = |config: &Config| retries.next(config, &advice(&[]), deadline).is_some();
-        assert_eq!(
-            [next(&config()), next(&config()), next(&config())],
-            [true, true, false]
-        );
-        let mut broke = config();
-        broke.retry_budget = Arc::new(TpsBudget::new(Duration::from_secs(1), 0, 0.5));
-        assert_eq!(Retries::new(9).next(&broke, &advice(&[]), deadline), None);
     }
 }

@@ -31,7 +31,8 @@
 //! # assert!(std::any::type_name_of_val(&remote).ends_with("remote"));
 //! ```
 //!
-//! [`RemoteStore`] is a memory store behind a slow, failing network: callers can be tested on it without a server.
+//! [`RemoteStore`] is a memory store behind a slow, failing network, and [`SwitchedStore`] one that can be switched off: callers
+//! can be tested on them without a server.
 
 #[allow(missing_docs, reason = "the name of a case is its sentence")]
 pub mod cases;
@@ -39,10 +40,12 @@ mod quotas;
 mod remote;
 mod subject;
 mod suite;
+mod switched;
 
 pub use self::{
     remote::{Fault, RemoteStore},
     subject::Subject,
+    switched::SwitchedStore,
 };
 
 /// Runs the program in the README.

@@ -4,9 +4,11 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Check, Decision, Key, Limiter, ManualClock, Outcome, Rule, RuleError, RuleSet, Source, Store,
-    Tick,
+    Check, Decision, Key, Limiter, ManualClock, Outcome, Quota, Rule, RuleError, RuleSet, Source,
+    Store, Tick,
 };
+
+use crate::quotas::every_algorithm;
 
 /// Where the clock of a case stands at first: not at the start of any window.
 const START: Tick = 1_700_000_123_456_789;
@@ -42,6 +44,17 @@ impl Subject {
     pub(crate) fn limiter(&self, rules: impl IntoIterator<Item = Rule>) -> TestLimiter {
         self.replacing(&[], rules)
             .expect("a store serves every algorithm")
+    }
+
+    /// A limiter of one rule for each algorithm, with the name of its rule.
+    pub(crate) fn each(
+        &self,
+        limit: u64,
+    ) -> impl Iterator<Item = (TestLimiter, &'static str, Quota)> {
+        every_algorithm(limit).into_iter().map(|quota| {
+            let name = quota.algorithm().name();
+            (self.limiter([Rule::new(name, quota)]), name, quota)
+        })
     }
 
     /// A limiter in the place of others, or why there is none.
@@ -107,7 +120,7 @@ impl TestLimiter {
         self.peek(&[self.check(rule, who, 0)]).await.verdicts()[0].remaining()
     }
 
-    /// Waits until a settlement, which nobody waits for, has left `units`.
+    /// Waits until a settlement, which runs in the background, has left `units`.
     pub(crate) async fn settled(
         &self,
         rule: &str,

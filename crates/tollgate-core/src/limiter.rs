@@ -21,7 +21,7 @@ use crate::{
     wait_queue::WaitQueues,
 };
 
-/// Rules on a store. What a worker, a queue consumer or a layer asks.
+/// Rules on a store: what workers, queue consumers and layers call.
 ///
 /// Cheap to clone; clones share everything.
 ///
@@ -372,7 +372,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name, or the store may have to be waited for, in which case it was not asked: use
+    /// There is no rule of this name, or the store may have to be waited for, in which case it was not called: use
     /// [`acquire`](Self::acquire).
     pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
         let check = self.check(rule, key)?;
@@ -402,7 +402,7 @@ impl Limiter {
             |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
         let mut units = max;
         if !self.rules().all_enforced() {
-            // A shadow counts every attempt, so the first one asks for what is there.
+            // A shadow counts every attempt, so find out first how many units there are.
             let looked = self.peek(&with_cost(0)).await;
             if looked.outcome() == Outcome::Allow {
                 let left = looked
@@ -436,8 +436,8 @@ impl Limiter {
                 // Less does not help where nothing was counted. And one unit is the smallest grant.
                 None | Some(None) => return Grant { units: 0, decision },
                 Some(Some(_)) if units == 1 => return Grant { units: 0, decision },
-                // What is left is below what was denied; where it is not, somebody gave back, and one less is tried. Where
-                // nothing is left, one unit tells when there will be.
+                // Fewer units are left than were denied. If not, another request gave units back: try one less. If none is
+                // left, the denial of one unit says when it fits.
                 Some(Some(left)) => units = left.min(units - 1).max(1),
             }
         }
@@ -530,6 +530,7 @@ impl Limiter {
 /// A partial grant.
 #[must_use = "the units were taken"]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Grant {
     /// Units taken; 0 if not even one fits.
     pub units: u64,
@@ -575,89 +576,10 @@ fn with_thresholds(rules: &RuleSet, checks: &[Check]) -> Checks {
 mod tests {
     use super::*;
     use crate::{
-        decision::Verdict,
         key::Fingerprint,
         memory::MemoryStore,
         quota::{MAX_PERIOD, Quota},
-        store::{
-            receipt::{Receipt, Settlement},
-            registry::RuleRegistry,
-        },
     };
-
-    /// A store that is not there.
-    #[derive(Clone, Debug)]
-    struct Down(Arc<RuleSet>, RuleRegistry);
-
-    impl Store for Down {
-        fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
-            Ok(Arc::new(Self(rules, self.1.clone())))
-        }
-
-        fn registry(&self) -> &RuleRegistry {
-            &self.1
-        }
-    }
-
-    impl RuleStore for Down {
-        fn rules(&self) -> &Arc<RuleSet> {
-            &self.0
-        }
-
-        fn fingerprint(&self, _: u16, _: &KeyBuf) -> Fingerprint {
-            Fingerprint::from_bits(0)
-        }
-
-        fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-            let failed = checks
-                .iter()
-                .map(|check| Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed));
-            Step::Ready(Decision::new(0, failed, |_| true))
-        }
-
-        fn peek(&self, checks: &[Check]) -> Step<Decision> {
-            self.acquire(checks)
-        }
-
-        fn settle(&self, _: &[Receipt], _: Settlement) {}
-
-        fn reset(&self, _: &[Check]) -> Step<Result<bool, StoreError>> {
-            Step::Ready(Err(StoreError::new(StoreErrorKind::Unavailable, "down")))
-        }
-    }
-
-    fn down(quota: Quota) -> Limiter {
-        let rules = Arc::new(RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule"));
-        let down = Down(Arc::clone(&rules), RuleRegistry::new());
-        Limiter::new(down, rules.given().to_vec()).expect("it serves all")
-    }
-
-    #[test]
-    fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {
-        let limiter = down(Quota::gcra(1, MAX_PERIOD));
-        let fallback = limiter
-            .shared
-            .fallback
-            .as_ref()
-            .expect("the store can fail")
-            .local();
-        let mut evicted = 0;
-        for n in 1..=600_000_u64 {
-            let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let key = u128::from(spread) << 64 | u128::from(spread.rotate_left(29));
-            let decision = limiter.acquire(&[Check::new(0, Fingerprint::from_bits(key), 1)]);
-            assert!(decision.ready().expect("it failed at once").is_allowed());
-            if n % 50_000 == 0 {
-                let usage = fallback.usage(0).expect("memory knows");
-                assert!(
-                    usage.bytes <= crate::remote::fallback::BYTES as u64,
-                    "{usage:?}"
-                );
-                evicted = usage.evicted_live;
-            }
-        }
-        assert!(evicted > 0, "the bound was reached");
-    }
 
     #[test]
     fn a_check_of_another_limiter_is_denied() {
@@ -679,14 +601,8 @@ mod tests {
         }
         // One that was made by hand, of a rule that is not there.
         let check = Check::new(7, Fingerprint::from_bits(0), 1);
-        let looked = limiter.peek(&[check]).ready().expect("at once");
-        assert!(!looked.is_allowed());
-        assert!(
-            !limiter
-                .acquire(&[check])
-                .ready()
-                .expect("at once")
-                .is_allowed()
-        );
+        for answer in [limiter.peek(&[check]), limiter.acquire(&[check])] {
+            assert!(!answer.ready().expect("at once").is_allowed());
+        }
     }
 }

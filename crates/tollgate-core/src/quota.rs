@@ -2,7 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use crate::time::{HOUR, MINUTE, SECOND, micros};
+use crate::{
+    algorithm_kind::AlgorithmKind,
+    interval::Interval,
+    quota_error::QuotaError,
+    time::{HOUR, MINUTE, SECOND, micros},
+};
 
 /// The largest number of units in a quota or a cost: what a structured header field can carry, and below 2^53, so that
 /// a remote store that counts in floating point stays exact.
@@ -11,8 +16,8 @@ pub const MAX_UNITS: u64 = 999_999_999_999_999;
 /// The longest window or refill period: ten years.
 pub const MAX_PERIOD: Duration = Duration::from_secs(3_660 * 24 * 60 * 60);
 
-/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; an exact log of tens of thousands of
-/// entries a key stalls whoever keeps it.
+/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; a log of tens of thousands of entries per key
+/// would stall the store.
 pub const MAX_LOG: u64 = 1_000;
 
 /// The longest time from empty to full of a bucket: a hundred years.
@@ -48,52 +53,7 @@ pub struct Quota {
     needless_burst: Option<u64>,
 }
 
-/// The algorithms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum AlgorithmKind {
-    /// [`fixed_window`](crate::algorithm::fixed_window)
-    FixedWindow,
-    /// [`sliding_window`](crate::algorithm::sliding_window)
-    SlidingWindow,
-    /// [`sliding_buckets`](crate::algorithm::sliding_buckets)
-    SlidingBuckets,
-    /// [`sliding_log`](crate::algorithm::sliding_log)
-    SlidingLog,
-    /// [`token_bucket`](crate::algorithm::token_bucket)
-    TokenBucket,
-    /// [`gcra`](crate::algorithm::gcra)
-    Gcra,
-    /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
-    LeakyBucket,
-    /// No limit: no store is asked and no header is written.
-    Unlimited,
-}
-
-impl AlgorithmKind {
-    /// The name in metrics, logs and files: `fixed_window`, `gcra`, …
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingWindow => "sliding_window",
-            Self::SlidingBuckets => "sliding_buckets",
-            Self::SlidingLog => "sliding_log",
-            Self::TokenBucket => "token_bucket",
-            Self::Gcra => "gcra",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::Unlimited => "unlimited",
-        }
-    }
-}
-
-impl fmt::Display for AlgorithmKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A token bucket that still has to be told how fast it refills.
+/// A token bucket that needs a refill rate.
 #[must_use = "a token bucket needs `.refill(units, period)`"]
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucketOf {
@@ -108,7 +68,7 @@ impl TokenBucketOf {
     }
 }
 
-/// A leaky bucket that still has to be told how fast it leaks.
+/// A leaky bucket that needs a leak rate.
 #[must_use = "a leaky bucket needs `.leak(units, period)`"]
 #[derive(Clone, Copy, Debug)]
 pub struct LeakyBucketOf {
@@ -180,7 +140,7 @@ impl Quota {
     /// use tollgate_core::{Quota, SECOND};
     ///
     /// assert_eq!(Quota::per_second(10), Quota::gcra(10, SECOND));
-    /// // Ten each second, of which no two come together.
+    /// // Ten each second, never two at once.
     /// assert_eq!(Quota::per_second(10).burst(1).limit(), 1);
     /// ```
     #[must_use]
@@ -210,7 +170,7 @@ impl Quota {
         LeakyBucketOf { capacity }
     }
 
-    /// No limit. No store is asked and no header is written.
+    /// No limit: no call to the store, no header fields.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self::new(AlgorithmKind::Unlimited, MAX_UNITS, MAX_PERIOD)
@@ -256,7 +216,7 @@ impl Quota {
 
     /// What passes at once when nothing was used: the limit of a window, the burst or capacity of a bucket.
     ///
-    /// This is the number that clients are told as the quota; `remaining` is never above it.
+    /// Header fields show this number as the quota; `remaining` is never above it.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match self.algorithm {
@@ -281,7 +241,7 @@ impl Quota {
         }
     }
 
-    /// The time in which a bucket refills so many units, in microseconds, rounded up. `None` for all others.
+    /// The time in which a bucket refills `units`, in microseconds, rounded up. `None` for other algorithms.
     pub(crate) fn refill_micros(&self, units: u64) -> Option<u64> {
         if !matches!(
             self.algorithm,
@@ -539,49 +499,6 @@ impl fmt::Debug for Quota {
         f.write_str(")")
     }
 }
-
-/// The time of one unit as a fraction of microseconds in lowest terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
-    pub(crate) numerator: u64,
-    pub(crate) denominator: u64,
-}
-
-impl Interval {
-    pub(crate) fn of(units: u64, period: u64) -> Self {
-        let divisor = gcd(units, period).max(1);
-        Self {
-            numerator: period / divisor,
-            denominator: units / divisor,
-        }
-    }
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-/// Numbers that make no quota: which, and what would be right.
-#[derive(Clone, PartialEq, Eq)]
-pub struct QuotaError(String);
-
-impl fmt::Display for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for QuotaError {}
 
 #[cfg(test)]
 mod tests {

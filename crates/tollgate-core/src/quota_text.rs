@@ -10,8 +10,9 @@
 use std::{error::Error, fmt, ops::Range, str::FromStr, time::Duration};
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     did_you_mean::did_you_mean,
-    quota::{AlgorithmKind, MAX_PERIOD, MAX_UNITS, Quota},
+    quota::{MAX_PERIOD, MAX_UNITS, Quota},
 };
 
 /// Every algorithm that a quota of text can have.

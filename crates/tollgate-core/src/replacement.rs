@@ -85,9 +85,10 @@ impl Limiter {
     /// a reload. Used units stay used.
     ///
     /// Either all goes well, or nothing changes. Afterwards the replaced limiters and their clones no longer hold their
-    /// names, and hold nothing in advance: leases go back. Where they are still asked, they decide by their own rules on the
-    /// same state, and what their tickets give back is [converted](crate::algorithm::Algorithm::refund_converted): drop them
-    /// soon. Make the new one before the old one is dropped; the state is then carried over whatever happens.
+    /// names. The new limiter takes over the leases of rules that have not changed; those of other rules go back. Where the
+    /// replaced limiters are still asked, they decide by their own rules on the same state, and what their tickets give back is
+    /// [converted](crate::algorithm::Algorithm::refund_converted): drop them soon. Make the new one before the old one is
+    /// dropped; the state is then carried over whatever happens.
     ///
     /// ```
     /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
     on_change::OnChange,
     on_store_error::OnStoreError,
-    quota::{AlgorithmKind, MAX_UNITS, Quota},
+    quota::{MAX_UNITS, Quota},
 };
 
 /// What a rule does with its verdict.
@@ -255,7 +256,7 @@ impl Rule {
                 .chain(self.plans[..index].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
-                && let Some(wrong) = plan_beside(plan, other)
+                && let Some(wrong) = plan_conflict(plan, other)
             {
                 return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
@@ -286,7 +287,7 @@ impl Rule {
             }
             Consistency::Eventual { interval, .. } if interval.is_zero() => wrong(
                 "an interval of 0 leaves no time to report in; take 50 to 500 ms, or \
-                 Consistency::Exact to ask the store about each request"
+                 Consistency::Exact to call the store for each request"
                     .into(),
             ),
             Consistency::Eventual { max_unreported, .. } => match self.largest_limit() {
@@ -314,7 +315,7 @@ impl Rule {
         if self.cost == 0 {
             return Err(self.error(
                 RuleErrorKind::Cost,
-                "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To ask without \
+                "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To query without \
                  taking, call `Limiter::peek` or give one check a cost of 0; to limit nothing, take Quota::unlimited() or off()",
             ));
         }
@@ -344,7 +345,7 @@ impl Rule {
 }
 
 /// Why a plan cannot share a state with another quota of its rule.
-fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
+fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     use AlgorithmKind as A;
     if plan.is_unlimited() {
         return None;

@@ -256,8 +256,8 @@ impl Rule {
 mod tests {
     use super::*;
     use crate::{
+        algorithm_kind::AlgorithmKind,
         consistency::{Consistency, LeaseShare},
-        quota::AlgorithmKind,
         time::{MINUTE, SECOND},
     };
 

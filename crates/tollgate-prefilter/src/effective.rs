@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Consistency, Quota};
+use tollgate_core::{Consistency, Quota, Rule};
 
 use crate::{
     lease::terms::{LeaseTerms, NoLease},
@@ -47,6 +47,20 @@ pub enum DowngradeReason {
 }
 
 impl Effective {
+    /// What takes effect for one of a rule's quotas: its own with plan number 0, or that of a plan. `exact` is the reason why
+    /// the store can only count the rule exactly, if there is one.
+    #[must_use]
+    pub fn of(rule: &Rule, plan: usize, exact: Option<&'static str>) -> Self {
+        let quota = rule.quota_of(plan);
+        match exact {
+            _ if !rule.is_enforced() || quota.is_unlimited() => Self::Exact(None),
+            Some(why) if rule.consistency_of() != Consistency::Exact => {
+                Self::Exact(Some(DowngradeReason::Store(why)))
+            }
+            _ => Self::new(quota, rule.consistency_of()),
+        }
+    }
+
     /// What takes effect for a quota of a rule with this consistency.
     #[must_use]
     pub fn new(quota: &Quota, consistency: Consistency) -> Self {

@@ -1,7 +1,22 @@
 //! The local decisions of a process in front of a rate limit that many processes share.
 //!
-//! Everything here is a state machine: the time is passed in, and nothing does I/O. The same code runs in a store over real
-//! connections, in a model checker, and in a simulator.
+//! The time is passed in, and nothing does I/O. The same code runs in a store over real connections, in a model checker, and in a
+//! simulator.
+//!
+//! # The engine
+//!
+//! A store has one [`Engine`], to which each of its rule sets is [bound](Engine::bind). A request takes two calls:
+//!
+//! ```text
+//! BoundRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or the deny cache
+//!                              └───► Query ── send ── store ── Query::finish(reply, now) ──► Done { decision, follow_up }
+//!                                                                                      └───► Ask(query)   states in other places
+//! ```
+//!
+//! [`Query::send`] takes along what the process has not reported of the request's keys, and the leases that are used up, and says
+//! which leases it wants. A reply that never comes is finished with [`NoReply`]; a query that is dropped counts as one whose
+//! outcome is unknown. When a rule denies, units that were spent locally go back to where they came from, and what other places
+//! took is cancelled. [`FollowUp`] is what the store sends then, without a request that waits for it.
 //!
 //! # Leases
 //!
@@ -85,12 +100,21 @@
 //! [`LocalUsage`] admits what the store last said is left, and reports it afterwards. It never holds more than `max_unreported`
 //! unreported units, so N processes together exceed the limit by at most `N · max_unreported`.
 
+mod deny;
 mod effective;
+mod engine;
 mod lease;
 mod report;
+mod sync;
+mod table;
 
 pub use self::{
     effective::{DowngradeReason, Effective},
+    engine::{
+        Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply,
+        IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply, ReportEvent,
+        ReportReply, Reset, StoreRules,
+    },
     lease::{
         bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},
         demand::Demand,

@@ -1,32 +1,67 @@
-//! Where a Redis is, as its users write it.
-//!
-//! | form | means |
-//! | --- | --- |
-//! | `redis://[user[:password]@]host[:6379][/database]` | one server |
-//! | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
-//! | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
-//! | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | a Redis Cluster, of which any servers are named |
-//!
-//! With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` every connection is encrypted (feature `tls`). With `+` for the
-//! dash they mean the same, and `?sentinel_username=…&sentinel_password=…` is for sentinels that want a login of their own. What
-//! has a meaning in a URL is percent-encoded in a user name or a password: `/` is `%2F`, `@` is `%40`.
+//! Where a Redis is.
 
+mod access;
 mod error;
 mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, path::PathBuf};
+use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
-pub(crate) use self::error::AddressError;
+#[cfg(feature = "redis-1")]
+pub(crate) use self::{access::Library, parse::ONLY_DATABASE_0};
+pub(crate) use self::{
+    access::{Access, Login, Protocol, TcpOptions},
+    error::AddressError,
+};
+use crate::error::{SetupError, SetupErrorKind};
 
-/// A server, sentinels that know which server, or a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    target: Target,
-    login: Login,
-    database: u32,
-    encrypted: bool,
+/// Where a Redis is: a server, sentinels that know which server, or a cluster. With who logs in.
+///
+/// | form | means |
+/// | --- | --- |
+/// | `redis://[user[:password]@]host[:6379][/database]` | one server |
+/// | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
+/// | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
+/// | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | a Redis Cluster, by any of its servers |
+///
+/// With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` every connection is encrypted (feature `tls`). With `+` for the
+/// dash they mean the same, and so does `valkey` for `redis`. `?protocol=resp2` keeps to that version of the protocol; without it,
+/// or with `resp3`, a connection speaks version 3 where the server has it. `?sentinel_username=…&sentinel_password=…` is for
+/// sentinels that want a login of their own. A socket takes `?user=…&pass=…` too. What has a meaning in a URL is percent-encoded
+/// in a user name or a password: `/` is `%2F`, `@` is `%40`.
+///
+/// Whatever becomes an `Address` can be given to [`RedisStore::builder`](crate::RedisStore::builder): these texts, and with the
+/// feature `redis-1` the addresses of redis-rs, by the module `redis_1`.
+///
+/// ```
+/// use tollgate_redis::Address;
+///
+/// let address: Address = "redis://limits:sesame@cache.internal/2".parse()?;
+/// assert!(!format!("{address:?}").contains("sesame"));
+/// let error = "redis://cache.internal/two".parse::<Address>().unwrap_err();
+/// assert!(error.to_string().contains("\"two\" is not a number"));
+/// # Ok::<(), tollgate_redis::SetupError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Address {
+    pub(crate) target: Target,
+    pub(crate) access: Access,
+    pub(crate) encrypted: bool,
+    pub(crate) foreign_tls: Option<ForeignTls>,
+}
+
+/// How another client was told to encrypt, where that cannot be taken over.
+#[cfg_attr(
+    not(feature = "redis-1"),
+    expect(dead_code, reason = "there is no other client")
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeignTls {
+    /// Without looking at certificates.
+    Insecure,
+    /// By roots or a certificate that only the other client can read.
+    Parameters,
 }
 
 /// Who has to be asked.
@@ -43,9 +78,9 @@ pub(crate) enum Target {
 /// The sentinels of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sentinels {
-    places: Vec<Place>,
-    master: String,
-    login: Login,
+    pub(crate) places: Vec<Place>,
+    pub(crate) master: String,
+    pub(crate) login: Login,
 }
 
 /// Where one server listens.
@@ -57,14 +92,17 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
-/// A user and a password, either of which may be absent.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Login {
-    user: Option<String>,
-    password: Option<String>,
-}
-
 impl Address {
+    /// An address without a login, and with nothing else said.
+    pub(crate) fn of_target(target: Target) -> Self {
+        Self {
+            target,
+            access: Access::default(),
+            encrypted: false,
+            foreign_tls: None,
+        }
+    }
+
     /// Reads an address in one of the forms above.
     ///
     /// # Errors
@@ -87,12 +125,22 @@ impl Address {
     }
 
     /// Who logs in at the server that decides.
-    pub(crate) fn login(&self) -> &Login {
-        &self.login
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
-    pub(crate) fn database(&self) -> u32 {
-        self.database
+    /// Who logs in at these sentinels.
+    pub(crate) fn sentinel_access(&self, sentinels: &Sentinels) -> Access {
+        Access {
+            login: sentinels.login.clone(),
+            database: 0,
+            ..self.access.clone()
+        }
+    }
+
+    /// What cannot be taken over of how another client was told to encrypt.
+    pub(crate) fn foreign_tls(&self) -> Option<ForeignTls> {
+        self.foreign_tls
     }
 
     /// Whether connections are encrypted, to servers as well as to sentinels.
@@ -109,33 +157,6 @@ impl Sentinels {
     pub(crate) fn master(&self) -> &str {
         &self.master
     }
-
-    /// Who logs in at the sentinels.
-    pub(crate) fn login(&self) -> &Login {
-        &self.login
-    }
-}
-
-impl Login {
-    /// The user and the password, where there is a password. Before access lists everybody was `default`.
-    pub(crate) fn parts(&self) -> Option<(&str, &str)> {
-        let password = self.password.as_deref()?;
-        Some((self.user.as_deref().unwrap_or("default"), password))
-    }
-
-    /// Whether a user is named, which servers before Redis 6 do not know.
-    pub(crate) fn names_a_user(&self) -> bool {
-        self.user.is_some()
-    }
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
-            .field("user", &self.user)
-            .field("password", &self.password.as_ref().map(|_| ".."))
-            .finish()
-    }
 }
 
 impl fmt::Display for Place {
@@ -145,5 +166,55 @@ impl fmt::Display for Place {
             Self::Tcp(host, port) => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
+    }
+}
+
+impl FromStr for Address {
+    type Err = SetupError;
+
+    /// Reads an address in one of the forms above.
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and what would be right. No error repeats what may be a password.
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        Ok(Self::parse(text)?)
+    }
+}
+
+impl TryFrom<&str> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: &str) -> Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<&String> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: &String) -> Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: String) -> Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl From<AddressError> for SetupError {
+    fn from(wrong: AddressError) -> Self {
+        Self::new(SetupErrorKind::Address, wrong.to_string())
+    }
+}
+
+/// An [`Address`] is one already.
+impl From<Infallible> for SetupError {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }

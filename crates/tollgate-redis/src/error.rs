@@ -21,6 +21,8 @@ pub enum SetupErrorKind {
     Setting,
     /// There is no tokio runtime to connect from.
     Runtime,
+    /// Redis did not decide requests in time, of [`connect_within`](crate::RedisStoreBuilder::connect_within).
+    NotConnected,
 }
 
 impl SetupError {

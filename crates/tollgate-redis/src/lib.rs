@@ -67,12 +67,15 @@
 //! | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | the servers of a cluster; see [`Partition`] for what is decided in one step there |
 //!
 //! With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` connections are encrypted, as the configuration says that
-//! `RedisStoreBuilder::tls` is given (feature `tls`).
+//! `RedisStoreBuilder::tls` is given (feature `tls`). [`Address`] has all of it. A service that uses redis-rs gives its `Client`
+//! or `ConnectionInfo` instead, with the feature `redis-1`; and who logs in may
+//! [change](RedisStoreBuilder::credentials) while a service runs.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! | --- | --- |
+//! | `redis-1` | addresses and credentials as `redis` (redis-rs) 1.8 has them: the module `redis_1` |
 //! | `tls` | encrypted connections, by rustls |
 //! | `metrics` | what [`guide::watching`] lists, through the `metrics` facade |
 //! | `tracing` | an event when Redis is lost and one when it is back |
@@ -95,6 +98,7 @@
 mod address;
 mod call;
 mod connection;
+mod credentials;
 mod encode;
 mod error;
 mod format;
@@ -106,7 +110,9 @@ mod new_keys;
 mod observe;
 mod packed;
 mod plain;
-mod prefilter;
+#[cfg(feature = "redis-1")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
+pub mod redis_1;
 mod refusal;
 mod reply;
 mod rotation;
@@ -116,7 +122,12 @@ mod secret;
 mod store;
 
 pub use self::{
-    connection::breaker::BreakerState,
+    address::Address,
+    connection::{
+        breaker::{BreakerOptions, BreakerState},
+        connection_options::ConnectionOptions,
+    },
+    credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::Partition,

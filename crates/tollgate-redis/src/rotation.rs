@@ -34,6 +34,16 @@ impl Rotation {
         self.moves
     }
 
+    /// The tags of the secrets, first of the one in force.
+    pub(crate) fn tags(&self) -> [String; 2] {
+        let (newer, older) = (self.newer.tag(), self.older.tag());
+        if self.moves {
+            [newer, older]
+        } else {
+            [older, newer]
+        }
+    }
+
     /// What stands for a key in this process, from its digest.
     pub(crate) fn mask(&self, digest: [u8; 16]) -> Fingerprint {
         self.mask.put_on(digest)

@@ -2,13 +2,12 @@
 
 mod support;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tollgate_core::{
-    Check, Consistency, Decision, Fingerprint, Key, Limiter, MAX_PERIOD, MINUTE, Outcome, Quota,
-    Rule, RuleSet, Step, Store,
+    Check, Consistency, Decision, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, Step,
 };
-use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_redis::{Keys, RedisStore};
 
 use crate::support::{
     blocking_server::RedisServer,
@@ -19,29 +18,19 @@ use crate::support::{
 const CLIENTS: u128 = 20;
 
 struct Subject {
-    server: RedisServer,
+    _server: RedisServer,
     connection: Resp,
     store: RedisStore,
 }
 
 impl Subject {
     async fn start() -> Self {
-        Self::with(Keys::plain()).await
-    }
-
-    async fn with(keys: Keys) -> Self {
         let server = RedisServer::start(&[]);
-        let store = store(&server, keys).await;
         Self {
             connection: Resp::connect(server.address()),
-            server,
-            store,
+            store: store(&server).await,
+            _server: server,
         }
-    }
-
-    /// Another store on the same server.
-    async fn store_with(&self, keys: Keys) -> RedisStore {
-        store(&self.server, keys).await
     }
 
     /// How many calls of the script the server ran since the last time.
@@ -59,9 +48,9 @@ impl Subject {
     }
 }
 
-async fn store(server: &RedisServer, keys: Keys) -> RedisStore {
+async fn store(server: &RedisServer) -> RedisStore {
     let address = format!("redis://127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(&address, "together", keys)
+    let store = RedisStore::builder(&address, "together", Keys::plain())
         .deadline(Duration::from_secs(20))
         // Nobody but the test is to call.
         .without_heartbeats()
@@ -82,41 +71,6 @@ async fn all<T>(steps: Vec<Step<T>>) -> Vec<T> {
 fn remaining(decisions: &[Decision]) -> Vec<u64> {
     let first = |decision: &Decision| decision.verdicts()[0].remaining();
     decisions.iter().map(first).collect()
-}
-
-#[tokio::test]
-async fn a_value_that_is_not_ours_fails_only_the_request_that_met_it() {
-    let mut subject = Subject::start().await;
-    let rules = [
-        Rule::new("rate", Quota::gcra(10, MINUTE)),
-        Rule::new("window", Quota::fixed_window(10, MINUTE)),
-    ];
-    let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
-    let bound = subject.store.bind(rules).expect("rules it can serve");
-    let checks = |client| [0, 1].map(|rule| Check::new(rule, Fingerprint::from_bits(client), 1));
-    assert!(bound.acquire(&checks(7)).await.is_allowed());
-    let Value::List(keys) = subject.connection.say("KEYS *:rate:*") else {
-        panic!("keys are a list");
-    };
-    let [Value::Bytes(key)] = &keys[..] else {
-        panic!("{keys:?}");
-    };
-    let key = str::from_utf8(key).expect("a key is text");
-    subject.connection.say(&format!("DEL {key}"));
-    subject.connection.say(&format!("LPUSH {key} foreign"));
-    subject.calls();
-
-    let layout = (0..CLIENTS).map(|client| bound.acquire(&checks(client)));
-    let decisions = all(layout.collect()).await;
-
-    for (client, decision) in decisions.iter().enumerate() {
-        let outcomes: Vec<_> = decision.verdicts().iter().map(|it| it.outcome()).collect();
-        match client {
-            7 => assert_eq!(outcomes[0], Outcome::Failed),
-            _ => assert_eq!(outcomes, [Outcome::Allow; 2], "client {client}"),
-        }
-    }
-    assert_eq!(subject.calls(), 2, "40 checks, of which 32 travel together");
 }
 
 #[tokio::test]
@@ -182,34 +136,4 @@ async fn what_each_client_was_counted_alone_travels_before_its_request_in_the_ca
     assert_eq!(subject.calls(), 1);
     assert_eq!(all_take(1).await, [83; 10]);
     assert_eq!(subject.calls(), 0);
-}
-
-#[tokio::test]
-async fn the_other_names_of_a_change_of_secrets_travel_together_too() {
-    let secret = |byte| Secret::from_bytes([byte; 32]).expect("it is long enough");
-    let keys = Keys::hashed(secret(8))
-        .previous(secret(7))
-        .expect("another one");
-    let before = Keys::hashed(secret(7));
-    let mut subject = Subject::with(before).await;
-    let rule = || [Rule::new("window", Quota::fixed_window(10, 60 * MINUTE))];
-    let limiter = |store: &RedisStore| Limiter::new(store.clone(), rule()).expect("a valid rule");
-    let old = limiter(&subject.store);
-    let key = |client: u128| Key::of([client.to_string()]);
-    for client in 0..CLIENTS {
-        let check = old.check("window", &key(client)).expect("it is there");
-        let cost = u64::try_from(client % 5).expect("a small number");
-        assert!(old.acquire(&[check.with_cost(cost)]).await.is_allowed());
-    }
-    let store = subject.store_with(keys).await;
-    let new = limiter(&store);
-    subject.calls();
-    let steps = (0..CLIENTS).map(|client| {
-        let check = new.check("window", &key(client)).expect("it is there");
-        new.acquire(&[check])
-    });
-    let decisions = all(steps.collect()).await;
-    assert!(subject.calls() < 5, "they went together");
-    let expected: Vec<u64> = (0..CLIENTS).map(|client| 9 - (client % 5) as u64).collect();
-    assert_eq!(remaining(&decisions), expected);
 }

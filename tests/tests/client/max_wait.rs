@@ -84,20 +84,8 @@ async fn max_wait_covers_all_waits_together() {
 #[tokio::test(start_paused = true)]
 async fn waits_are_capped_at_ten_minutes_by_default() {
     for fields in [
-        [("retry-after", "999999999999999999999"), ("x-a", "")],
-        [
-            ("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT"),
-            ("x-a", ""),
-        ],
-        [
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "999999999999"),
-        ],
-        [
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "9999-01-01T00:00Z"),
-        ],
-        [("ratelimit", r#""a";r=0;t=999999999999999"#), ("x-a", "")],
+        [("retry-after", "999999999999999999999")],
+        [("ratelimit", r#""a";r=0;t=999999999999999"#)],
     ] {
         let provider = Provider::new([answer(429, &fields)]);
         let layer = ClientRateLimitLayer::new().without_retries();
@@ -155,26 +143,6 @@ async fn requests_behind_the_head_of_the_queue_time_out_too() {
     for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
         server_limit(error);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_request_leaves_the_queue() {
-    let provider = Provider::new([answer(200, &[("ratelimit", r#""a";r=0;t=9"#)])]);
-    let client = client(ClientRateLimitLayer::new(), &provider);
-    send(&client, get()).await.unwrap();
-    let first = tokio::spawn({
-        let client = client.clone();
-        async move { send(&client, get()).await }
-    });
-    tokio::task::yield_now().await;
-    let second = tokio::spawn({
-        let client = client.clone();
-        async move { send(&client, get()).await }
-    });
-    tokio::task::yield_now().await;
-    first.abort();
-    assert_eq!(second.await.unwrap().unwrap(), 200);
-    assert_eq!(provider.seconds(), [0, 9]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, middleware, routing};
-use http::{Request, Response};
+use axum::{Router, routing};
+use http::Request;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -24,12 +24,13 @@ use tollgate::{
     Retry, Rule, SECOND, key::constant,
 };
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
+use tollgate_tests::server::counting_denials;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 /// The start of a minute.
 const START: u64 = 1_700_000_040_000_000;
 
-/// One of each algorithm, none of which makes a request wait longer than the default `max_wait`.
+/// One of each algorithm; none makes a request wait longer than the default `max_wait`.
 fn quotas() -> [Quota; 8] {
     let window = 10 * SECOND;
     [
@@ -54,7 +55,7 @@ impl axum::serve::Listener for Pipes {
     async fn accept(&mut self) -> (DuplexStream, ()) {
         match self.0.recv().await {
             Some(pipe) => (pipe, ()),
-            // Nobody is there to open another.
+            // No task is left to open another.
             None => std::future::pending().await,
         }
     }
@@ -78,19 +79,8 @@ async fn server(
     let store = MemoryStore::builder().clock(clock).build();
     let rule = Rule::new("calls", quota).cost(cost).by(constant("all"));
     let limits = set(RateLimitLayer::new(store, [rule]).unwrap());
-    let denied = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&denied);
-    let count = move |response: Response<Body>| {
-        let counted = Arc::clone(&counted);
-        async move {
-            counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
-            response
-        }
-    };
-    let app = Router::new()
-        .route("/", routing::get(|| async { "hello" }))
-        .layer(limits)
-        .layer(middleware::map_response(count));
+    let hello = routing::get(|| async { "hello" });
+    let (app, denied) = counting_denials(Router::new().route("/", hello).layer(limits));
     let (open, pipes) = mpsc::channel(1);
     tokio::spawn(async move { axum::serve(Pipes(pipes), app).await });
     let (near, far) = tokio::io::duplex(1 << 16);
@@ -131,7 +121,7 @@ async fn paced(
     (answered, denied.load(Ordering::SeqCst))
 }
 
-/// The same by the limiter alone: each request as soon as it was told that the next one passes, in whole seconds.
+/// The same with the limiter alone: each request is sent when `retry` of the previous one has passed, in whole seconds.
 fn ideal(quota: Quota, requests: u64, cost: u64) -> Vec<Duration> {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(&clock).build();
@@ -192,7 +182,7 @@ async fn every_header_style_works() {
     }
 }
 
-/// It cannot know what a request costs: where something is left it tries, is denied, and comes back when it is told to.
+/// It cannot know what a request costs: if units are left it tries, is denied, and returns after `Retry-After`.
 #[tokio::test(start_paused = true)]
 async fn requests_that_cost_more_than_is_left_succeed_eventually() {
     for quota in quotas().into_iter().filter(|quota| quota.limit() >= 5) {

@@ -11,42 +11,15 @@ use crate::provider::{Provider, answer, client, get, request, send};
 /// Mon, 10 May 2021 11:00:00 GMT.
 const ELEVEN: u64 = 1_620_644_400_000_000;
 
-fn nothing_left() -> [Vec<(&'static str, &'static str)>; 12] {
+/// In each style, and by a clock that is a minute behind that of the server.
+fn nothing_left() -> [Vec<(&'static str, &'static str)>; 4] {
     [
-        vec![("ratelimit", r#""a";r=0;t=5"#)],
         vec![
             ("ratelimit", r#""a";r=0"#),
             ("ratelimit-policy", r#""a";q=9;w=5"#),
         ],
         vec![("ratelimit", "limit=9, remaining=0, reset=5")],
-        vec![
-            ("ratelimit-limit", "9, 9;w=5"),
-            ("ratelimit-remaining", "0"),
-            ("ratelimit-reset", "5"),
-        ],
-        vec![("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "5")],
         vec![("x-rate-limit-remaining", "0"), ("x-rate-limit-reset", "5")],
-        vec![
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "1620644405"),
-        ],
-        vec![
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "1620644405.0"),
-        ],
-        vec![
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "1620644405000"),
-        ],
-        vec![
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "Mon, 10 May 2021 11:00:05 GMT"),
-        ],
-        vec![
-            ("x-ratelimit-remaining", "0"),
-            ("x-ratelimit-reset", "2021-05-10T11:00:05Z"),
-        ],
-        // By its own clock it is a minute later, and eleven there.
         vec![
             ("x-ratelimit-remaining", "0"),
             ("x-ratelimit-reset", "2021-05-10T11:01Z"),

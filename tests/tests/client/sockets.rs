@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, middleware, routing};
+use axum::{Router, body::Body, routing};
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -25,7 +25,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::{HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
 use tollgate_client::{ClientRateLimit, ClientRateLimitLayer, ReplayBody};
-use tollgate_tests::server::Server;
+use tollgate_tests::server::{Server, counting_denials};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 type Hyper = Client<HttpConnector, ReplayBody<Full<bytes::Bytes>>>;
@@ -41,19 +41,8 @@ impl Limited {
         let rule = Rule::new("few", quota).by(constant("all"));
         let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).unwrap();
         let limits = limits.headers(style).unwrap();
-        let denied = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&denied);
-        let count = move |response: Response<Body>| {
-            let counted = Arc::clone(&counted);
-            async move {
-                counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
-                response
-            }
-        };
-        let app = Router::new()
-            .route("/", routing::any(|body: String| async move { body }))
-            .layer(limits)
-            .layer(middleware::map_response(count));
+        let echo = routing::any(|body: String| async move { body });
+        let (app, denied) = counting_denials(Router::new().route("/", echo).layer(limits));
         Self {
             server: Server::start(app).await,
             denied,

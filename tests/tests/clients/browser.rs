@@ -16,7 +16,8 @@ use tollgate_tests::server::Server;
 use tower::util::MapRequestLayer;
 use tower_http::cors::CorsLayer;
 
-use crate::{cors::cors, grpc_web, layer, program::run};
+use crate::{cors::cors, grpc_web, program::run};
+use tollgate_tests::app::layer;
 
 /// What a browser knows of its user, until it is dropped.
 struct Profile(PathBuf);
@@ -88,7 +89,7 @@ async fn served(app: Router, preflights: &Arc<AtomicU64>) -> Server {
     Server::start(app.layer(count)).await
 }
 
-/// A service for the script: it asks with a header of its own, so that the browser asks first whether it may.
+/// A service for the script, whose requests have a custom header, so that the browser sends a preflight first.
 fn service(server: &Server, path: &str, options: &Value) -> Value {
     json!({ "url": format!("http://{}{path}", server.address()), "options": options })
 }

@@ -11,8 +11,9 @@ use tonic_web::GrpcWebLayer;
 
 use crate::{
     curl::{Answer, Version, curl_with},
-    layer, per_minute,
+    per_minute,
 };
+use tollgate_tests::app::layer;
 
 /// The path of the method that answers once.
 pub(crate) const CURRENT: &str = "/weather.v1.Weather/Current";

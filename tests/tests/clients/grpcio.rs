@@ -9,12 +9,13 @@ use tollgate::{
     MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
     key::{constant, header},
 };
-use tollgate_tests::slow::SlowStore;
+use tollgate_conformance::SwitchedStore;
 
 use crate::{
-    layer, per_minute, still,
+    per_minute,
     weather::{Seen, Weather},
 };
+use tollgate_tests::app::{layer, still};
 
 /// The fields of a budget in some metadata.
 fn budget(metadata: &Value) -> Vec<&String> {
@@ -158,8 +159,8 @@ async fn a_cost_that_never_fits_is_not_retried() {
 
 #[tokio::test]
 async fn a_failed_store_is_unavailable_without_numbers_and_the_client_backs_off_by_itself() {
-    let store = SlowStore::at_once(still().0);
-    store.fail(true);
+    let store = SwitchedStore::at_once(still().0);
+    store.switch(false);
     let rule = Rule::new("strict", Quota::fixed_window(5, MINUTE))
         .on_store_error(OnStoreError::Deny)
         .by(constant("all"));

@@ -11,8 +11,9 @@ use tollgate_tests::server::Server;
 
 use crate::{
     curl::{BOTH, Version, curl, tell_budget},
-    layer, per_minute,
+    per_minute,
 };
+use tollgate_tests::app::layer;
 
 async fn served(layer: RateLimitLayer) -> Server {
     let routes = routing::any(|| async { "hello" });
@@ -73,7 +74,7 @@ async fn a_redirect_is_followed_with_nothing_left() {
         assert_eq!(answer.statuses(), ["308", "200"], "{version:?}");
         assert_eq!(answer.body, b"arrived");
         assert!(!tell_budget(&answer.first_fields()), "{answer:?}");
-        // It was counted all the same.
+        // It was still counted.
         let again = curl(version, here.address(), "/", &["--location"]).await;
         assert_eq!(again.statuses(), ["429"], "{version:?}");
     }

@@ -17,25 +17,10 @@ mod upload;
 mod waiting_clients;
 mod weather;
 
-use tollgate::{
-    MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
-};
+use tollgate::RequestRule;
+use tollgate_tests::app::{self, all};
 
-/// Noon of some day, so that windows begin where the tests do.
-const NOON: u64 = 1_767_268_800_000_000;
-
-/// A store whose time moves only when told to.
-fn still() -> (MemoryStore, ManualClock) {
-    let clock = ManualClock::new(NOON);
-    (MemoryStore::builder().clock(&clock).build(), clock)
-}
-
-/// So many requests a minute, of everybody together.
+/// A rule of `limit` requests a minute, for all clients together.
 fn per_minute(name: &'static str, limit: u64) -> RequestRule {
-    Rule::new(name, Quota::fixed_window(limit, MINUTE)).by(constant("all"))
-}
-
-/// A layer whose time stands still.
-fn layer(rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
-    RateLimitLayer::new(still().0, rules).expect("valid rules")
+    all(app::per_minute(name, limit))
 }

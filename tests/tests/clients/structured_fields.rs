@@ -1,4 +1,4 @@
-//! What the layer tells, as two parsers of structured fields read it: the crate `sfv`, and Python's `http_sf`.
+//! The layer's header fields, as two parsers of structured fields read them: the crate `sfv`, and Python's `http_sf`.
 
 use std::{collections::BTreeSet, convert::Infallible, time::Duration};
 
@@ -16,8 +16,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::{
     program::python,
     random_rules::{Drawn, request_rule, rules},
-    still,
 };
+use tollgate_tests::app::still;
 
 /// Rule sets that are tried, each with two requests in two styles.
 const CASES: usize = 150;

@@ -1,4 +1,4 @@
-//! Upgrades: the handshake is limited, and what flows afterwards is nobody's business.
+//! Upgrades: the handshake is limited, and the bytes after it are not touched.
 
 use axum::{Router, body::Body, response::IntoResponse, routing};
 use http::{Request, StatusCode, header};
@@ -7,7 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate::RateLimitLayer;
 use tollgate_tests::server::{Connection, Server, head};
 
-use crate::{layer, per_minute};
+use crate::per_minute;
+use tollgate_tests::app::layer;
 
 /// The handshake of RFC 6455 §1.3.
 const HANDSHAKE: [(&str, &str); 4] = [

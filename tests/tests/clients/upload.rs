@@ -19,8 +19,9 @@ use tower::util::MapRequestLayer;
 
 use crate::{
     curl::{Version, curl},
-    layer, per_minute,
+    per_minute,
 };
+use tollgate_tests::app::layer;
 
 const TEN_MEGABYTES: usize = 10_000_000;
 /// Little enough to be on its way before the answer is. The connection is closed with bytes unread, and a client that
@@ -101,7 +102,7 @@ impl Uploads {
     }
 }
 
-/// Counts how often a body is asked for more.
+/// Counts how often a body is polled.
 struct Counted {
     inner: Body,
     polls: Arc<AtomicU64>,

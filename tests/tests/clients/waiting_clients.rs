@@ -1,21 +1,15 @@
 //! Clients of other ecosystems that wait for as long as `Retry-After` says: Python's urllib3 (and requests, which stands on
 //! it) and httpx with httpx-retries.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
-use axum::{Router, body::Body, extract::Path, middleware, routing::get};
-use http::Response;
+use axum::{Router, extract::Path, routing::get};
 use serde_json::{Value, json};
 use tollgate::{HeaderStyle, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
-use tollgate_tests::server::Server;
+use tollgate_tests::server::{Server, counting_denials};
 
-use crate::{program::python, still};
+use crate::program::python;
+use tollgate_tests::app::still;
 
 /// Four requests in a minute, by each algorithm.
 fn quotas() -> [Quota; 7] {
@@ -36,25 +30,13 @@ async fn asks(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
     let rule = Rule::new("calls", quota).by(constant("all"));
     let limits = RateLimitLayer::new(store, [rule]).expect("a valid rule");
     let limits = limits.headers(style).expect("styles that go together");
-    let refused = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&refused);
-    let count = move |response: Response<Body>| {
-        let counted = Arc::clone(&counted);
-        async move {
-            counted.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
-            response
-        }
-    };
     let wait = move |Path(micros): Path<u64>| {
         clock.advance(Duration::from_micros(micros));
         async { "it is later" }
     };
-    let app = Router::new()
-        .route("/", get(|| async { "hello" }))
-        .layer(limits)
-        .layer(middleware::map_response(count))
-        .route("/wait/{micros}", get(wait));
-    let server = Server::start(app).await;
+    let hello = Router::new().route("/", get(|| async { "hello" }));
+    let (app, refused) = counting_denials(hello.layer(limits));
+    let server = Server::start(app.route("/wait/{micros}", get(wait))).await;
     let url = format!("http://{}", server.address());
     let asked = json!({ "client": client, "url": url, "requests": 9 });
     let met = python("waiting_clients.py", &asked).await;

@@ -1,12 +1,11 @@
 //! The contract of Tower, around a gRPC service.
 
-use std::time::Duration;
-
 use http::{Request, Response};
-use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate::RateLimitLayer;
+use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
+    app::stores,
     probe::Probe,
-    slow::SlowStore,
     weather::{Mild, v1::weather_server::WeatherServer},
 };
 use tonic::{body::Body, service::Routes};
@@ -23,7 +22,7 @@ fn call() -> Request<Body> {
         .expect("a request")
 }
 
-/// Makes a call once the service is ready; the status that the head tells.
+/// Makes a call once the service is ready; gives the status in the head of the response.
 async fn send<S, B>(service: &mut S) -> Option<String>
 where
     S: Service<Request<Body>, Response = Response<B>>,
@@ -35,14 +34,7 @@ where
     Some(status.to_str().expect("a number").to_owned())
 }
 
-fn stores() -> [SlowStore; 2] {
-    [
-        SlowStore::at_once(MemoryStore::new()),
-        SlowStore::after(Duration::ZERO, MemoryStore::new()),
-    ]
-}
-
-fn limited<S>(store: SlowStore, limit: u64, inner: S) -> tollgate::RateLimit<S> {
+fn limited<S>(store: SwitchedStore, limit: u64, inner: S) -> tollgate::RateLimit<S> {
     RateLimitLayer::new(store, [few(limit)])
         .expect("a valid rule")
         .layer(inner)

@@ -1,7 +1,8 @@
 //! What a handler of tonic can read and ask.
 
-use tollgate::{Admission, Key, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
+use tollgate::{Admission, Key, RequestRule};
 use tollgate_tests::{
+    app::{all, layer, per_minute},
     grpc::GrpcServer,
     weather::{
         Mild, city, report,
@@ -13,8 +14,6 @@ use tollgate_tests::{
 };
 use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
 use tonic_types::StatusExt;
-
-use crate::still;
 
 /// Asks for the city that the message names.
 struct Asking {
@@ -51,15 +50,14 @@ impl Weather for Asking {
     }
 }
 
+fn per_city() -> RequestRule {
+    per_minute("per-city", 1).by_handler()
+}
+
 #[tokio::test]
 async fn a_hidden_quota_stays_hidden_in_a_status_of_the_handler() {
-    let rule = Rule::new("per-city", Quota::fixed_window(1, MINUTE)).by_handler();
-    let quiet = RateLimitLayer::new(still().0, [rule])
-        .expect("a valid rule")
-        .hide_quota();
-    let mut server = Server::builder()
-        .layer(crate::layer([crate::few(9)]))
-        .layer(quiet);
+    let quiet = layer([per_city()]).hide_quota();
+    let mut server = Server::builder().layer(layer([crate::few(9)])).layer(quiet);
     let asking = WeatherServer::new(Asking { rule: "per-city" });
     let server = GrpcServer::start(server.add_service(asking)).await;
     let mut client = server.client().await;
@@ -76,14 +74,8 @@ async fn a_hidden_quota_stays_hidden_in_a_status_of_the_handler() {
 }
 
 async fn serve(service: Asking) -> GrpcServer {
-    let rules = [
-        Rule::new("all", Quota::fixed_window(9, MINUTE)).by(constant("all")),
-        Rule::new("per-city", Quota::fixed_window(1, MINUTE)).by_handler(),
-    ];
-    let layer = RateLimitLayer::new(still().0, rules)
-        .expect("valid rules")
-        .attach_decision();
-    let mut server = Server::builder().layer(layer);
+    let layer = layer([all(per_minute("all", 9)), per_city()]);
+    let mut server = Server::builder().layer(layer.attach_decision());
     GrpcServer::start(server.add_service(WeatherServer::new(service))).await
 }
 
@@ -117,17 +109,9 @@ async fn a_denial_in_a_handler_is_the_layers() {
 #[tokio::test]
 async fn an_unknown_rule_is_an_internal_error() {
     let server = serve(Asking { rule: "misspelt" }).await;
-    let status = server
-        .client()
-        .await
-        .current(city("Oslo"))
-        .await
-        .expect_err("no such rule");
+    let answer = server.client().await.current(city("Oslo")).await;
+    let status = answer.expect_err("no such rule");
     assert_eq!(status.code(), Code::Internal);
-    // Clients are not told how the service is set up.
-    assert!(
-        !status.message().contains("misspelt"),
-        "{}",
-        status.message()
-    );
+    // Clients do not learn how the service is set up.
+    assert!(!status.message().contains("misspelt"), "{status}");
 }

@@ -10,31 +10,17 @@ mod rest;
 mod services;
 mod streams;
 
-use tollgate::{
-    MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::constant,
-};
+use tollgate::{RateLimitLayer, RequestRule};
 use tollgate_tests::{
+    app::{all, layer, per_minute},
     grpc::GrpcServer,
     weather::{Mild, v1::weather_server::WeatherServer},
 };
 use tonic::transport::Server;
 
-/// Noon of some day, so that windows begin where the tests do.
-const NOON: u64 = 1_767_268_800_000_000;
-
-/// A store whose time moves only when told to.
-fn still() -> (MemoryStore, ManualClock) {
-    let clock = ManualClock::new(NOON);
-    (MemoryStore::builder().clock(&clock).build(), clock)
-}
-
-/// A few calls a minute, for everybody together.
+/// A few calls a minute, for all clients together.
 fn few(limit: u64) -> RequestRule {
-    Rule::new("few", Quota::fixed_window(limit, MINUTE)).by(constant("all"))
-}
-
-fn layer(rules: impl IntoIterator<Item = RequestRule>) -> RateLimitLayer {
-    RateLimitLayer::new(still().0, rules).expect("valid rules")
+    all(per_minute("few", limit))
 }
 
 /// A layer that lets one call a minute through, which was made already.

@@ -1,10 +1,11 @@
-//! The peer's address, as tonic tells it.
+//! The peer's address from tonic's extensions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tollgate::{MINUTE, Quota, Rule, key::client_ip};
+use tollgate::key::client_ip;
 use tollgate_tests::{
+    app::{layer, per_minute},
     grpc::GrpcServer,
     weather::{
         Mild, city,
@@ -16,10 +17,10 @@ use tonic::{
     transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server, ServerTlsConfig},
 };
 
-use crate::{layer, serve};
+use crate::serve;
 
 fn per_address() -> tollgate::RequestRule {
-    Rule::new("per-ip", Quota::fixed_window(1, MINUTE)).by(client_ip())
+    per_minute("per-ip", 1).by(client_ip())
 }
 
 fn from(last: u8) -> IpAddr {

@@ -2,8 +2,9 @@
 
 use axum::{Router, routing::get};
 use http::StatusCode;
-use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, key::client_ip};
+use tollgate::key::client_ip;
 use tollgate_tests::{
+    app::{layer, per_minute},
     grpc::channel,
     server::Server,
     weather::{
@@ -13,12 +14,9 @@ use tollgate_tests::{
 };
 use tonic::{Code, service::Routes};
 
-use crate::still;
-
 #[tokio::test]
 async fn rest_and_grpc_share_a_budget_and_get_their_own_denials() {
-    let rule = Rule::new("per-ip", Quota::fixed_window(2, MINUTE)).by(client_ip());
-    let limits = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
+    let limits = layer([per_minute("per-ip", 2).by(client_ip())]);
     let app: Router = Routes::new(WeatherServer::new(Mild::default()))
         .into_axum_router()
         .route("/cities", get(async || "Oslo"))

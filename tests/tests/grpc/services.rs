@@ -1,18 +1,18 @@
 //! Around a server, a service, a method.
 
 use tollgate::{
-    MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
     condition::{grpc_method_is, grpc_service_is},
-    key::{constant, grpc_method, grpc_service, metadata},
+    key::{grpc_method, grpc_service, metadata},
 };
 use tollgate_tests::{
+    app::{all, layer, per_minute},
     grpc::GrpcServer,
     weather::{Mild, city, v1::weather_server::WeatherServer},
 };
 use tonic::{Code, Request, metadata::MetadataValue, transport::Server};
 use tower::Layer;
 
-use crate::{few, layer, serve};
+use crate::{few, serve};
 
 #[tokio::test]
 async fn one_service_is_limited_and_its_name_is_kept() {
@@ -45,8 +45,8 @@ async fn one_method_is_limited() {
 #[tokio::test]
 async fn methods_have_budgets_of_their_own() {
     let rules = [
-        Rule::new("per-method", Quota::fixed_window(1, MINUTE)).by(grpc_method()),
-        Rule::new("per-service", Quota::fixed_window(2, MINUTE))
+        per_minute("per-method", 1).by(grpc_method()),
+        per_minute("per-service", 2)
             .by(grpc_service())
             .when(grpc_service_is("weather.v1.Weather")),
     ];
@@ -69,8 +69,8 @@ async fn methods_have_budgets_of_their_own() {
 #[tokio::test]
 async fn entries_of_the_metadata_are_keys() {
     let rules = [
-        Rule::new("per-tenant", Quota::fixed_window(1, MINUTE)).by(metadata("tenant")),
-        Rule::new("per-device", Quota::fixed_window(1, MINUTE)).by(metadata("device-bin")),
+        per_minute("per-tenant", 1).by(metadata("tenant")),
+        per_minute("per-device", 1).by(metadata("device-bin")),
     ];
     let server = serve(layer(rules), &Mild::default()).await;
     let mut client = server.client().await;
@@ -98,9 +98,7 @@ async fn entries_of_the_metadata_are_keys() {
 
 #[tokio::test]
 async fn an_unknown_method_is_counted_by_shared_rules() {
-    let rule = Rule::new("all", Quota::gcra(1, SECOND)).by(constant("all"));
-    let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule");
-    let server = serve(limits, &Mild::default()).await;
+    let server = serve(layer([all(per_minute("all", 1))]), &Mild::default()).await;
     let mut channel = server.channel().await;
     let mut unknown = async || {
         let path = format!("http://{}/weather.v1.Weather/Unknown", server.address());

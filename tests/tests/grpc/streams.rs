@@ -1,9 +1,11 @@
 //! Calls of each kind.
 
-use tollgate_tests::weather::{Mild, city, report};
-use tonic::Code;
+use tollgate_tests::{
+    app::layer,
+    weather::{Mild, city, report},
+};
 
-use crate::{few, layer, serve, used_up};
+use crate::{few, serve};
 
 #[tokio::test]
 async fn a_call_counts_once_however_many_messages_it_has() {
@@ -37,20 +39,4 @@ async fn a_call_counts_once_however_many_messages_it_has() {
     }
     assert_eq!(asked, ["Oslo", "Bergen"]);
     assert_eq!((service.calls(), service.messages()), (4, 52));
-}
-
-#[tokio::test]
-async fn a_denied_stream_ends_before_it_begins() {
-    let service = Mild::default();
-    let server = serve(used_up(), &service).await;
-    let mut client = server.client().await;
-    let denied = Code::ResourceExhausted;
-
-    let watched = client.watch(city("Oslo")).await;
-    assert_eq!(watched.expect_err("denied").code(), denied);
-    let recorded = client.record(tokio_stream::pending()).await;
-    assert_eq!(recorded.expect_err("denied").code(), denied);
-    let asked = client.ask(tokio_stream::pending()).await;
-    assert_eq!(asked.expect_err("denied").code(), denied);
-    assert_eq!((service.calls(), service.messages()), (0, 0));
 }

@@ -12,19 +12,16 @@ use std::{
 use axum::{Router, body::Body, routing};
 use http::{Request, Response};
 use tokio::task::JoinSet;
-use tollgate::{
-    MINUTE, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule,
-    key::{constant, look_up},
-};
+use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, ResponseBody, Rule, key::look_up};
+use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
+    app::{all, per_minute, still},
     probe::{Leaf, Probe},
     server::Server,
-    slow::SlowStore,
 };
 use tower::{Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit, service_fn};
 
 use self::polled::{pending, ready_now};
-use crate::still;
 
 /// Polling by hand.
 mod polled {
@@ -52,9 +49,8 @@ mod polled {
 
 const SOON: Duration = Duration::from_millis(5);
 
-fn layer(limit: u64, store: SlowStore) -> RateLimitLayer {
-    let rule = Rule::new("few", Quota::fixed_window(limit, MINUTE)).by(constant("all"));
-    RateLimitLayer::new(store, [rule]).expect("a valid rule")
+fn layer(limit: u64, store: SwitchedStore) -> RateLimitLayer {
+    RateLimitLayer::new(store, [all(per_minute("few", limit))]).expect("a valid rule")
 }
 
 fn request() -> Request<Body> {
@@ -80,10 +76,10 @@ where
 }
 
 /// A store that answers at once, and one that has to be waited for.
-fn stores() -> [SlowStore; 2] {
+fn stores() -> [SwitchedStore; 2] {
     [
-        SlowStore::at_once(still().0),
-        SlowStore::after(SOON, still().0),
+        SwitchedStore::at_once(still().0),
+        SwitchedStore::after(SOON, still().0),
     ]
 }
 
@@ -134,7 +130,7 @@ async fn a_buffer_inside_is_called_through_ready_instances() {
 
 #[tokio::test(start_paused = true)]
 async fn the_inner_service_is_not_called_before_the_decision() {
-    let (store, leaf) = (SlowStore::after(SOON, still().0), Leaf::default());
+    let (store, leaf) = (SwitchedStore::after(SOON, still().0), Leaf::default());
     let mut service = layer(1, store).layer(leaf.clone());
     let ready = readied(&mut service).await;
     let mut answer = Box::pin(ready.call(request()));
@@ -159,7 +155,7 @@ async fn a_denied_request_does_not_reach_the_inner_service() {
 #[tokio::test]
 async fn in_memory_nothing_has_to_be_waited_for() {
     let store = MemoryStore::new();
-    let rule = Rule::new("few", Quota::fixed_window(1, MINUTE)).by(constant("all"));
+    let rule = all(per_minute("few", 1));
     let layer = RateLimitLayer::new(store, [rule]).expect("a valid rule");
     let inner =
         service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
@@ -170,7 +166,7 @@ async fn in_memory_nothing_has_to_be_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_future_dropped_while_it_waits_leaves_the_service_usable() {
-    let (store, leaf) = (SlowStore::after(SOON, still().0), Leaf::default());
+    let (store, leaf) = (SwitchedStore::after(SOON, still().0), Leaf::default());
     let inner = Probe::new(ConcurrencyLimit::new(leaf.clone(), 1));
     let mut service = layer(3, store).layer(inner);
     for polled in [true, false] {
@@ -197,7 +193,7 @@ async fn a_denied_request_keeps_no_place_in_the_inner_service() {
         for status in [200, 429] {
             assert_eq!(ask(&mut one).await, status);
         }
-        // `one` is kept, as a connection is between two requests. Its place is free for others all the same.
+        // `one` is kept, as a connection is between two requests. Its permit is free for others.
         let ready = tokio::time::timeout(MINUTE, readied(&mut other)).await;
         assert!(ready.is_ok(), "a denied request holds the only place");
         drop(one);
@@ -226,7 +222,7 @@ async fn clones_and_connections_share_their_state() {
     let handler = move || async move {
         count.fetch_add(1, Ordering::SeqCst);
     };
-    let rule = Rule::new("five", Quota::fixed_window(5, MINUTE)).by(constant("all"));
+    let rule = all(per_minute("five", 5));
     let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
     let app = Router::new().route("/", routing::get(handler).layer(layer));
     let server = Arc::new(Server::start(app).await);

@@ -3,37 +3,25 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use axum::{Router, routing};
-use tollgate::{
-    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
-    key::constant,
-};
+use tokio::time::{Instant, sleep};
+use tollgate::{Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule};
+use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
+    app::{all, per_minute, still, stores},
     events::Events,
     server::{Answer, Server},
-    slow::SlowStore,
 };
 use tracing::Level;
 
-use crate::still;
-
 fn rule(name: &'static str, limit: u64, answer: OnStoreError) -> RequestRule {
-    let rule = Rule::new(name, Quota::fixed_window(limit, MINUTE));
-    rule.on_store_error(answer).by(constant("all"))
+    all(per_minute(name, limit).on_store_error(answer))
 }
 
 /// A server whose store fails, at once and after a wait.
 async fn failing(rules: &[RequestRule]) -> [Server; 2] {
-    let stores = [
-        SlowStore::at_once(still().0),
-        SlowStore::after(Duration::ZERO, still().0),
-    ];
-    let [one, two] = stores.map(|store| {
-        store.fail(true);
-        served(
-            RateLimitLayer::new(store, rules.to_vec())
-                .unwrap()
-                .attach_decision(),
-        )
+    let [one, two] = stores().map(|store| {
+        store.switch(false);
+        served(RateLimitLayer::new(store, rules.to_vec()).unwrap())
     });
     [one.await, two.await]
 }
@@ -46,6 +34,7 @@ async fn served(layer: RateLimitLayer) -> Server {
             "as ever"
         }
     };
+    let layer = layer.attach_decision();
     Server::start(Router::new().route("/", routing::get(handler).layer(layer))).await
 }
 
@@ -83,27 +72,18 @@ async fn allow_passes_without_numbers() {
 }
 
 #[tokio::test]
-async fn a_local_share_counts_in_this_process() {
-    for server in failing(&[rule("usual", 2, OnStoreError::LocalShare)]).await {
-        for status in [200, 200, 429] {
-            assert_eq!(server.get("/").await.status, status);
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_local_share_is_smaller_with_more_instances() {
-    let store = SlowStore::at_once(still().0);
-    store.fail(true);
+    let store = SwitchedStore::at_once(still().0);
+    store.switch(false);
     let rules = [rule("usual", 6, OnStoreError::LocalShare)];
     let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
     let layer = layer.instances(NonZeroU32::new(3).unwrap()).unwrap();
-    let server = served(layer.attach_decision()).await;
+    let server = served(layer).await;
     for status in [200, 200, 429] {
         assert_eq!(server.get("/").await.status, status);
     }
     // The store's own count knows nothing of it.
-    store.fail(false);
+    store.switch(true);
     assert_eq!(
         reported(&server.get("/").await),
         (200, Some(r#""usual";r=5;t=60"#))
@@ -135,13 +115,13 @@ async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
 
 #[tokio::test]
 async fn the_store_is_used_again_after_it_recovers() {
-    let store = SlowStore::after(Duration::ZERO, still().0);
+    let store = SwitchedStore::at_once(still().0);
     let rules = [rule("strict", 5, OnStoreError::Deny)];
     let layer = RateLimitLayer::new(store.clone(), rules).unwrap();
-    let server = served(layer.attach_decision()).await;
-    store.fail(true);
+    let server = served(layer).await;
+    store.switch(false);
     assert_eq!(server.get("/").await.status, 503);
-    store.fail(false);
+    store.switch(true);
     assert_eq!(
         reported(&server.get("/").await),
         (200, Some(r#""strict";r=4;t=60"#))
@@ -150,12 +130,12 @@ async fn the_store_is_used_again_after_it_recovers() {
 
 #[tokio::test]
 async fn the_status_chosen_for_limits_is_not_used_for_failures() {
-    let store = SlowStore::at_once(still().0);
-    store.fail(true);
+    let store = SwitchedStore::at_once(still().0);
+    store.switch(false);
     let rules = [rule("strict", 5, OnStoreError::Deny)];
     let layer = RateLimitLayer::new(store, rules).unwrap();
     let layer = layer.denied_status(http::StatusCode::FORBIDDEN).unwrap();
-    let layer = layer.rejection(Rejection::json()).attach_decision();
+    let layer = layer.rejection(Rejection::json());
     let answer = served(layer).await.get("/").await;
     assert_eq!(answer.status, 503);
     assert!(answer.body.contains("unavailable"), "{answer:?}");
@@ -173,9 +153,28 @@ async fn a_store_failure_is_reported_whatever_the_fallback() {
         let events = Events::listen();
         for server in failing(&[rule("named", 5, answer)]).await {
             server.get("/").await;
-            let warnings = events.at(Level::WARN);
-            let named = warnings.iter().any(|reported| reported.contains("named"));
-            assert!(named, "{answer:?}: {warnings:?}");
+            let warnings = events.at(Level::WARN).concat();
+            assert!(warnings.contains("named"), "{answer:?}: {warnings:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_store_that_responds_again_is_reported_with_the_rules_of_its_layer() {
+    let events = Events::listen();
+    let [store, _] = stores();
+    store.switch(false);
+    let rules = ["per-key", "per-tenant"].map(|name| rule(name, 1_000_000, OnStoreError::Allow));
+    let layer = RateLimitLayer::new(store.clone(), rules.to_vec()).unwrap();
+    let server = served(layer).await;
+    server.get("/").await;
+    store.switch(true);
+    // It is not reported before it has not failed for a while.
+    let patience = Instant::now() + Duration::from_secs(30);
+    while events.at(Level::INFO).is_empty() {
+        assert!(Instant::now() < patience, "it is not reported");
+        server.get("/").await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    events.one(Level::INFO, &["responds again", "per-key, per-tenant"]);
 }

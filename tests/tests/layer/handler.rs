@@ -1,36 +1,29 @@
 //! What a handler can read and ask.
 
-use std::time::Duration;
-
-use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
+use axum::{Extension, Router, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
     Admission, Decision, Denied, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
-    Rejection, RequestRule, Rule, SECOND,
-    key::{constant, header},
+    Rejection, RequestRule, Rule, SECOND, key::header,
 };
-use tollgate_tests::{events::Events, server::Server, slow::SlowStore};
+use tollgate_tests::{
+    app::{all, behind, field, layer, per_minute, send, status, stores, text},
+    events::Events,
+    server::Server,
+};
 use tower::ServiceExt;
 use tracing::Level;
 
-use crate::{get, still};
-
-fn per_minute(name: &'static str, limit: u64) -> Rule {
-    Rule::new(name, Quota::fixed_window(limit, MINUTE))
-}
-
-/// A rule for everybody, and one that is left to handlers.
+/// A rule for all clients, and one that handlers check.
 fn two() -> [RequestRule; 2] {
     [
-        per_minute("all", 9).by(constant("all")),
+        all(per_minute("all", 9)),
         per_minute("per-account", 2).by_handler(),
     ]
 }
 
-fn layer(store: impl tollgate::Store) -> RateLimitLayer {
-    RateLimitLayer::new(store, two())
-        .expect("valid rules")
-        .attach_decision()
+fn attached() -> RateLimitLayer {
+    layer(two()).attach_decision()
 }
 
 /// Asks for the account that the path names.
@@ -46,21 +39,6 @@ async fn log_in(
 
 fn logins(layer: RateLimitLayer) -> Router {
     Router::new().route("/{account}", routing::any(log_in).layer(layer))
-}
-
-async fn ask(app: &Router, path: &str) -> Response<Body> {
-    let request = get(path).body(Body::empty()).unwrap();
-    app.clone().oneshot(request).await.unwrap()
-}
-
-fn field<'a>(response: &'a Response<Body>, name: &str) -> &'a str {
-    let value = response.headers().get(name);
-    value.map_or("", |value| value.to_str().unwrap())
-}
-
-async fn text(response: Response<Body>) -> String {
-    let bytes = axum::body::to_bytes(response.into_body(), 1 << 12).await;
-    String::from_utf8(bytes.unwrap().to_vec()).unwrap()
 }
 
 #[tokio::test]
@@ -88,10 +66,10 @@ async fn a_handler_reads_the_decision_as_an_extractor_or_as_an_extension() {
                 name(&admission.expect("attached"))
             }),
         )
-        .layer(layer(still().0));
-    assert_eq!(text(ask(&app, "/extractor").await).await, "8 of 9");
-    assert_eq!(text(ask(&app, "/extension").await).await, "7 of 9");
-    assert_eq!(text(ask(&app, "/optional").await).await, "6 of 9");
+        .layer(attached());
+    assert_eq!(text(send(&app, "/extractor").await).await, "8 of 9");
+    assert_eq!(text(send(&app, "/extension").await).await, "7 of 9");
+    assert_eq!(text(send(&app, "/optional").await).await, "6 of 9");
 }
 
 #[tokio::test]
@@ -101,10 +79,10 @@ async fn a_rule_that_is_left_to_handlers_attaches_by_itself() {
         let _ = admission.acquire("per-account", &Key::of(["ann"])).await?;
         Ok::<_, Denied>("welcome")
     };
-    let layer = RateLimitLayer::new(still().0, two()).unwrap();
+    let layer = layer(two());
     let app = Router::new().route("/", routing::get(handler).layer(layer));
-    for status in [200, 200, 429] {
-        assert_eq!(ask(&app, "/").await.status(), status);
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "/").await, expected);
     }
 }
 
@@ -119,21 +97,21 @@ async fn a_handlers_own_ticket_refunds_its_units() {
         }
         Ok::<_, Denied>("")
     };
-    let app = Router::new().fallback(handler).layer(layer(still().0));
-    for (path, status) in [
+    let app = Router::new().fallback(handler).layer(attached());
+    for (path, expected) in [
         ("/right", 200),
         ("/wrong", 200),
         ("/right", 200),
         ("/wrong", 200),
         ("/right", 429),
     ] {
-        assert_eq!(ask(&app, path).await.status(), status, "{path}");
+        assert_eq!(status(&app, path).await, expected, "{path}");
     }
 }
 
 #[tokio::test]
 async fn without_attach_the_answer_names_it() {
-    let layer = RateLimitLayer::new(still().0, [per_minute("all", 9).by(constant("all"))]).unwrap();
+    let layer = layer([all(per_minute("all", 9))]);
     let app = Router::new()
         .route("/", routing::get(|_: Admission| async {}))
         .route(
@@ -143,16 +121,16 @@ async fn without_attach_the_answer_names_it() {
             ),
         )
         .layer(layer);
-    let answer = ask(&app, "/").await;
+    let answer = send(&app, "/").await;
     assert_eq!(answer.status(), 500);
     let message = text(answer).await;
     assert!(message.contains(".attach_decision()"), "{message}");
-    assert_eq!(text(ask(&app, "/optional").await).await, "true");
+    assert_eq!(text(send(&app, "/optional").await).await, "true");
 }
 
 #[tokio::test]
 async fn of_two_layers_the_inner_ones_admission_is_seen() {
-    let outer = RateLimitLayer::new(still().0, [per_minute("outer", 5).by(constant("all"))]);
+    let outer = layer([all(per_minute("outer", 5))]);
     let app = Router::new()
         .route(
             "/",
@@ -160,19 +138,17 @@ async fn of_two_layers_the_inner_ones_admission_is_seen() {
                 admission.verdict("all").is_some().to_string()
             }),
         )
-        .layer(layer(still().0))
-        .layer(outer.unwrap().attach_decision());
-    assert_eq!(text(ask(&app, "/").await).await, "true");
+        .layer(attached())
+        .layer(outer.attach_decision());
+    assert_eq!(text(send(&app, "/").await).await, "true");
 }
 
 #[tokio::test]
 async fn quota_fields_include_the_checks_of_a_handler() {
-    for store in [
-        SlowStore::at_once(still().0),
-        SlowStore::after(Duration::ZERO, still().0),
-    ] {
-        let app = logins(layer(store));
-        let answer = ask(&app, "/ann").await;
+    for store in stores() {
+        let layer = RateLimitLayer::new(store, two()).unwrap();
+        let app = logins(layer.attach_decision());
+        let answer = send(&app, "/ann").await;
         assert_eq!(answer.status(), 200);
         let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
         assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
@@ -181,10 +157,10 @@ async fn quota_fields_include_the_checks_of_a_handler() {
 
 #[tokio::test]
 async fn a_denial_of_a_handler_is_the_layers_rejection() {
-    let app = logins(layer(still().0));
-    ask(&app, "/ann").await;
-    ask(&app, "/ann").await;
-    let denied = ask(&app, "/ann").await;
+    let app = logins(attached());
+    send(&app, "/ann").await;
+    send(&app, "/ann").await;
+    let denied = send(&app, "/ann").await;
     assert_eq!(denied.status(), 429);
     assert_eq!(field(&denied, "retry-after"), "60");
     assert_eq!(field(&denied, "content-type"), "application/problem+json");
@@ -193,7 +169,7 @@ async fn a_denial_of_a_handler_is_the_layers_rejection() {
     let decision = denied.extensions().get::<Decision>().expect("a decision");
     assert_eq!(decision.reason(), Some(Reason::Quota));
     assert!(text(denied).await.contains("per-account"));
-    assert_eq!(ask(&app, "/bob").await.status(), 200);
+    assert_eq!(status(&app, "/bob").await, 200);
 }
 
 #[tokio::test]
@@ -205,24 +181,25 @@ async fn a_denial_of_a_handler_looks_like_the_layers_own() {
             response
         })
     };
-    let layer = layer(still().0).rejection(rejection());
-    let layer = layer.denied_status(StatusCode::FORBIDDEN).unwrap();
-    let app = logins(layer);
+    let layer = attached()
+        .rejection(rejection())
+        .denied_status(StatusCode::FORBIDDEN);
+    let app = logins(layer.unwrap());
     for _ in 0..2 {
-        ask(&app, "/ann").await;
+        send(&app, "/ann").await;
     }
-    let denied = ask(&app, "/ann").await;
+    let denied = send(&app, "/ann").await;
     assert_eq!(denied.status(), 403);
     assert_eq!(text(denied).await, "no, /ann");
 }
 
 #[tokio::test]
 async fn a_hidden_quota_stays_hidden_in_a_handlers_denial() {
-    let app = logins(layer(still().0).hide_quota());
+    let app = logins(attached().hide_quota());
     for _ in 0..2 {
-        assert_eq!(field(&ask(&app, "/ann").await, "ratelimit"), "");
+        assert_eq!(field(&send(&app, "/ann").await, "ratelimit"), "");
     }
-    let denied = ask(&app, "/ann").await;
+    let denied = send(&app, "/ann").await;
     assert_eq!(denied.status(), 429);
     assert_eq!(field(&denied, "ratelimit"), "");
     assert_eq!(field(&denied, "ratelimit-policy"), "");
@@ -232,19 +209,12 @@ async fn a_hidden_quota_stays_hidden_in_a_handlers_denial() {
 
 #[tokio::test]
 async fn a_hidden_quota_stays_hidden_below_an_outer_layer() {
-    let outer = RateLimitLayer::new(still().0, [per_minute("outer", 99).by(constant("all"))]);
-    let outer = outer.unwrap();
-    let by_layer = RateLimitLayer::new(still().0, [per_minute("inner", 2).by(constant("all"))]);
-    let by_layer = Router::new()
-        .fallback(|| async {})
-        .layer(by_layer.unwrap().hide_quota());
+    let outer = layer([all(per_minute("outer", 99))]);
+    let by_layer = behind(layer([all(per_minute("inner", 2))]).hide_quota());
     let refused = per_minute("inner", 2).by(header("x-api-key"));
     let refused = refused.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
-    let refused = RateLimitLayer::new(still().0, [refused])
-        .unwrap()
-        .hide_quota();
-    let refused = Router::new().fallback(|| async {}).layer(refused);
-    let by_handler = logins(layer(still().0).hide_quota());
+    let refused = behind(layer([refused]).hide_quota());
+    let by_handler = logins(attached().hide_quota());
     // A response that a handler has made of the denial, without anything of the layer's.
     let in_own_words = |admission: Admission| async move {
         match admission.acquire("per-account", &Key::of(["ann"])).await {
@@ -252,7 +222,7 @@ async fn a_hidden_quota_stays_hidden_below_an_outer_layer() {
             Err(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     };
-    let layer = layer(still().0).hide_quota();
+    let layer = attached().hide_quota();
     let in_own_words = Router::new().route("/{account}", routing::get(in_own_words).layer(layer));
     for (app, passes) in [
         (by_layer, true),
@@ -262,10 +232,10 @@ async fn a_hidden_quota_stays_hidden_below_an_outer_layer() {
     ] {
         let app = app.layer(outer.clone());
         for _ in 0..2 * u8::from(passes) {
-            let answer = ask(&app, "/ann").await;
+            let answer = send(&app, "/ann").await;
             assert!(field(&answer, "ratelimit").starts_with("\"outer\""));
         }
-        let denied = ask(&app, "/ann").await;
+        let denied = send(&app, "/ann").await;
         assert!(denied.status().is_client_error());
         assert_eq!(field(&denied, "ratelimit"), "");
         assert_eq!(field(&denied, "ratelimit-policy"), "");
@@ -274,7 +244,7 @@ async fn a_hidden_quota_stays_hidden_below_an_outer_layer() {
 
 #[tokio::test]
 async fn a_handlers_denial_of_head_has_no_body() {
-    let server = Server::start(logins(layer(still().0))).await;
+    let server = Server::start(logins(attached())).await;
     for _ in 0..2 {
         server.get("/ann").await;
     }
@@ -294,9 +264,9 @@ async fn a_handlers_own_response_to_a_denial_has_quota_fields() {
             }
         }
     };
-    let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
+    let app = Router::new().route("/", routing::get(handler).layer(attached()));
     for body in ["all", "all", "less"] {
-        let answer = ask(&app, "/").await;
+        let answer = send(&app, "/").await;
         assert_eq!(answer.status(), 200);
         assert!(field(&answer, "ratelimit").contains(r#""per-account";r="#));
         assert_eq!(text(answer).await, body);
@@ -317,8 +287,8 @@ async fn a_rule_checked_several_times_is_listed_once() {
         let allowed = admission.acquire("per-account", &Key::of("eve")).await;
         assert!(allowed.is_ok());
     };
-    let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
-    let answer = ask(&app, "/").await;
+    let app = Router::new().route("/", routing::get(handler).layer(attached()));
+    let answer = send(&app, "/").await;
     let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
     // A list that names a policy twice says nothing; the tightest of its answers counts.
     assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=0;t=60"#]);
@@ -332,23 +302,17 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
             let _ = admission.acquire(name, &Key::of("ann")).await?;
             Ok::<_, Denied>("welcome")
         };
-        let app = Router::new().route("/", routing::get(handler).layer(layer(still().0)));
-        let answer = ask(&app, "/").await;
+        let app = Router::new().route("/", routing::get(handler).layer(attached()));
+        let answer = send(&app, "/").await;
         assert_eq!(answer.status(), 500);
-        let errors = events.at(Level::ERROR);
-        assert_eq!(errors.len(), 1, "{errors:?}");
-        for word in [name, "per-account"] {
-            assert!(errors[0].contains(word), "{errors:?} lacks {word}");
-        }
+        events.one(Level::ERROR, &[name, "per-account"]);
     }
 }
 
 #[tokio::test]
 async fn a_handler_can_check_at_another_cost() {
     let rules = [per_minute("words", 10).cost(2).by_handler()];
-    let layer = RateLimitLayer::new(still().0, rules)
-        .unwrap()
-        .attach_decision();
+    let layer = layer(rules).attach_decision();
     let handler = |admission: Admission| async move {
         let key = Key::of("ann");
         let _ = admission.acquire("words", &key).await?;
@@ -360,14 +324,14 @@ async fn a_handler_can_check_at_another_cost() {
         never.map(|_| ())
     };
     let app = Router::new().route("/", routing::get(handler).layer(layer));
-    let denied = ask(&app, "/").await;
+    let denied = send(&app, "/").await;
     assert_eq!(denied.status(), 429);
     assert_eq!(field(&denied, "retry-after"), "");
 }
 
 #[tokio::test]
 async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
-    let store = SlowStore::after(Duration::ZERO, still().0);
+    let [_, store] = stores();
     let rules = [per_minute("per-account", 2)
         .on_store_error(OnStoreError::Deny)
         .by_handler()];
@@ -375,20 +339,16 @@ async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
         .unwrap()
         .attach_decision();
     let app = logins(layer);
-    assert_eq!(ask(&app, "/ann").await.status(), 200);
-    store.fail(true);
-    let denied = ask(&app, "/ann").await;
+    assert_eq!(status(&app, "/ann").await, 200);
+    store.switch(false);
+    let denied = send(&app, "/ann").await;
     assert_eq!(denied.status(), 503);
     assert_eq!(field(&denied, "ratelimit"), "");
 }
 
 #[tokio::test]
 async fn a_ticket_settles_to_the_actual_cost_and_refunds_at_most_what_was_taken() {
-    let rules = || {
-        [Rule::new("units", Quota::gcra(100, MINUTE))
-            .by(constant("all"))
-            .cost_by(|_| 40)]
-    };
+    let rules = || [all(Rule::new("units", Quota::gcra(100, MINUTE))).cost_by(|_| 40)];
     for (left, settle) in [
         (
             85,
@@ -406,16 +366,14 @@ async fn a_ticket_settles_to_the_actual_cost_and_refunds_at_most_what_was_taken(
             admission.clone().ticket().refund(10);
         }),
     ] {
-        let layer = RateLimitLayer::new(still().0, rules())
-            .unwrap()
-            .attach_decision();
+        let layer = layer(rules()).attach_decision();
         let limiter = layer.limiter();
         let mut key = tollgate::KeyBuf::new();
         key.push(tollgate::PartKind::CONSTANT, "all");
         let check = limiter.check("units", &key.into()).unwrap().with_cost(0);
         let handler = move |admission: Admission| async move { settle(admission) };
         let app = Router::new().route("/", routing::get(handler).layer(layer));
-        assert_eq!(ask(&app, "/").await.status(), 200);
+        assert_eq!(status(&app, "/").await, 200);
         let peeked = limiter.peek(&[check]).ready().unwrap();
         assert_eq!(peeked.verdicts()[0].remaining(), left);
     }
@@ -423,23 +381,14 @@ async fn a_ticket_settles_to_the_actual_cost_and_refunds_at_most_what_was_taken(
 
 #[tokio::test]
 async fn a_denial_carries_its_decision_for_the_layers_around() {
-    let layer = RateLimitLayer::new(still().0, [per_minute("one", 1).by(constant("all"))]);
-    let layer = layer.unwrap();
-    let bare = Router::new().fallback(|| async {}).layer(layer.clone());
-    let app = Router::new()
-        .fallback(|| async {})
-        .layer(layer.attach_decision());
-    let allowed = ask(&app, "/").await;
+    let layer = layer([all(per_minute("one", 1))]);
+    let (bare, app) = (behind(layer.clone()), behind(layer.attach_decision()));
+    let allowed = send(&app, "/").await;
     assert!(allowed.extensions().get::<Decision>().is_none());
-    // Only where somebody has asked for decisions: it costs allocations.
-    assert!(
-        ask(&bare, "/")
-            .await
-            .extensions()
-            .get::<Decision>()
-            .is_none()
-    );
-    let denied = ask(&app, "/").await;
+    // Only if the layer attaches decisions: it costs allocations.
+    let untold = send(&bare, "/").await;
+    assert!(untold.extensions().get::<Decision>().is_none());
+    let denied = send(&app, "/").await;
     let decision = denied.extensions().get::<Decision>().unwrap();
     assert_eq!(decision.reason(), Some(Reason::Quota));
     assert_eq!(decision.retry_after(), Some(60 * SECOND));
@@ -447,9 +396,7 @@ async fn a_denial_carries_its_decision_for_the_layers_around() {
 
 #[tokio::test]
 async fn a_denied_request_is_a_response_outside_of_axum_too() {
-    let layer = RateLimitLayer::new(still().0, two())
-        .unwrap()
-        .attach_decision();
+    let layer = layer(two()).attach_decision();
     let inner = tower::service_fn(|request: http::Request<String>| async move {
         let admission: &Admission = request.extensions().get().expect("attached");
         for _ in 0..2 {
@@ -472,20 +419,18 @@ async fn a_request_that_no_rule_concerns_has_an_admission_without_verdicts() {
     let rules = [per_minute("per-key", 1)
         .by(header("x-api-key"))
         .when_missing(Missing::Skip)];
-    let layer = RateLimitLayer::new(still().0, rules)
-        .unwrap()
-        .attach_decision();
+    let layer = layer(rules).attach_decision();
     let handler = |admission: Admission| async move {
         admission.ticket().cancel();
         admission.verdicts().count().to_string().into_response()
     };
     let app = Router::new().route("/", routing::get(handler).layer(layer));
-    assert_eq!(text(ask(&app, "/").await).await, "0");
+    assert_eq!(text(send(&app, "/").await).await, "0");
 }
 
 #[test]
 fn an_admission_does_not_show_keys() {
-    let layer = layer(still().0);
+    let layer = attached();
     let shown = format!("{layer:?}");
     assert!(shown.contains("per-account"), "{shown}");
 }

@@ -17,11 +17,13 @@ use tollgate::{
     RateLimit, RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle,
     key::constant,
 };
-use tollgate_tests::{events::Events, slow::SlowStore};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{get, still},
+    events::Events,
+};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tracing::Level;
-
-use crate::{get, still};
 
 type Body = http_body_util::Empty<bytes::Bytes>;
 
@@ -147,7 +149,7 @@ async fn a_request_in_flight_ends_by_the_rules_that_it_began_with() {
 
 #[tokio::test]
 async fn a_request_whose_store_answers_later_is_decided_by_its_rules() {
-    let store = SlowStore::after(Duration::from_millis(20), MemoryStore::new());
+    let store = SwitchedStore::after(Duration::from_millis(20), MemoryStore::new());
     let layer = RateLimitLayer::new(store, [rule("api", 10)]).expect("valid");
     let service = layer.layer(service_fn(ok));
     let mut first = Box::pin(ask(&service));

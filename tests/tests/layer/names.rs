@@ -10,17 +10,17 @@ use std::{
 use http::{Request, Response};
 use tollgate::{
     Admission, HOUR, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
-    RequestRule, Rule, RuleError, RuleErrorKind, key::constant,
+    RequestRule, Rule, RuleError, RuleErrorKind,
 };
 use tollgate_client::ClientRateLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::{get, still};
+use tollgate_tests::app::{all, get, still};
 
 type Body = http_body_util::Empty<bytes::Bytes>;
 
 fn strict() -> RequestRule {
-    Rule::new("per-ip", Quota::fixed_window(5, HOUR)).by(constant("all"))
+    all(Rule::new("per-ip", Quota::fixed_window(5, HOUR)))
 }
 
 fn loose_rule() -> Rule {
@@ -28,7 +28,7 @@ fn loose_rule() -> Rule {
 }
 
 fn loose() -> RequestRule {
-    loose_rule().by(constant("all"))
+    all(loose_rule())
 }
 
 fn in_use<T>(made: Result<T, RuleError>) -> bool {
@@ -131,8 +131,8 @@ async fn requests_in_flight_hold_no_name() {
 async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
     let (store, _) = still();
     let ok = service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::new()))));
-    let tight = Rule::new("api", Quota::fixed_window(2, HOUR)).by(constant("all"));
-    let wide = Rule::new("api", Quota::fixed_window(4, HOUR)).by(constant("all"));
+    let tight = all(Rule::new("api", Quota::fixed_window(2, HOUR)));
+    let wide = all(Rule::new("api", Quota::fixed_window(4, HOUR)));
     let old = RateLimitLayer::new(store.clone(), [tight]).expect("valid");
     let before = old.layer(ok);
     let status = |service: &tollgate::RateLimit<_>| -> Pin<Box<dyn Future<Output = u16>>> {
@@ -154,7 +154,7 @@ async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
 fn a_failed_replacement_replaces_nothing() {
     let (store, _) = still();
     let old = RateLimitLayer::new(store.clone(), [strict()]).expect("valid");
-    let invalid = Rule::new("more", Quota::gcra(0, MINUTE)).by(constant("all"));
+    let invalid = all(Rule::new("more", Quota::gcra(0, MINUTE)));
     let old = old.limiter();
     let replaced = [&old];
     let failed = RateLimitLayer::replacing(&replaced, store.clone(), [loose(), invalid]);

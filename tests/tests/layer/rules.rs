@@ -1,54 +1,24 @@
 //! Which rules apply to a request, and what it costs.
 
-use axum::{Router, body::Body, routing};
-use http::{Method, Request, Response};
+use axum::{Router, routing};
+use http::{Method, Request};
 use tollgate::{
     Admission, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason, RequestRule, Retry,
-    Rule,
-    condition::route_is,
-    key::{constant, header},
+    Rule, condition::route_is, key::header,
 };
-use tollgate_tests::slow::SlowStore;
-use tower::ServiceExt;
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::app::{
+    all, behind, field, get, layer, per_minute, send, status, still, stores, text,
+};
 
-use crate::{get, still};
-
-fn per_minute(name: &'static str, limit: u64) -> Rule {
-    Rule::new(name, Quota::fixed_window(limit, MINUTE))
-}
-
-fn all(rule: Rule) -> RequestRule {
-    rule.by(constant("all"))
-}
-
-fn app(store: impl tollgate::Store, rules: impl IntoIterator<Item = RequestRule>) -> Router {
-    let layer = RateLimitLayer::new(store, rules).expect("valid rules");
-    Router::new()
-        .fallback(|| async {})
-        .layer(layer.attach_decision())
-}
-
-async fn send(app: &Router, request: Request<Body>) -> Response<Body> {
-    app.clone().oneshot(request).await.unwrap()
-}
-
-async fn ask(app: &Router, path: &str) -> Response<Body> {
-    send(app, get(path).body(Body::empty()).unwrap()).await
-}
-
-async fn status(app: &Router, path: &str) -> u16 {
-    ask(app, path).await.status().as_u16()
-}
-
-fn field<'a>(response: &'a Response<Body>, name: &str) -> &'a str {
-    let value = response.headers().get(name);
-    value.map_or("", |value| value.to_str().unwrap())
+fn app(rules: impl IntoIterator<Item = RequestRule>) -> Router {
+    behind(layer(rules).attach_decision())
 }
 
 #[tokio::test]
 async fn a_rule_applies_to_the_route_it_names() {
     let rule = all(per_minute("one-item", 1)).when(route_is("/items/{id}"));
-    let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
+    let layer = layer([rule]);
     let app = Router::new()
         .route("/items/{id}", routing::get(|| async {}))
         .route("/items", routing::get(|| async {}))
@@ -70,18 +40,18 @@ async fn a_rule_applies_if_all_its_conditions_are_true() {
     let writes = all(per_minute("writes", 1))
         .when(|head| head.method == Method::POST)
         .when(|head| head.uri.path() != "/free");
-    let app = app(still().0, [writes]);
-    let post = |path: &str| Request::post(path).body(Body::empty()).unwrap();
+    let app = app([writes]);
+    let post = |path: &str| Request::post(path);
     for (request, expected) in [
         (post("/free"), 200),
         (post("/a"), 200),
         (post("/a"), 429),
         (post("/free"), 200),
-        (get("/a").body(Body::empty()).unwrap(), 200),
+        (get("/a"), 200),
     ] {
-        assert_eq!(send(&app, request).await.status(), expected);
+        assert_eq!(status(&app, request).await, expected);
     }
-    assert_eq!(field(&ask(&app, "/a").await, "ratelimit"), "");
+    assert_eq!(field(&send(&app, "/a").await, "ratelimit"), "");
 }
 
 #[tokio::test]
@@ -89,11 +59,11 @@ async fn either_exemption_is_enough() {
     let rule = all(per_minute("one", 1))
         .exempt(|head| head.uri.path() == "/healthz")
         .exempt(|head| head.headers.contains_key("x-internal"));
-    let app = app(still().0, [rule]);
-    let internal = || get("/").header("x-internal", "1").body(Body::empty());
+    let app = app([rule]);
+    let internal = || get("/").header("x-internal", "1");
     for _ in 0..2 {
         assert_eq!(status(&app, "/healthz").await, 200);
-        assert_eq!(send(&app, internal().unwrap()).await.status(), 200);
+        assert_eq!(status(&app, internal()).await, 200);
     }
     assert_eq!(status(&app, "/").await, 200);
     assert_eq!(status(&app, "/").await, 429);
@@ -106,8 +76,8 @@ async fn an_outer_middleware_selects_the_plan() {
         .plan("gold", Quota::fixed_window(3, MINUTE))
         .plan("staff", Quota::unlimited()))
     .plan_by(|head| head.extensions.get::<&'static str>().copied());
-    let app = app(still().0, [rule]);
-    let with = |plan: &'static str| get("/").extension(plan).body(Body::empty()).unwrap();
+    let app = app([rule]);
+    let with = |plan: &'static str| get("/").extension(plan);
     let gold = send(&app, with("gold")).await;
     assert_eq!(field(&gold, "ratelimit"), r#""calls";r=2;t=60"#);
     assert_eq!(field(&gold, "ratelimit-policy"), r#""calls";q=3;w=60"#);
@@ -128,18 +98,18 @@ async fn a_computed_cost_is_taken() {
         let query = head.uri.query().unwrap_or("1");
         query.parse().unwrap_or(1)
     });
-    let app = app(still().0, [rule]);
+    let app = app([rule]);
     assert_eq!(
-        field(&ask(&app, "/?7").await, "ratelimit"),
+        field(&send(&app, "/?7").await, "ratelimit"),
         r#""units";r=3;t=60"#
     );
-    let denied = ask(&app, "/?4").await;
+    let denied = send(&app, "/?4").await;
     assert_eq!(denied.status(), 429);
     // What is really left, so that a client knows it may ask for less.
     assert_eq!(field(&denied, "ratelimit"), r#""units";r=3;t=60"#);
     assert_eq!(status(&app, "/?3").await, 200);
     // Nothing is left, and a request that costs nothing passes.
-    let free = ask(&app, "/?0").await;
+    let free = send(&app, "/?0").await;
     assert_eq!(free.status(), 200);
     assert_eq!(field(&free, "ratelimit"), r#""units";r=0;t=60"#);
 }
@@ -148,8 +118,8 @@ async fn a_computed_cost_is_taken() {
 async fn a_cost_that_never_fits_has_no_retry_after() {
     for cost in [11, u64::MAX] {
         let rule = all(per_minute("ten", 10)).cost_by(move |_| cost);
-        let app = app(still().0, [rule]);
-        let denied = ask(&app, "/").await;
+        let app = app([rule]);
+        let denied = send(&app, "/").await;
         assert_eq!(denied.status(), 429);
         assert_eq!(field(&denied, "retry-after"), "");
         assert!(field(&denied, "ratelimit").starts_with(r#""ten";r=10;"#));
@@ -160,16 +130,16 @@ async fn a_cost_that_never_fits_has_no_retry_after() {
 }
 
 #[tokio::test]
-async fn an_unlimited_plan_asks_no_store_and_writes_no_field() {
-    let store = SlowStore::at_once(still().0);
+async fn an_unlimited_plan_calls_no_store_and_writes_no_field() {
+    let store = SwitchedStore::at_once(still().0);
     let rules = [
         all(Rule::new("free", Quota::unlimited())),
         all(per_minute("off", 1).off()),
         all(per_minute("elsewhere", 1)).when(|_| false),
     ];
-    let app = app(store.clone(), rules);
+    let app = behind(RateLimitLayer::new(store.clone(), rules).unwrap());
     for _ in 0..3 {
-        let answer = ask(&app, "/").await;
+        let answer = send(&app, "/").await;
         assert_eq!(
             (answer.status().as_u16(), field(&answer, "ratelimit")),
             (200, "")
@@ -185,8 +155,8 @@ async fn an_unlimited_plan_is_missing_from_the_fields_of_other_rules() {
         all(per_minute("off", 1).off()),
         all(per_minute("two", 2)),
     ];
-    let app = app(still().0, rules);
-    let answer = ask(&app, "/").await;
+    let app = app(rules);
+    let answer = send(&app, "/").await;
     assert_eq!(field(&answer, "ratelimit"), r#""two";r=1;t=60"#);
     assert_eq!(field(&answer, "ratelimit-policy"), r#""two";q=2;w=60"#);
 }
@@ -197,9 +167,7 @@ async fn shadows_and_thresholds_are_only_in_the_admission() {
         all(per_minute("three", 3).threshold("three-soft", Quota::fixed_window(1, MINUTE))),
         all(per_minute("new", 1).shadow()),
     ];
-    let layer = RateLimitLayer::new(still().0, rules)
-        .unwrap()
-        .attach_decision();
+    let layer = layer(rules).attach_decision();
     let handler = |admission: Admission| async move {
         let reported = admission.verdicts().map(|verdict| {
             let outcome = match verdict.outcome() {
@@ -211,23 +179,19 @@ async fn shadows_and_thresholds_are_only_in_the_admission() {
         reported.collect::<Vec<_>>().join(", ")
     };
     let app = Router::new().fallback(handler).layer(layer);
-    let text = |response: Response<Body>| async {
-        let bytes = axum::body::to_bytes(response.into_body(), 1 << 10).await;
-        String::from_utf8(bytes.unwrap().to_vec()).unwrap()
-    };
-    let first = ask(&app, "/").await;
+    let first = send(&app, "/").await;
     assert_eq!(field(&first, "ratelimit"), r#""three";r=2;t=60"#);
     assert_eq!(field(&first, "ratelimit-policy"), r#""three";q=3;w=60"#);
     assert_eq!(
         text(first).await,
         "three allow, new allow, three-soft allow"
     );
-    let second = ask(&app, "/").await;
+    let second = send(&app, "/").await;
     assert_eq!(field(&second, "ratelimit"), r#""three";r=1;t=60"#);
     assert_eq!(field(&second, "retry-after"), "");
     assert_eq!(text(second).await, "three allow, new deny, three-soft deny");
-    ask(&app, "/").await;
-    let denied = ask(&app, "/").await;
+    send(&app, "/").await;
+    let denied = send(&app, "/").await;
     assert_eq!(field(&denied, "ratelimit"), r#""three";r=0;t=60"#);
     let body = text(denied).await;
     assert!(!body.contains("new") && !body.contains("soft"), "{body}");
@@ -239,9 +203,9 @@ async fn a_shadow_with_a_longer_wait_does_not_change_retry_after() {
         all(per_minute("one", 1)),
         all(Rule::new("hourly", Quota::fixed_window(1, 60 * MINUTE)).shadow()),
     ];
-    let app = app(still().0, rules);
-    ask(&app, "/").await;
-    assert_eq!(field(&ask(&app, "/").await, "retry-after"), "60");
+    let app = app(rules);
+    send(&app, "/").await;
+    assert_eq!(field(&send(&app, "/").await, "retry-after"), "60");
 }
 
 #[tokio::test]
@@ -254,11 +218,8 @@ async fn one_name_on_two_routes_is_one_budget_whatever_each_costs() {
     let app = Router::new()
         .route("/cheap", routing::get(|| async {}).layer(layer(1)))
         .route("/dear", routing::get(|| async {}).layer(layer(6)));
-    let with = |path: &str, key: &str| {
-        let request = get(path).header("x-api-key", key);
-        send(&app, request.body(Body::empty()).unwrap())
-    };
-    let left = |response: Response<Body>| field(&response, "ratelimit").to_owned();
+    let with = |path: &str, key: &str| send(&app, get(path).header("x-api-key", key));
+    let left = |response| field(&response, "ratelimit").to_owned();
     assert_eq!(left(with("/dear", "a").await), r#""shared";r=4;t=60"#);
     assert_eq!(left(with("/cheap", "a").await), r#""shared";r=3;t=60"#);
     assert_eq!(with("/dear", "a").await.status(), 429);
@@ -268,20 +229,15 @@ async fn one_name_on_two_routes_is_one_budget_whatever_each_costs() {
 
 #[tokio::test]
 async fn a_rule_that_denies_leaves_the_others_untouched() {
-    for store in [
-        SlowStore::at_once(still().0),
-        SlowStore::after(std::time::Duration::ZERO, still().0),
-    ] {
-        let app = app(
-            store,
-            [all(per_minute("wide", 5)), all(per_minute("tight", 1))],
-        );
+    for store in stores() {
+        let rules = [all(per_minute("wide", 5)), all(per_minute("tight", 1))];
+        let app = behind(RateLimitLayer::new(store, rules).unwrap());
         assert_eq!(
-            field(&ask(&app, "/").await, "ratelimit"),
+            field(&send(&app, "/").await, "ratelimit"),
             r#""wide";r=4;t=60, "tight";r=0;t=60"#
         );
         for _ in 0..3 {
-            let denied = ask(&app, "/").await;
+            let denied = send(&app, "/").await;
             assert_eq!(denied.status(), 429);
             assert_eq!(
                 field(&denied, "ratelimit"),
@@ -298,12 +254,11 @@ async fn the_wait_is_the_longest_of_the_rules_that_deny() {
         all(Rule::new("hourly", Quota::fixed_window(1, 60 * MINUTE))),
         all(Rule::new("daily", Quota::fixed_window(9, 24 * 60 * MINUTE))),
     ];
-    let app = app(still().0, rules);
-    ask(&app, "/").await;
-    let denied = ask(&app, "/").await;
+    let app = app(rules);
+    send(&app, "/").await;
+    let denied = send(&app, "/").await;
     assert_eq!(field(&denied, "retry-after"), "3600");
-    let bytes = axum::body::to_bytes(denied.into_body(), 1 << 10).await;
-    let problem: serde_json::Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
+    let problem: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
     let violated = problem["violated-policies"].to_string();
     assert_eq!(violated, r#"["minutely","hourly"]"#);
 }
@@ -312,12 +267,12 @@ async fn the_wait_is_the_longest_of_the_rules_that_deny() {
 async fn more_rules_than_fit_without_an_allocation_are_decided_alike() {
     let rules = (0..9).map(|number| {
         let name = format!("r{number}");
-        Rule::new(name, Quota::fixed_window(9 - number, MINUTE)).by(constant("all"))
+        all(Rule::new(name, Quota::fixed_window(9 - number, MINUTE)))
     });
-    let app = app(still().0, rules);
-    let first = ask(&app, "/").await;
+    let app = app(rules);
+    let first = send(&app, "/").await;
     assert_eq!(field(&first, "ratelimit").split(", ").count(), 9);
-    let denied = ask(&app, "/").await;
+    let denied = send(&app, "/").await;
     assert_eq!(denied.status(), 429);
     assert!(field(&denied, "ratelimit").starts_with(r#""r0";r=8;"#));
 }
@@ -326,12 +281,9 @@ async fn more_rules_than_fit_without_an_allocation_are_decided_alike() {
 async fn a_layer_that_is_cloned_and_changed_keeps_its_budget() {
     let layer = RateLimitLayer::new(MemoryStore::new(), [all(per_minute("one", 1))]).unwrap();
     let quiet = layer.clone().hide_quota();
-    let (reported, untold) = (
-        Router::new().fallback(|| async {}).layer(layer),
-        Router::new().fallback(|| async {}).layer(quiet),
-    );
-    assert_eq!(field(&ask(&untold, "/").await, "ratelimit"), "");
-    let denied = ask(&reported, "/").await;
+    let (reported, untold) = (behind(layer), behind(quiet));
+    assert_eq!(field(&send(&untold, "/").await, "ratelimit"), "");
+    let denied = send(&reported, "/").await;
     assert_eq!(denied.status(), 429);
     assert!(field(&denied, "ratelimit").starts_with(r#""one";r=0;"#));
 }
@@ -384,7 +336,7 @@ fn a_fixed_cost_of_zero_is_rejected() {
 #[tokio::test]
 async fn a_key_has_a_plan_of_its_own_and_a_rule_applies_to_some_keys() {
     use tollgate::{Key, KeyBuf, key::look_up};
-    use tower::Layer;
+    use tower::{Layer, ServiceExt};
 
     fn counted(rule: Rule, looks_up: bool) -> RequestRule {
         if !looks_up {

@@ -14,33 +14,31 @@ use axum::{
     response::IntoResponse, routing,
 };
 use http::{Request, Response, StatusCode};
-use metrics::set_default_local_recorder;
-use metrics_util::debugging::DebuggingRecorder;
 use tokio::{sync::Semaphore, task::JoinHandle, time::Instant};
-use tollgate::{
-    Admission, HeaderStyle, MINUTE, Quota, RateLimitLayer, Refund, RequestRule, Rule, key::header,
+use tollgate::{Admission, HeaderStyle, RateLimitLayer, Refund, RequestRule, key::header};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{get, per_minute, send, still},
+    counted::Metrics,
 };
-use tollgate_tests::{counted::Counted, slow::SlowStore};
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
-
-use crate::{get, still};
 
 const WORK: Duration = Duration::from_secs(5);
 
 /// So many requests for each client.
 fn each(limit: u64) -> RequestRule {
-    Rule::new("each", Quota::fixed_window(limit, MINUTE)).by(header("x-client"))
+    per_minute("each", limit).by(header("x-client"))
 }
 
-fn limits(store: SlowStore, rule: RequestRule) -> RateLimitLayer {
+fn limits(store: SwitchedStore, rule: RequestRule) -> RateLimitLayer {
     RateLimitLayer::new(store, [rule]).expect("a valid rule")
 }
 
 /// A store that answers at once, and one that has to be waited for.
-fn stores() -> [SlowStore; 2] {
+fn stores() -> [SwitchedStore; 2] {
     [
-        SlowStore::at_once(still().0),
-        SlowStore::after(Duration::from_millis(5), still().0),
+        SwitchedStore::at_once(still().0),
+        SwitchedStore::after(Duration::from_millis(5), still().0),
     ]
 }
 
@@ -75,8 +73,7 @@ fn from(client: &str) -> Request<Body> {
 }
 
 async fn ask(app: &Router, client: &str) -> Response<Body> {
-    let Ok(response) = app.clone().oneshot(from(client)).await;
-    response
+    send(app, from(client)).await
 }
 
 async fn status(app: &Router, client: &str) -> u16 {
@@ -103,7 +100,7 @@ fn left(limits: &RateLimitLayer, client: &str) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn behind_load_shedding_a_denial_waits_for_nothing() {
-    let app = recommended(limits(SlowStore::at_once(still().0), each(1)));
+    let app = recommended(limits(SwitchedStore::at_once(still().0), each(1)));
     let working = busy(&app, "ann").await;
     let before = Instant::now();
     assert_eq!(status(&app, "ann").await, 429);
@@ -119,7 +116,7 @@ async fn behind_load_shedding_a_denial_waits_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn without_load_shedding_a_denial_waits_for_a_place_that_it_does_not_need() {
-    let app = queueing(limits(SlowStore::at_once(still().0), each(1)));
+    let app = queueing(limits(SwitchedStore::at_once(still().0), each(1)));
     let working = busy(&app, "ann").await;
     let before = Instant::now();
     assert_eq!(status(&app, "ann").await, 429);
@@ -203,7 +200,7 @@ type Outcome = std::future::Ready<Result<Response<Body>, &'static str>>;
 async fn keep_on_error_keeps_the_units() {
     for marked in [false, true] {
         for store in stores() {
-            let keeps = Rule::new("keeps", Quota::fixed_window(2, MINUTE))
+            let keeps = per_minute("keeps", 2)
                 .by(header("x-client"))
                 .keep_on_error();
             let limits = RateLimitLayer::new(store, [each(2), keeps]).expect("valid rules");
@@ -229,7 +226,7 @@ async fn a_refund_does_not_depend_on_the_quota_fields() {
     ];
     for change in change {
         for marked in [false, true] {
-            let limits = change(limits(SlowStore::at_once(still().0), each(2)));
+            let limits = change(limits(SwitchedStore::at_once(still().0), each(2)));
             let service = limits.layer(service_fn(failing(marked)));
             let _ = service.oneshot(from("ann")).await;
             assert_eq!(left(&limits, "ann"), 2);
@@ -239,8 +236,8 @@ async fn a_refund_does_not_depend_on_the_quota_fields() {
 
 #[tokio::test]
 async fn every_outer_layer_refunds() {
-    let outer = limits(SlowStore::at_once(still().0), each(2));
-    let inner = limits(SlowStore::at_once(still().0), each(3));
+    let outer = limits(SwitchedStore::at_once(still().0), each(2));
+    let inner = limits(SwitchedStore::at_once(still().0), each(3));
     for marked in [false, true] {
         let service = outer.layer(inner.layer(service_fn(failing(marked))));
         let _ = service.oneshot(from("ann")).await;
@@ -250,7 +247,7 @@ async fn every_outer_layer_refunds() {
 
 #[tokio::test]
 async fn a_taken_ticket_prevents_the_refund() {
-    let limits = limits(SlowStore::at_once(still().0), each(5)).attach_decision();
+    let limits = limits(SwitchedStore::at_once(still().0), each(5)).attach_decision();
     let inner = service_fn(|request: Request<Body>| async move {
         let admission: &Admission = request.extensions().get().expect("it is attached");
         admission.ticket().keep();
@@ -262,7 +259,7 @@ async fn a_taken_ticket_prevents_the_refund() {
 
 #[tokio::test]
 async fn a_response_without_refund_keeps_the_units() {
-    let limits = limits(SlowStore::at_once(still().0), each(5));
+    let limits = limits(SwitchedStore::at_once(still().0), each(5));
     let inner = service_fn(|_: Request<Body>| async {
         let failed = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
         Ok::<_, Infallible>(failed.body(Body::empty()).expect("a response"))
@@ -274,7 +271,7 @@ async fn a_response_without_refund_keeps_the_units() {
 
 #[tokio::test]
 async fn a_cancelled_request_keeps_the_units() {
-    let limits = limits(SlowStore::at_once(still().0), each(5));
+    let limits = limits(SwitchedStore::at_once(still().0), each(5));
     let never = Arc::new(Semaphore::new(0));
     let inner = service_fn(move |_: Request<Body>| {
         let never = Arc::clone(&never);
@@ -294,18 +291,14 @@ async fn a_cancelled_request_keeps_the_units() {
 
 #[tokio::test]
 async fn refunds_are_counted() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
-    let kept = Rule::new("kept", Quota::fixed_window(9, MINUTE))
-        .by(header("x-client"))
-        .keep_on_error();
+    let metrics = Metrics::record();
+    let kept = per_minute("kept", 9).by(header("x-client")).keep_on_error();
     let limits = RateLimitLayer::new(still().0, [each(9), kept]).expect("valid rules");
     for marked in [false, true] {
         let service = limits.layer(service_fn(failing(marked)));
         let _ = service.oneshot(from("ann")).await;
     }
-    let counted = Counted::of(&snapshotter);
+    let counted = metrics.counted();
     let refunded =
         |rule| counted.count(&format!("tollgate_refunded_requests_total{{rule={rule}}}"));
     assert_eq!((refunded("each"), refunded("kept")), (2, 0));

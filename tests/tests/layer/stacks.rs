@@ -20,27 +20,21 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Full};
 use tollgate::{
-    HeaderStyle, MINUTE, Quota, RateLimit, RateLimitLayer, Rejection, RequestRule, ResponseBody,
-    ResponseFuture, Rule,
-    key::{constant, matched_path},
+    HeaderStyle, RateLimit, RateLimitLayer, Rejection, RequestRule, ResponseBody, ResponseFuture,
+    key::matched_path,
 };
-use tollgate_tests::{probe::Leaf, slow::SlowStore};
+use tollgate_tests::{
+    app::{self, all, per_minute, status, stores},
+    probe::Leaf,
+};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::{get, still};
-
 fn two() -> RequestRule {
-    Rule::new("two", Quota::fixed_window(2, MINUTE)).by(constant("all"))
+    all(per_minute("two", 2))
 }
 
 fn layer() -> RateLimitLayer {
-    RateLimitLayer::new(still().0, [two()]).expect("a valid rule")
-}
-
-async fn status(app: &Router, path: &str) -> u16 {
-    let request = get(path).body(Body::empty()).unwrap();
-    let response = app.clone().oneshot(request).await.unwrap();
-    response.status().as_u16()
+    app::layer([two()])
 }
 
 async fn statuses<const N: usize>(app: &Router, paths: [&str; N]) -> [u16; N] {
@@ -64,20 +58,13 @@ async fn around_a_router_it_limits_its_fallback_too() {
 
 #[tokio::test]
 async fn around_routes_it_knows_them_and_leaves_the_fallback_alone() {
-    let per_route = Rule::new("per-route", Quota::fixed_window(1, MINUTE)).by(matched_path());
-    let layer = RateLimitLayer::new(still().0, [per_route]).expect("a valid rule");
+    let layer = app::layer([per_minute("per-route", 1).by(matched_path())]);
     let app = Router::new()
         .route("/items/{id}", routing::get(|| async {}))
         .route("/other", routing::get(|| async {}))
         .route_layer(layer);
-    assert_eq!(
-        statuses(
-            &app,
-            ["/items/1", "/items/2", "/other", "/nowhere", "/nowhere"]
-        )
-        .await,
-        [200, 429, 200, 404, 404]
-    );
+    let paths = ["/items/1", "/items/2", "/other", "/nowhere", "/nowhere"];
+    assert_eq!(statuses(&app, paths).await, [200, 429, 200, 404, 404]);
 }
 
 #[tokio::test]
@@ -104,33 +91,22 @@ async fn around_one_handler_it_limits_that_one() {
 }
 
 #[tokio::test]
-async fn in_a_router_with_buffer_timeout_and_concurrency_limit_outside() {
-    let app = Router::new().route("/", routing::get(|| async {})).layer(
+async fn in_a_router_with_buffer_timeout_and_concurrency_limit_outside_and_inside() {
+    let failed = |_: BoxError| async { StatusCode::INTERNAL_SERVER_ERROR };
+    let stack = || {
         ServiceBuilder::new()
-            .layer(HandleErrorLayer::new(|_: BoxError| async {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }))
             .buffer(8)
             .timeout(Duration::from_secs(3600))
             .concurrency_limit(1)
-            .layer(layer()),
-    );
-    assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
-}
-
-#[tokio::test]
-async fn in_a_router_with_buffer_timeout_and_concurrency_limit_inside() {
-    let app = Router::new().route("/", routing::get(|| async {})).layer(
-        ServiceBuilder::new()
-            .layer(HandleErrorLayer::new(|_: BoxError| async {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }))
-            .layer(layer())
-            .buffer(8)
-            .timeout(Duration::from_secs(3600))
-            .concurrency_limit(1),
-    );
-    assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
+    };
+    let handled = || ServiceBuilder::new().layer(HandleErrorLayer::new(failed));
+    let route = || Router::new().route("/", routing::get(|| async {}));
+    for app in [
+        route().layer(handled().layer(stack().layer(layer()))),
+        route().layer(handled().layer(layer()).layer(stack())),
+    ] {
+        assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
+    }
 }
 
 #[derive(Clone)]
@@ -179,7 +155,7 @@ fn layers_and_services_are_send_and_sync() {
     sent::<tollgate::Denied>();
 }
 
-/// A body of somebody else: no default, not `Unpin`, with errors of its own.
+/// A third-party body: no default, not `Unpin`, with errors of its own.
 struct OddBody {
     reported: bool,
     _pinned: PhantomPinned,
@@ -240,10 +216,7 @@ impl http_body::Body for NoBody {
 async fn bodies_need_no_default_and_no_unpin() {
     let inner =
         service_fn(|_: Request<NoBody>| async { Ok::<_, OddError>(Response::new(OddBody::new())) });
-    for store in [
-        SlowStore::at_once(still().0),
-        SlowStore::after(Duration::ZERO, still().0),
-    ] {
+    for store in stores() {
         let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
         let ask = || {
             let request = Request::new(NoBody(PhantomPinned));
@@ -283,10 +256,7 @@ async fn errors_of_the_inner_service_pass_through_as_they_are() {
     let inner = service_fn(|_: Request<String>| async {
         Err::<Response<Empty<Bytes>>, _>(OddError("no such luck"))
     });
-    for store in [
-        SlowStore::at_once(still().0),
-        SlowStore::after(Duration::ZERO, still().0),
-    ] {
+    for store in stores() {
         let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
         let error: OddError = service
             .oneshot(Request::new(String::new()))

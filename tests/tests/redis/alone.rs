@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use metrics::set_default_local_recorder;
-use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
 use tokio::time::{Instant, sleep};
 use tollgate::{Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source};
 use tollgate_redis::{Effective, RedisStore};
-use tollgate_tests::{counted::Counted, events::Events};
+use tollgate_tests::{counted::Metrics, events::Events};
 use tracing::Level;
 
 use crate::{
@@ -15,25 +13,6 @@ use crate::{
     redis_server::{PATIENCE, RedisServer},
     store,
 };
-
-/// What was counted from the beginning. A recorder forgets its counters when it is asked.
-struct Sums {
-    snapshotter: Snapshotter,
-    name: String,
-    sum: u64,
-}
-
-impl Sums {
-    /// Waits until a counter has reached a number.
-    async fn reaches(&mut self, least: u64) {
-        let end = Instant::now() + PATIENCE;
-        while self.sum < least {
-            self.sum += Counted::of(&self.snapshotter).count(&self.name);
-            assert!(Instant::now() < end, "{} is {}", self.name, self.sum);
-            sleep(Duration::from_millis(10)).await;
-        }
-    }
-}
 
 fn leased(name: &'static str, quota: Quota) -> Rule {
     Rule::new(name, quota).consistency(Consistency::Leased {
@@ -48,7 +27,7 @@ fn eventual(name: &'static str, quota: Quota, interval: Duration) -> Rule {
     })
 }
 
-/// A limiter on this rule, and the check of everybody.
+/// A limiter on this rule, and the check of the shared key.
 fn limiter(store: &RedisStore, rule: Rule) -> (Limiter, Check) {
     let name = rule.name().to_owned();
     let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
@@ -58,9 +37,7 @@ fn limiter(store: &RedisStore, rule: Rule) -> (Limiter, Check) {
 
 #[tokio::test]
 async fn decisions_are_counted_by_source_and_calls_by_purpose() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
     let (limiter, check) = limiter(&store, leased("hot", Quota::gcra(100_000, HOUR)));
@@ -72,7 +49,7 @@ async fn decisions_are_counted_by_source_and_calls_by_purpose() {
         assert!(Instant::now() < end, "nothing was granted");
     }
 
-    let counted = Counted::of(&snapshotter);
+    let counted = metrics.counted();
     let decided = |source: &str| {
         let labels = format!("{{rule=hot,consistency=leased,source={source}}}");
         counted.count(&format!("tollgate_redis_decisions_total{labels}"))
@@ -88,9 +65,7 @@ async fn decisions_are_counted_by_source_and_calls_by_purpose() {
 
 #[tokio::test]
 async fn the_effective_bound_is_a_gauge_per_rule() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let (one, _other) = (store(&redis, "shop").await, store(&redis, "shop").await);
     let quota = Quota::fixed_window(1_000, HOUR);
@@ -102,7 +77,7 @@ async fn the_effective_bound_is_a_gauge_per_rule() {
     let _limiter = Limiter::new(one.clone(), rules).expect("valid rules");
     let end = Instant::now() + PATIENCE;
     loop {
-        let counted = Counted::of(&snapshotter);
+        let counted = metrics.counted();
         let bound = |rule: &str| {
             let name = "tollgate_redis_over_admission_bound_units";
             counted.gauge(&format!("{name}{{rule={rule},consistency={rule}}}"))
@@ -122,20 +97,18 @@ async fn the_effective_bound_is_a_gauge_per_rule() {
 
 #[tokio::test]
 async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let store = store(&redis, "shop").await;
     let rule = eventual("slow", Quota::fixed_window(1_000, HOUR), HOUR);
     let (hourly, check) = limiter(&store, rule);
-    // The first two are asked about.
+    // The first two call Redis.
     for _ in 0..12 {
         assert!(hourly.acquire(&[check]).await.is_allowed());
     }
     let end = Instant::now() + PATIENCE;
     loop {
-        let counted = Counted::of(&snapshotter);
+        let counted = metrics.counted();
         let known = counted
             .names()
             .any(|name| name == "tollgate_redis_units_unreported{}");
@@ -154,30 +127,31 @@ async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
     for _ in 0..11 {
         assert!(often.acquire(&[check]).await.is_allowed());
     }
-    let mut sent = Sums {
-        snapshotter,
-        name: "tollgate_redis_reports_total{what=sent}".to_owned(),
-        sum: 0,
-    };
-    sent.reaches(1).await;
+    let end = Instant::now() + PATIENCE;
+    while metrics
+        .counted()
+        .count("tollgate_redis_reports_total{what=sent}")
+        == 0
+    {
+        assert!(Instant::now() < end, "no report was sent");
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]
 async fn the_meter_is_counted_by_rule_and_consistency() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let metered = || {
-        RedisStore::builder(&redis.url(), "shop", keys())
+        RedisStore::builder(redis.url(), "shop", keys())
             .deadline(Duration::from_secs(2))
             .meter(1)
             .connect()
             .expect("valid settings")
     };
-    // Each of two processes lets 40 pass before it tells.
+    // Each of two processes admits 40 before it reports.
     let quota = Quota::token_bucket(40).refill(1, HOUR);
-    // What they have not told they tell at their end; the later one must not hear of it.
+    // They report the rest when they end; the later one must not see it.
     let mut limiters = Vec::new();
     for store in [metered(), metered()] {
         store.connected().await;
@@ -187,7 +161,7 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
     let name = "tollgate_redis_meter_over_admitted_units_total{rule=loose,consistency=eventual}";
     let end = Instant::now() + PATIENCE;
     let (mut over, mut most) = (0, 0);
-    // What is heard of too late does not count: on a busy machine that may be all of a client.
+    // Late reports do not count: on a busy machine that may be all of a client's.
     for client in 0.. {
         for limiter in &limiters {
             let check = limiter.check("loose", &Key::of([client.to_string()]));
@@ -196,10 +170,10 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
                 let _ = limiter.acquire(&[check]).await;
             }
         }
-        // Of the second process all but the two units that the first one has told of by asking.
+        // All units of the second process except the two that the first one reported with its call.
         most += 38;
         sleep(Duration::from_millis(300)).await;
-        over += Counted::of(&snapshotter).count(name);
+        over += metrics.counted().count(name);
         assert!(over <= most, "{over} of {most}");
         if over > 0 {
             return;
@@ -224,10 +198,5 @@ async fn a_downgraded_consistency_is_reported_once_with_its_reason() {
     for _ in 0..3 {
         let _ = limiter.acquire(&[check]).await;
     }
-    let reported = events.at(Level::WARN);
-    assert_eq!(reported.len(), 1, "{reported:?}");
-    assert!(
-        reported[0].contains("small") && reported[0].contains("below 20"),
-        "{reported:?}"
-    );
+    events.one(Level::WARN, &["small", "below 20"]);
 }

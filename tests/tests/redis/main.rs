@@ -24,7 +24,7 @@ fn keys() -> Keys {
 
 /// A store that is connected.
 async fn store(server: &RedisServer, namespace: &str) -> RedisStore {
-    let store = RedisStore::builder(&server.url(), namespace, keys())
+    let store = RedisStore::builder(server.url(), namespace, keys())
         .deadline(Duration::from_secs(2))
         .connect()
         .expect("a valid address");

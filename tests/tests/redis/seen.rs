@@ -1,10 +1,11 @@
 //! What operators see.
 
-use metrics::set_default_local_recorder;
-use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule};
-use tollgate_redis::BreakerState;
-use tollgate_tests::{counted::Counted, events::Events};
+use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
+use tollgate_tests::{
+    counted::{Counted, Metrics},
+    events::Events,
+};
 use tracing::Level;
 
 use crate::{redis_server::RedisServer, store, until};
@@ -40,9 +41,7 @@ async fn a_denied_instance_registration_is_reported() {
 
 #[tokio::test]
 async fn an_outage_is_reported_once_and_counted_by_outcome() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let events = Events::listen();
 
     let mut redis = RedisServer::start(&[]).await;
@@ -57,7 +56,7 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
         .check("strict", &Key::shared())
         .expect("it is there");
     assert!(limiter.acquire(&[check]).await.is_allowed());
-    let counted = Counted::of(&snapshotter);
+    let counted = metrics.counted();
     assert_eq!(
         counted
             .recorded("tollgate_redis_call_duration_seconds{}")
@@ -74,7 +73,7 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
         store.breaker() != BreakerState::Closed
     })
     .await;
-    let counted = Counted::of(&snapshotter);
+    let counted = metrics.counted();
     let failed =
         |error: &str| counted.count(&format!("tollgate_redis_errors_total{{error={error}}}"));
     assert_eq!(failed("unavailable") + failed("unknown"), 100);
@@ -88,14 +87,35 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     .await;
     assert!(limiter.acquire(&[check]).await.is_allowed());
     assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.recorded());
-    assert_eq!(events.at(Level::INFO).len(), 1, "{:?}", events.recorded());
+    let told = |words: &str| {
+        let told = events.recorded().into_iter();
+        let told = told.filter(|event| event.level == Level::INFO && event.fields.contains(words));
+        told.map(|event| event.fields).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told("Redis decides again").len(),
+        1,
+        "{:?}",
+        events.recorded()
+    );
+    // To whom, once while it is the same server.
+    let connected = told("connected to Redis");
+    assert!(connected[0].contains(&node), "{connected:?}");
+    assert!(connected[0].contains("master"), "{connected:?}");
+    let counted = metrics.counted();
+    let refused = format!("tollgate_redis_connect_failures_total{{kind=tcp,node={node}}}");
+    let refused_too = format!("tollgate_redis_connect_failures_total{{node={node},kind=tcp}}");
+    assert!(counted.count(&refused) + counted.count(&refused_too) > 0);
+    let round_trips = counted.recorded("tollgate_redis_round_trip_duration_seconds{}");
+    let waits = counted.recorded("tollgate_redis_queue_duration_seconds{}");
+    assert!(!round_trips.is_empty() && waits.len() >= round_trips.len());
+    // The server was new, and then it was another one.
+    assert!(counted.count("tollgate_redis_resent_total{why=noscript}") >= 2);
 }
 
 #[tokio::test]
 async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let redis = RedisServer::start(&[]).await;
     let bind = async |rules: [(&'static str, Quota); 2]| {
         let store = store(&redis, "shop").await;
@@ -118,15 +138,50 @@ async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
         known.then(|| counted.gauge(&name).round() as u64)
     };
     until("it shows", || {
-        conflicts(&Counted::of(&snapshotter), "per-ip") == Some(1)
+        conflicts(&metrics.counted(), "per-ip") == Some(1)
     })
     .await;
     until("each rule is compared", || {
-        let counted = Counted::of(&snapshotter);
+        let counted = metrics.counted();
         let others = ["login", "search"].map(|rule| conflicts(&counted, rule));
         others == [Some(0); 2]
     })
     .await;
     let keys = redis.ask(&["KEYS", "*"]).await;
-    assert!(keys.contains("shop:quotas"), "{keys}");
+    assert!(keys.contains("{shop}:quotas"), "{keys}");
+}
+
+#[tokio::test]
+async fn two_secrets_in_one_namespace_show_and_the_steps_of_a_change_do_not() {
+    let metrics = Metrics::record();
+    let events = Events::listen();
+    let redis = RedisServer::start(&[]).await;
+    let secret = |byte: u8| Secret::from_bytes([byte; 32]).expect("it is long enough");
+    let start = async |keys: Keys| {
+        let store = RedisStore::builder(redis.url(), "shop", keys).connect();
+        let store = store.expect("a valid address");
+        store.connected().await;
+        store
+    };
+    let conflicts = || {
+        let counted = metrics.counted();
+        let name = "tollgate_redis_key_conflicts{}";
+        let known = counted.names().any(|known| known == name);
+        known.then(|| counted.gauge(name).round() as u64)
+    };
+    let _now = start(Keys::hashed(secret(7))).await;
+    let next = Keys::hashed(secret(7)).next(secret(8)).expect("another");
+    let first_step = start(next).await;
+    until("they know of each other", || first_step.instances() == 2).await;
+    until("they are compared", || conflicts() == Some(0)).await;
+    assert_eq!(events.at(Level::ERROR).len(), 0, "{:?}", events.recorded());
+
+    // Without the second step.
+    let _last_step = start(Keys::hashed(secret(8))).await;
+    until("it shows", || conflicts().is_some_and(|count| count > 0)).await;
+    until("it is told", || {
+        let errors = events.at(Level::ERROR);
+        errors.iter().any(|event| event.contains("two budgets"))
+    })
+    .await;
 }

@@ -64,7 +64,7 @@ async fn a_service_starts_without_redis_and_answers_as_its_rules_say() {
         rule.on_store_error(answer).by(constant("all"))
     };
     let unconnected = || {
-        RedisStore::builder(&redis.url(), "shop", keys())
+        RedisStore::builder(redis.url(), "shop", keys())
             .connect()
             .expect("a valid address")
     };

@@ -1,13 +1,11 @@
 //! One rule, one check.
 
-use tollgate_core::{Key, Outcome, Reason, Retry, Rule};
+use tollgate_core::{Key, Outcome, Reason, Retry};
 
-use crate::{quotas::every_algorithm, subject::Subject};
+use crate::subject::Subject;
 
 pub async fn the_limit_passes_and_the_next_unit_does_not(subject: &Subject) {
-    for quota in every_algorithm(10) {
-        let limiter = subject.limiter([Rule::new(quota.algorithm().name(), quota)]);
-        let rule = quota.algorithm().name();
+    for (limiter, rule, quota) in subject.each(10) {
         for left in (0..10).rev() {
             let decision = limiter.take(rule, "a", 1).await;
             assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
@@ -24,9 +22,7 @@ pub async fn the_limit_passes_and_the_next_unit_does_not(subject: &Subject) {
 }
 
 pub async fn a_denial_takes_nothing(subject: &Subject) {
-    for quota in every_algorithm(10) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(10) {
         assert!(limiter.took(rule, "a", 8).await);
         for _ in 0..5 {
             let denied = limiter.take(rule, "a", 3).await;
@@ -41,9 +37,7 @@ pub async fn a_denial_takes_nothing(subject: &Subject) {
 }
 
 pub async fn a_large_denied_request_does_not_deny_small_ones(subject: &Subject) {
-    for quota in every_algorithm(10) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(10) {
         assert!(limiter.took(rule, "a", 4).await);
         for left in (0..6).rev() {
             assert!(!limiter.took(rule, "a", 10).await, "{quota:?}");
@@ -55,9 +49,7 @@ pub async fn a_large_denied_request_does_not_deny_small_ones(subject: &Subject) 
 }
 
 pub async fn costs_are_summed(subject: &Subject) {
-    for quota in every_algorithm(100) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(100) {
         for cost in [1, 40, 7, 30, 2] {
             assert!(limiter.took(rule, "a", cost).await, "{quota:?}");
         }
@@ -68,9 +60,7 @@ pub async fn costs_are_summed(subject: &Subject) {
 }
 
 pub async fn a_cost_of_zero_never_blocks_and_takes_nothing(subject: &Subject) {
-    for quota in every_algorithm(3) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(3) {
         let fresh = limiter.take(rule, "a", 0).await;
         assert_eq!(fresh.verdicts()[0].remaining(), 3, "{quota:?}");
         assert!(limiter.took(rule, "a", 3).await);
@@ -83,26 +73,18 @@ pub async fn a_cost_of_zero_never_blocks_and_takes_nothing(subject: &Subject) {
 }
 
 pub async fn a_cost_of_zero_creates_no_state(subject: &Subject) {
-    for quota in every_algorithm(3) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
-        let before = limiter.0.rule_store().usage(0);
+    for (limiter, rule, quota) in subject.each(3) {
+        let keys = || limiter.0.rule_store().usage(0).map(|usage| usage.keys);
+        let before = keys();
         assert!(limiter.took(rule, "a", 0).await);
-        assert!(
-            limiter.0.rule_store().usage(0).map(|usage| usage.keys)
-                == before.map(|usage| usage.keys)
-        );
-        assert_eq!(
-            limiter.peek(&[limiter.check(rule, "a", 3)]).await.outcome(),
-            Outcome::Allow
-        );
+        assert_eq!(keys(), before, "{quota:?}");
+        let peeked = limiter.peek(&[limiter.check(rule, "a", 3)]).await;
+        assert_eq!(peeked.outcome(), Outcome::Allow, "{quota:?}");
     }
 }
 
 pub async fn a_cost_above_the_limit_is_never(subject: &Subject) {
-    for quota in every_algorithm(10) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(10) {
         for (taken, left) in [(0, 10), (4, 6)] {
             assert!(limiter.took(rule, "a", taken).await);
             for cost in [11, 1_000_000, u64::MAX] {
@@ -117,9 +99,7 @@ pub async fn a_cost_above_the_limit_is_never(subject: &Subject) {
 }
 
 pub async fn a_peek_takes_nothing_and_says_what_an_acquire_would(subject: &Subject) {
-    for quota in every_algorithm(5) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(5) {
         for cost in [2, 2, 2, 1, 1, 6] {
             let check = [limiter.check(rule, "a", cost)];
             let mut peeked = Vec::new();
@@ -139,9 +119,7 @@ pub async fn a_peek_takes_nothing_and_says_what_an_acquire_would(subject: &Subje
 }
 
 pub async fn a_key_counts_for_itself(subject: &Subject) {
-    for quota in every_algorithm(2) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(2) {
         for who in ["a", "b", ""] {
             assert!(limiter.took(rule, who, 2).await, "{quota:?}");
             assert!(!limiter.took(rule, who, 1).await, "{quota:?}");
@@ -159,9 +137,7 @@ pub async fn a_key_counts_for_itself(subject: &Subject) {
 }
 
 pub async fn a_reset_makes_one_key_fresh(subject: &Subject) {
-    for quota in every_algorithm(2) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(2) {
         for who in ["a", "b"] {
             assert!(limiter.took(rule, who, 2).await);
             // What is known of the key without its state has to be forgotten as well.
@@ -180,9 +156,7 @@ pub async fn a_reset_makes_one_key_fresh(subject: &Subject) {
 }
 
 pub async fn what_is_left_is_granted_in_part(subject: &Subject) {
-    for quota in every_algorithm(10) {
-        let rule = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(rule, quota)]);
+    for (limiter, rule, quota) in subject.each(10) {
         let check = [limiter.check(rule, "a", 1)];
         for (wanted, granted) in [(4, 4), (100, 6), (1, 0), (0, 0)] {
             let grant = limiter.0.acquire_up_to(&check, wanted).await;

@@ -15,9 +15,7 @@ fn attempts_of(task: u64) -> std::ops::Range<u64> {
 }
 
 pub async fn among_many_tasks_exactly_the_limit_passes(subject: &Subject) {
-    for quota in every_algorithm(1_000) {
-        let name = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(name, quota)]);
+    for (limiter, name, quota) in subject.each(1_000) {
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
             let limiter = limiter.clone();
@@ -80,9 +78,7 @@ pub async fn among_many_tasks_a_denied_request_takes_nothing(subject: &Subject) 
 }
 
 pub async fn among_many_tasks_partial_grants_sum_up_to_the_limit(subject: &Subject) {
-    for quota in every_algorithm(1_000) {
-        let name = quota.algorithm().name();
-        let limiter = subject.limiter([Rule::new(name, quota)]);
+    for (limiter, name, quota) in subject.each(1_000) {
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
             let limiter = limiter.clone();

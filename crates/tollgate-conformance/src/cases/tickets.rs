@@ -1,22 +1,11 @@
 //! Units that were taken, and are settled.
 
-use tollgate_core::{Quota, Rule, Ticket};
+use tollgate_core::{Rule, Ticket};
 
 use crate::{
     quotas::every_algorithm,
     subject::{Subject, TestLimiter},
 };
-
-/// A limiter of ten units for each algorithm, six of which are held by a ticket.
-fn holding(subject: &Subject) -> Vec<(TestLimiter, &'static str, Quota)> {
-    every_algorithm(10)
-        .into_iter()
-        .map(|quota| {
-            let name = quota.algorithm().name();
-            (subject.limiter([Rule::new(name, quota)]), name, quota)
-        })
-        .collect()
-}
 
 async fn ticket(limiter: &TestLimiter, rule: &str, cost: u64) -> Ticket {
     let check = [limiter.check(rule, "a", cost)];
@@ -25,7 +14,7 @@ async fn ticket(limiter: &TestLimiter, rule: &str, cost: u64) -> Ticket {
 }
 
 pub async fn a_refund_gives_back_what_was_taken_and_no_more(subject: &Subject) {
-    for (limiter, rule, quota) in holding(subject) {
+    for (limiter, rule, quota) in subject.each(10) {
         assert!(limiter.took(rule, "a", 3).await);
         ticket(&limiter, rule, 6).await.refund(2);
         limiter.settled(rule, "a", 3, &quota).await;
@@ -39,7 +28,7 @@ pub async fn a_refund_gives_back_what_was_taken_and_no_more(subject: &Subject) {
 }
 
 pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
-    for (limiter, rule, quota) in holding(subject) {
+    for (limiter, rule, quota) in subject.each(10) {
         ticket(&limiter, rule, 2).await.charge(3);
         limiter.settled(rule, "a", 5, &quota).await;
         ticket(&limiter, rule, 1).await.charge(100);
@@ -48,7 +37,7 @@ pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
 }
 
 pub async fn a_request_settles_to_its_real_cost(subject: &Subject) {
-    for (limiter, rule, quota) in holding(subject) {
+    for (limiter, rule, quota) in subject.each(10) {
         ticket(&limiter, rule, 6).await.settle(1);
         limiter.settled(rule, "a", 9, &quota).await;
         ticket(&limiter, rule, 2).await.settle(5);
@@ -77,7 +66,7 @@ pub async fn a_cancelled_request_gives_everything_back(subject: &Subject) {
 }
 
 pub async fn a_ticket_that_is_dropped_settles_nothing(subject: &Subject) {
-    for (limiter, rule, quota) in holding(subject) {
+    for (limiter, rule, quota) in subject.each(10) {
         drop(ticket(&limiter, rule, 6).await);
         assert!(!limiter.took(rule, "a", 5).await, "{quota:?}");
         assert_eq!(limiter.left(rule, "a").await, 4, "{quota:?}");
@@ -85,7 +74,7 @@ pub async fn a_ticket_that_is_dropped_settles_nothing(subject: &Subject) {
 }
 
 pub async fn a_ticket_that_cancels_on_drop_gives_everything_back(subject: &Subject) {
-    for (limiter, rule, quota) in holding(subject) {
+    for (limiter, rule, quota) in subject.each(10) {
         drop(ticket(&limiter, rule, 6).await.cancel_on_drop());
         limiter.settled(rule, "a", 10, &quota).await;
         ticket(&limiter, rule, 6).await.cancel_on_drop().settle(7);
@@ -94,7 +83,7 @@ pub async fn a_ticket_that_cancels_on_drop_gives_everything_back(subject: &Subje
 }
 
 pub async fn a_ticket_that_is_kept_gives_nothing_back(subject: &Subject) {
-    for (limiter, rule, quota) in holding(subject) {
+    for (limiter, rule, quota) in subject.each(10) {
         ticket(&limiter, rule, 6).await.cancel_on_drop().keep();
         assert!(!limiter.took(rule, "a", 5).await, "{quota:?}");
         assert_eq!(limiter.left(rule, "a").await, 4, "{quota:?}");

@@ -64,7 +64,8 @@
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-    quota::{AlgorithmKind, Quota},
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
     time::{Tick, micros},
 };
 
@@ -240,39 +241,5 @@ impl Algorithm for FixedWindow {
             return None;
         }
         Some(self.denial(FixedWindowState { window, used }, now, cost))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::SECOND;
-
-    #[test]
-    fn windows_are_aligned_to_the_epoch() {
-        let quota = FixedWindow::new(&Quota::fixed_window(3, SECOND)).expect("a valid quota");
-        let mut state = FixedWindowState::default();
-        let now = 1_700_000_000_999_000;
-        quota.take(&mut state, now, 3);
-        let answer = quota.assess(&state, now, 1);
-        assert_eq!(
-            (answer.fits, answer.retry),
-            (false, Retry::after_micros(1_000))
-        );
-        assert!(quota.assess(&state, now + 1_000, 3).fits);
-    }
-
-    #[test]
-    fn a_refund_in_a_later_window_gives_nothing_back() {
-        let quota = FixedWindow::new(&Quota::fixed_window(3, SECOND)).expect("a valid quota");
-        let mut state = FixedWindowState::default();
-        quota.take(&mut state, 5_000_000, 2);
-        let taken = Taken {
-            at: 5_000_000,
-            fresh_at: quota.fresh_at(&state),
-        };
-        quota.take(&mut state, 6_000_000, 2);
-        quota.refund(&mut state, 6_000_000, taken, 2);
-        assert_eq!(quota.assess(&state, 6_000_000, 0).remaining, 1);
     }
 }

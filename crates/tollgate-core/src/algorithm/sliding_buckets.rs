@@ -65,7 +65,8 @@
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-    quota::{AlgorithmKind, Quota},
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
     time::{Tick, micros},
 };
 
@@ -368,42 +369,5 @@ impl Algorithm for SlidingBuckets {
 
     fn heap_bytes(state: &SlidingBucketsState) -> usize {
         size_of_val::<[u32]>(&state.units)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::MINUTE;
-
-    #[test]
-    fn never_more_than_the_limit_in_any_window() {
-        let quota = SlidingBuckets::new(&Quota::sliding_buckets(100, MINUTE)).expect("valid");
-        let mut state = SlidingBucketsState::default();
-        let start = 60_000_000 * 1_000 + 59_999_999;
-        quota.take(&mut state, start, 100);
-        // The sub-bucket counts whole until it has left the window: a window and what was left of the sub-bucket.
-        let answer = quota.assess(&state, start, 1);
-        assert_eq!(answer.retry, Retry::after_micros(60_000_001));
-        assert!(!quota.assess(&state, start + 60_000_000, 1).fits);
-        assert!(quota.assess(&state, start + 60_000_001, 100).fits);
-    }
-
-    #[test]
-    fn a_ring_that_is_turned_back_keeps_its_counts() {
-        let quota =
-            SlidingBuckets::new(&Quota::sliding_buckets(10, MINUTE).buckets(6)).expect("valid");
-        let mut state = SlidingBucketsState::default();
-        let start = 600_000_000;
-        quota.take(&mut state, start, 4);
-        quota.take(&mut state, start + 20_000_000, 6);
-        let back = start - 300_000_000;
-        let denied = quota.assess(&state, back, 1);
-        assert!(!denied.fits && denied.remaining == 0);
-        quota.repair(&mut state, back);
-        assert_eq!(quota.assess(&state, back, 1), denied);
-        // The six units are now of the next sub-bucket, the four two older.
-        assert_eq!(denied.retry, Retry::after_micros(60_000_000));
-        assert!(quota.assess(&state, back + 60_000_000, 4).fits);
     }
 }

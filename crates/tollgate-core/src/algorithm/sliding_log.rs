@@ -49,7 +49,8 @@ use std::collections::VecDeque;
 
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-    quota::{AlgorithmKind, Quota},
+    algorithm_kind::AlgorithmKind,
+    quota::Quota,
     time::{Tick, micros},
 };
 
@@ -239,7 +240,8 @@ impl Algorithm for SlidingLog {
         taken: Taken,
         cost: u64,
     ) {
-        // An entry is an instant, whatever the window. One that a shorter window had let go was moved, nobody knows when.
+        // Entries keep their instants under every quota. Only a conversion from a shorter window moves them, to an instant
+        // that is not recorded.
         let at = taken.fresh_at.saturating_sub(before.period);
         let fresh_at = self.gone_at(at);
         self.refund(state, now, Taken { fresh_at, ..taken }, cost);
@@ -304,39 +306,5 @@ impl Algorithm for SlidingLog {
         state.0.as_ref().map_or(0, |entries| {
             size_of::<VecDeque<Entry>>() + entries.capacity() * size_of::<Entry>()
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::MINUTE;
-
-    #[test]
-    fn every_unit_counts_whatever_its_instant() {
-        let quota = SlidingLog::new(&Quota::sliding_log(5, MINUTE)).expect("valid");
-        let mut state = SlidingLogState::default();
-        for _ in 0..5 {
-            assert!(quota.assess(&state, 7_000, 1).fits);
-            quota.take(&mut state, 7_000, 1);
-        }
-        let answer = quota.assess(&state, 8_000, 1);
-        assert_eq!(
-            (answer.fits, answer.retry),
-            (false, Retry::after_micros(59_999_000))
-        );
-        assert!(quota.assess(&state, 60_007_000, 5).fits);
-    }
-
-    #[test]
-    fn entries_of_the_future_are_repaired_with_their_units() {
-        let quota = SlidingLog::new(&Quota::sliding_log(2, MINUTE)).expect("valid");
-        let mut state = SlidingLogState::default();
-        quota.take(&mut state, 500_000_000, 2);
-        let denied = quota.assess(&state, 100_000_000, 1);
-        assert_eq!(denied.retry, Retry::after_micros(60_000_000));
-        quota.repair(&mut state, 100_000_000);
-        assert_eq!(quota.assess(&state, 100_000_000, 1), denied);
-        assert!(quota.assess(&state, 160_000_000, 2).fits);
     }
 }

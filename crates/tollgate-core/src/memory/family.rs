@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    quota::{AlgorithmKind, Quota},
-    rule::Rule,
-};
+use crate::{algorithm_kind::AlgorithmKind, quota::Quota, rule::Rule};
 
 /// Algorithms with one state machine share their tables; no other reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,10 +13,11 @@ use crate::{
     memory::MemoryStore,
     on_store_error::OnStoreError,
     quota::Quota,
-    remote::{instances::Instances, last_seen::LastSeen},
+    remote::last_seen::LastSeen,
     rule::Rule,
     rule_set::RuleSet,
     store::{
+        instance_count::InstanceCount,
         receipt::{Receipt, Settlement},
         rule_store::{RuleStore, Store},
     },
@@ -42,14 +43,14 @@ pub(crate) struct Fallback {
 /// The shares and caps, and for how many instances they are cut.
 #[derive(Debug)]
 struct Shares {
-    instances: Instances,
+    instances: InstanceCount,
     store: Arc<dyn RuleStore>,
 }
 
 impl Shares {
     fn new(
         rules: &Arc<RuleSet>,
-        instances: Instances,
+        instances: InstanceCount,
         store: &MemoryStore,
     ) -> Result<Self, RuleError> {
         let (least, counted) = (instances.least(), instances.counted());
@@ -80,7 +81,7 @@ impl Fallback {
             .clock(clock)
             .build();
         Ok(Self {
-            shares: Mutex::new(Shares::new(rules, Instances::new(instances), &store)?),
+            shares: Mutex::new(Shares::new(rules, InstanceCount::new(instances), &store)?),
             store,
             last_seen: LastSeen::new(rules),
             admitted_in_fallback: rules.rules().iter().map(|_| Arc::default()).collect(),
@@ -191,7 +192,7 @@ impl Fallback {
         let rules = store.rules();
         let enforced = |rule: usize| rules.enforces(rule);
         if decision.outcome() == Outcome::Deny {
-            // A rule that denied by counting wins: nobody else is asked, and its `retry` stands.
+            // A rule that denied by counting wins: the others are not consulted, and its `retry` stays.
             not_asked_if_failed(decision, enforced);
             return;
         }
@@ -226,12 +227,13 @@ impl Fallback {
         } else if let Some(answer) = self.acquire_locally(store, &local) {
             for (index, verdict) in indices.iter().zip(answer.verdicts()) {
                 let check = &checks[*index];
-                let asked = local.iter().filter(|other| same_state(other, check));
-                let asked = asked.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
+                let requested = local.iter().filter(|other| same_state(other, check));
+                let requested =
+                    requested.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
                 let mut verdict = verdict.from_source(Source::Fallback);
                 if verdict.outcome() == Outcome::Deny
                     && verdict.retry() == Retry::Never
-                    && asked
+                    && requested
                         <= rules.rules()[verdict.rule()]
                             .quota_of(verdict.plan())
                             .limit()
@@ -295,13 +297,9 @@ fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let lacks = used.saturating_sub(limit.saturating_sub(verdict.remaining()));
     if lacks > 0 {
         // A charge does not look at when units were taken.
-        let taken = Taken { at: 0, fresh_at: 0 };
+        let taken = Taken::new(0, 0);
         let check = *check;
-        let receipt = Receipt {
-            check,
-            taken,
-            source: Source::Store,
-        };
+        let receipt = Receipt::of_store(check, taken);
         shares.settle(&[receipt], Settlement::Charge(lacks));
     }
 }
@@ -318,7 +316,7 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
             }
         }
         OnStoreError::Cap(cap) => cap,
-        // Never asked.
+        // These count nothing.
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
     let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0));
@@ -338,5 +336,30 @@ fn not_asked_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool
         if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
             *verdict = verdict.not_asked();
         }
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{key::Fingerprint, quota::MAX_PERIOD};
+
+    #[test]
+    fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {
+        let rules = RuleSet::new([Rule::new("rule", Quota::gcra(1, MAX_PERIOD))]);
+        let rules = Arc::new(rules.expect("a valid rule"));
+        let fallback = Fallback::new(&rules, NonZeroU32::MIN, Clock::system());
+        let local = fallback.expect("valid shares").local();
+        for n in 1..=600_000_u64 {
+            let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let key = u128::from(spread) << 64 | u128::from(spread.rotate_left(29));
+            let decision = local.acquire(&[Check::new(0, Fingerprint::from_bits(key), 1)]);
+            assert!(decision.ready().expect("it is in memory").is_allowed());
+            if n % 50_000 == 0 {
+                let usage = local.usage(0).expect("memory knows");
+                assert!(usage.bytes <= BYTES as u64, "{usage:?}");
+            }
+        }
+        assert!(local.usage(0).is_some_and(|usage| usage.evicted_live > 0));
     }
 }

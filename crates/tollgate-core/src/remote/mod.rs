@@ -1,5 +1,4 @@
 //! What only stores need that can fail: the rules' answers to a failure.
 
 pub(crate) mod fallback;
-mod instances;
 mod last_seen;

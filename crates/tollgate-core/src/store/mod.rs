@@ -107,12 +107,14 @@
 //! conformance_suite!(store);
 //! ```
 
+pub(crate) mod instance_count;
 pub(crate) mod receipt;
 pub(crate) mod registry;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
 
 pub use self::{
+    instance_count::InstanceCount,
     receipt::{Receipt, Settlement},
     registry::RuleRegistry,
     rule_store::{RuleStore, Usage},

@@ -34,13 +34,20 @@ impl Receipt {
     /// What an allowed check took at `at`.
     #[must_use]
     pub fn new(check: Check, verdict: &Verdict, at: Tick) -> Self {
+        let fresh_at = at.saturating_add(verdict.reset_after_ticks());
+        Self {
+            source: verdict.source(),
+            ..Self::of_store(check, Taken::new(at, fresh_at))
+        }
+    }
+
+    /// What a check took of the store.
+    #[must_use]
+    pub const fn of_store(check: Check, taken: Taken) -> Self {
         Self {
             check,
-            taken: Taken {
-                at,
-                fresh_at: at.saturating_add(verdict.reset_after_ticks()),
-            },
-            source: verdict.source(),
+            taken,
+            source: Source::Store,
         }
     }
 }

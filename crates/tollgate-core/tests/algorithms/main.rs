@@ -9,5 +9,4 @@ mod oracle;
 mod refund;
 mod refund_converted;
 mod tickets;
-mod time_back;
 mod traps;

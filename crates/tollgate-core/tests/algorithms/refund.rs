@@ -33,10 +33,7 @@ fn never_above<O: Oracle>(kind: AlgorithmKind) {
         let cost = run.moved(ours[0]);
         let answer = run.decide(cost);
         prop_assume!(answer.fits && cost > 0);
-        let taken = Taken {
-            at: run.now,
-            fresh_at: run.now + answer.reset_after,
-        };
+        let taken = Taken::new(run.now, run.now + answer.reset_after);
         let back = (u128::from(cost) * u128::from(part)).div_ceil(1_000) as u64;
         without.take(run.now, cost - back);
         for (at, cost) in go(&mut run, after) {
@@ -70,10 +67,7 @@ fn at_once<O: Oracle>(kind: AlgorithmKind) {
             let had = run.algorithm.assess(&run.state, run.now, 0);
             let answer = run.algorithm.assess(&run.state, run.now, cost);
             prop_assume!(answer.fits && cost > 0);
-            let taken = Taken {
-                at: run.now,
-                fresh_at: run.now + answer.reset_after,
-            };
+            let taken = Taken::new(run.now, run.now + answer.reset_after);
             run.algorithm.take(&mut run.state, run.now, cost);
             run.algorithm.refund(&mut run.state, run.now, taken, cost);
             prop_assert_eq!(run.algorithm.assess(&run.state, run.now, 0), had);
@@ -101,10 +95,7 @@ fn the_part_of_a_microsecond_that_time_gave_back_is_not_given_twice() {
     let mut state = Default::default();
     let start = 1_700_000_000_000_000;
     algorithm.take(&mut state, start, 1);
-    let taken = Taken {
-        at: start,
-        fresh_at: algorithm.fresh_at(&state),
-    };
+    let taken = Taken::new(start, algorithm.fresh_at(&state));
     // A seventh of a microsecond is still to be paid back, not a whole one.
     let later = start + 142_857;
     algorithm.take(&mut state, later, 1);

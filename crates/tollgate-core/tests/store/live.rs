@@ -15,7 +15,9 @@ use tollgate_core::{
     PartKind, Quota, Reason, Rule, RuleErrorKind,
 };
 
-use crate::{every_algorithm, left, switched::Switched};
+use tollgate_conformance::SwitchedStore;
+
+use crate::{every_algorithm, left};
 
 const START: u64 = 1_700_000_000_123_456;
 
@@ -191,7 +193,7 @@ fn a_check_is_found_again_by_the_names_of_its_rule_and_plan() {
 
 #[test]
 fn a_store_that_cannot_scale_or_reset_says_so_at_once() {
-    let store = Switched::new(still());
+    let store = SwitchedStore::at_once(still());
     let rule = |on_change| [Rule::new("rule", Quota::gcra(5, MINUTE)).on_change(on_change)];
     for on_change in [OnChange::Scale, OnChange::Reset] {
         let error = Limiter::new(store.clone(), rule(on_change)).expect_err("it cannot");
@@ -206,7 +208,7 @@ fn a_store_that_cannot_scale_or_reset_says_so_at_once() {
 #[test]
 fn an_outage_goes_on_under_rules_that_are_replaced() {
     let clock = ManualClock::new(START);
-    let store = Switched::new(MemoryStore::builder().clock(&clock).build());
+    let store = SwitchedStore::at_once(MemoryStore::builder().clock(&clock).build());
     store.know(2);
     let rules = |more: Option<&str>, limit| {
         let other = more.map(|name| Rule::new(name, Quota::fixed_window(4, MINUTE)));

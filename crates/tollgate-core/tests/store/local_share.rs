@@ -2,12 +2,13 @@
 
 use std::{num::NonZeroU32, sync::Barrier, time::Duration};
 
+use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Decision, Key, Limiter, MINUTE, ManualClock, MemoryStore, OnStoreError, Quota, Rule, SECOND,
     Source,
 };
 
-use crate::{LONG, check, every_algorithm, switched::Switched};
+use crate::{LONG, at_once, check, every_algorithm};
 
 /// The start of a minute.
 const START: u64 = 1_700_000_040_000_000;
@@ -15,13 +16,13 @@ const START: u64 = 1_700_000_040_000_000;
 /// A store that can be switched off, and limiters on it with one clock for all.
 struct World {
     clock: ManualClock,
-    store: Switched,
+    store: SwitchedStore,
 }
 
 impl World {
     fn new() -> Self {
         let clock = ManualClock::new(START);
-        let store = Switched::new(MemoryStore::builder().clock(&clock).build());
+        let store = SwitchedStore::at_once(MemoryStore::builder().clock(&clock).build());
         Self { clock, store }
     }
 
@@ -36,11 +37,10 @@ impl World {
 }
 
 fn ask(limiter: &Limiter, who: &str, cost: u64) -> Decision {
-    let answer = limiter.acquire(&[check(limiter, "rule", who, cost)]);
-    answer.ready().expect("it answers at once")
+    at_once(limiter.acquire(&[check(limiter, "rule", who, cost)]))
 }
 
-/// How many units pass, asked for one by one.
+/// How many units pass, requested one by one.
 fn passes(limiter: &Limiter, who: &str) -> u64 {
     (0..1_000)
         .take_while(|_| ask(limiter, who, 1).is_allowed())
@@ -114,10 +114,7 @@ fn a_share_that_cannot_be_counted_for_so_many_stays_what_it_was() {
     world.store.switch(false);
     world.store.know(3);
     assert_eq!(passes(&limiter, "a"), 4);
-    let odd = |cost| {
-        let answer = limiter.acquire(&[check(&limiter, "odd", "a", cost)]);
-        answer.ready().expect("it answers at once").is_allowed()
-    };
+    let odd = |cost| at_once(limiter.acquire(&[check(&limiter, "odd", "a", cost)])).is_allowed();
     assert!(odd(6) && !odd(1));
 }
 
@@ -349,13 +346,7 @@ fn units_that_pass_without_the_store_are_counted_by_rule() {
     assert_eq!(counted(), [0, 3, 9, 9, 0]);
     // What one rule lets pass and another denies is not let through.
     let both = ["open", "closed"].map(|rule| check(&limiter, rule, "a", 3));
-    assert!(
-        !limiter
-            .acquire(&both)
-            .ready()
-            .expect("at once")
-            .is_allowed()
-    );
+    assert!(!at_once(limiter.acquire(&both)).is_allowed());
     assert_eq!(counted(), [0, 3, 9, 9, 0]);
     let fresh = limiter.acquire(&[check(&limiter, "share", "b", 5)]).ready();
     assert!(fresh.expect("at once").is_allowed());

@@ -12,7 +12,6 @@ mod outage;
 mod plans;
 mod queue;
 mod settled;
-mod switched;
 mod threads;
 mod tickets;
 mod versions;
@@ -20,7 +19,7 @@ mod waiting;
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Limiter, Quota};
+use tollgate_core::{Check, Key, Limiter, Quota, Step};
 
 /// A window that does not end while a test runs.
 const LONG: Duration = tollgate_core::MAX_PERIOD;
@@ -33,10 +32,14 @@ fn check(limiter: &Limiter, rule: &str, who: &str, cost: u64) -> Check {
         .with_cost(cost)
 }
 
+/// The answer of a store that does not have to be waited for.
+fn at_once<T>(answer: Step<T>) -> T {
+    answer.ready().expect("it answers at once")
+}
+
 /// The units that are left, where the store answers at once.
 fn left(limiter: &Limiter, rule: &str, who: &str) -> u64 {
-    let answer = limiter.peek(&[check(limiter, rule, who, 0)]);
-    answer.ready().expect("memory answers at once").verdicts()[0].remaining()
+    at_once(limiter.peek(&[check(limiter, rule, who, 0)])).verdicts()[0].remaining()
 }
 
 /// `limit` units under every algorithm, in a window that does not end while a test runs.

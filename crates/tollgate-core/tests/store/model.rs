@@ -1,4 +1,4 @@
-//! The memory store beside a model that keeps every state for ever and looks at nothing but the algorithm.
+//! The memory store against a model that keeps every state for ever and only applies the algorithm.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use tollgate_core::{
     SECOND, algorithm as a, algorithm::Algorithm,
 };
 
-use crate::Numbers;
+use crate::{Numbers, at_once};
 
 /// Random histories of takes, refunds, resets and time, over more keys than are live at once.
 fn holds<A: Algorithm>(quota: Quota) {
@@ -36,7 +36,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let check = [Check::new(0, key, numbers.below(quota.limit() / 2 + 2))];
                     let cost = check[0].cost();
                     let expected = model.assess(state, now, cost);
-                    let decision = limiter.acquire(&check).ready().expect("at once");
+                    let decision = at_once(limiter.acquire(&check));
                     let verdict = decision.verdicts()[0];
                     assert_eq!(
                         (
@@ -71,7 +71,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let (who, check, decision, fresh_at) = held.swap_remove(n);
                     let at = decision.at();
                     let fresh_at = refilled(&quota, at, check[0].cost()).min(fresh_at);
-                    let taken = a::Taken { at, fresh_at };
+                    let taken = a::Taken::new(at, fresh_at);
                     let units = numbers.below(check[0].cost() + 3);
                     limiter.ticket(&check, &decision).refund(units);
                     let units = units.min(check[0].cost());

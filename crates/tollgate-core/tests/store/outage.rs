@@ -3,29 +3,30 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use proptest::prelude::*;
+use tollgate_conformance::SwitchedStore;
 use tollgate_core::{Limiter, ManualClock, MemoryStore, Quota, Rule};
 
-use crate::{check, switched::Switched};
+use crate::check;
 
 const START: u64 = 1_700_000_040_000_000;
 
 /// Several instances of a service on one store, and what passed when.
 struct Service {
     clock: ManualClock,
-    store: Switched,
+    store: SwitchedStore,
     instances: Vec<Limiter>,
     /// Instant and units of each admission, and whether the store had failed.
     passed: Vec<(u64, u64, bool)>,
     off: bool,
 }
 
-/// One step: time passes, and an instance asks for so many units.
+/// One step: time passes, and an instance requests some units.
 type Step = (u64, usize, u64);
 
 impl Service {
     fn new(quota: Quota, instances: u32, told_by_store: bool) -> Self {
         let clock = ManualClock::new(START);
-        let store = Switched::new(MemoryStore::builder().clock(&clock).build());
+        let store = SwitchedStore::at_once(MemoryStore::builder().clock(&clock).build());
         let given = if told_by_store {
             store.know(instances);
             NonZeroU32::MIN

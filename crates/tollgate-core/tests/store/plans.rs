@@ -2,6 +2,8 @@
 
 use tollgate_core::{Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND};
 
+use crate::at_once;
+
 #[test]
 fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {
     let clock = ManualClock::new(110_000_000);
@@ -14,7 +16,7 @@ fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {
         .check_with_plan("rule", "gold", &key)
         .expect("a plan");
     let free = limiter.check("rule", &key).expect("a rule");
-    let ask = |check| limiter.acquire(&[check]).ready().expect("at once");
+    let ask = |check| at_once(limiter.acquire(&[check]));
 
     for _ in 0..5 {
         assert!(ask(gold).is_allowed());
@@ -26,7 +28,7 @@ fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {
     assert!(!ask(free).is_allowed());
     // Where the clock was before, the state is fresh: asking and taking agree.
     clock.set(110_000_000);
-    let peeked = limiter.peek(&[gold]).ready().expect("at once");
+    let peeked = at_once(limiter.peek(&[gold]));
     assert_eq!(peeked.outcome(), Outcome::Allow);
     assert_eq!(ask(gold).outcome(), Outcome::Allow);
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Check, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Source, Store as _,
+    Check, ManualClock, MemoryStore, Quota, Rule, RuleSet, SECOND, Store as _,
     algorithm::Taken,
     store::{Receipt, RuleStore, Settlement},
 };
+
+use crate::at_once;
 
 const START: u64 = 1_700_000_000_000_000;
 
@@ -34,23 +36,15 @@ impl Service {
 
     fn take(&self, bound: &Arc<dyn RuleStore>, cost: u64) -> Receipt {
         let check = Self::check(bound, cost);
-        let decision = bound.acquire(&[check]).ready().expect("at once");
+        let decision = at_once(bound.acquire(&[check]));
         assert!(decision.is_allowed());
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
         let at = decision.at();
-        Receipt {
-            check,
-            taken: Taken {
-                at,
-                fresh_at: at + lasts,
-            },
-            source: Source::Store,
-        }
+        Receipt::of_store(check, Taken::new(at, at + lasts))
     }
 
     fn left(bound: &Arc<dyn RuleStore>) -> u64 {
-        let look = bound.peek(&[Self::check(bound, 0)]).ready();
-        look.expect("at once").verdicts()[0].remaining()
+        at_once(bound.peek(&[Self::check(bound, 0)])).verdicts()[0].remaining()
     }
 }
 

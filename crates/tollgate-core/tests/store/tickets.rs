@@ -2,7 +2,7 @@
 
 use tollgate_core::{Limiter, MemoryStore, Quota, Rule};
 
-use crate::{LONG, check, left};
+use crate::{LONG, at_once, check, left};
 
 #[test]
 fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
@@ -15,7 +15,7 @@ fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
         check(&limiter, "requests", "ann", 1),
         check(&limiter, "bytes", "ann", 4_000),
     ];
-    let decision = limiter.acquire(&checks).ready().expect("at once");
+    let decision = at_once(limiter.acquire(&checks));
     let ticket = limiter.ticket(&checks, &decision);
     ticket
         .of_rule("bytes")
@@ -33,7 +33,7 @@ fn a_ticket_of_a_rule_that_is_not_there_says_which_are() {
     )
     .expect("valid");
     let checks = [check(&limiter, "bytes", "ann", 1)];
-    let decision = limiter.acquire(&checks).ready().expect("at once");
+    let decision = at_once(limiter.acquire(&checks));
     let unknown = limiter.ticket(&checks, &decision).of_rule("octets");
     let message = unknown.expect_err("there is none").to_string();
     assert!(
@@ -53,7 +53,7 @@ fn a_ticket_is_settled_to_the_cost_whatever_was_reserved() {
         (100, [0, 0]),
     ] {
         let checks = [("one", 10), ("other", 30)].map(|(rule, n)| check(&limiter, rule, "ann", n));
-        let decision = limiter.acquire(&checks).ready().expect("at once");
+        let decision = at_once(limiter.acquire(&checks));
         limiter.ticket(&checks, &decision).settle(cost);
         let left = ["one", "other"].map(|rule| left(&limiter, rule, "ann"));
         assert_eq!(left, expected, "{cost}");

@@ -49,30 +49,6 @@ async fn a_call_ends_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_do_not_wait_for_each_other() {
-    let store = RemoteStore::new(MemoryStore::new()).delay(Duration::from_millis(20));
-    let limiter = limiter(store);
-    let start = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for n in 0..100 {
-        let limiter = limiter.clone();
-        tasks.spawn(async move {
-            limiter
-                .acquire(&[check(&limiter, "rule", &n.to_string(), 1)])
-                .await
-        });
-    }
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|decision| decision.is_allowed())
-    );
-    assert_eq!(start.elapsed(), Duration::from_millis(20));
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_dropped_before_the_call_runs_takes_nothing() {
     let memory = MemoryStore::new();
     let store = RemoteStore::new(memory.clone()).delay(Duration::from_millis(20));

@@ -14,6 +14,11 @@ impl AddressError {
             message: message.into(),
         }
     }
+
+    /// An encrypted address, in a build that cannot encrypt.
+    pub(crate) fn needs_tls() -> Self {
+        Self::new("encrypted connections need the feature `tls` of tollgate-redis")
+    }
 }
 
 impl fmt::Display for AddressError {

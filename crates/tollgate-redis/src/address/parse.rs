@@ -2,10 +2,15 @@
 //!
 //! Written by hand because an error may not repeat what could be a password, and because a list of sentinels is no host.
 
-use crate::address::{Address, AddressError, Login, Place, Sentinels, Target};
+use std::borrow::Cow;
+
+use crate::address::{Access, Address, AddressError, Login, Place, Protocol, Sentinels, Target};
 
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+
+/// Why a cluster is given no number of a database.
+pub(crate) const ONLY_DATABASE_0: &str = "a cluster has only database 0; leave the number out";
 
 type Result<T> = std::result::Result<T, AddressError>;
 
@@ -13,11 +18,10 @@ pub(super) fn address(url: &str) -> Result<Address> {
     let (scheme, rest) = url
         .split_once("://")
         .ok_or_else(|| AddressError::new("there is no scheme; write it as redis://host:6379/0"))?;
+    let (scheme, rest) = (&*in_words_of_redis(scheme), rest);
     let encrypted = scheme.starts_with("rediss");
     if encrypted && !cfg!(feature = "tls") {
-        return Err(AddressError::new(
-            "encrypted connections need the feature `tls` of tollgate-redis",
-        ));
+        return Err(AddressError::needs_tls());
     }
     let address = match scheme {
         "redis" | "rediss" => server(Parts::of(rest)?),
@@ -44,6 +48,14 @@ pub(super) fn address(url: &str) -> Result<Address> {
     })
 }
 
+/// A scheme that says `valkey`, with `redis` for it.
+fn in_words_of_redis(scheme: &str) -> Cow<'_, str> {
+    match scheme.strip_prefix("valkey") {
+        Some(rest) => Cow::Owned(format!("redis{rest}")),
+        None => Cow::Borrowed(scheme),
+    }
+}
+
 /// `login@hosts/path?query`, not yet decoded.
 struct Parts<'a> {
     login: Login,
@@ -56,6 +68,12 @@ impl<'a> Parts<'a> {
     fn of(rest: &'a str) -> Result<Self> {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at(end);
+        if tail.ends_with("#insecure") && !tail.contains('@') {
+            return Err(AddressError::new(
+                "`#insecure` would encrypt without looking at certificates, so that anybody could be the server; leave it out, \
+                 and give `RedisStoreBuilder::tls` a configuration of rustls that says whom to trust",
+            ));
+        }
         // Otherwise a piece of the password would be taken for a host, and shown.
         if tail.contains(['@', '#']) {
             return Err(AddressError::new(
@@ -87,6 +105,19 @@ impl<'a> Parts<'a> {
         Some(self.query.remove(place).1)
     }
 
+    /// The address of `target`, for whoever logs in here.
+    fn address(self, target: Target, database: u32, protocol: Protocol) -> Address {
+        Address {
+            access: Access {
+                login: self.login,
+                database,
+                protocol,
+                ..Access::default()
+            },
+            ..Address::of_target(target)
+        }
+    }
+
     fn nothing_left(&self, known: &str) -> Result<()> {
         match self.query.first() {
             None => Ok(()),
@@ -97,46 +128,46 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn server(parts: Parts<'_>) -> Result<Address> {
-    parts.nothing_left("there is none for redis://")?;
+fn server(mut parts: Parts<'_>) -> Result<Address> {
+    let protocol = protocol(&mut parts)?;
+    parts.nothing_left("redis:// knows protocol")?;
     if parts.hosts.contains(',') {
         return Err(AddressError::new(
             "redis:// names one host; a list of sentinels is written redis-sentinel://host,host2/master",
         ));
     }
-    Ok(Address {
-        target: Target::Server(place(parts.hosts, SERVER_PORT)?),
-        database: database(parts.path.strip_prefix('/').unwrap_or_default())?,
-        login: parts.login,
-        encrypted: false,
-    })
+    let target = Target::Server(place(parts.hosts, SERVER_PORT)?);
+    let database = database(parts.path.trim_matches('/'))?;
+    Ok(parts.address(target, database, protocol))
 }
 
 fn socket(mut parts: Parts<'_>) -> Result<Address> {
+    let protocol = protocol(&mut parts)?;
     let database = database(parts.take("db").unwrap_or_default())?;
-    parts.nothing_left("unix:// knows db")?;
+    let user = text(parts.take("user"), "user")?;
+    let password = text(parts.take("pass"), "pass")?;
+    if user.is_some() || password.is_some() {
+        parts.login = Login { user, password };
+    }
+    parts.nothing_left("unix:// knows db, user, pass and protocol")?;
     if !parts.hosts.is_empty() || parts.path.len() < 2 {
         return Err(AddressError::new(
             "the path of the socket has to begin with `/`: unix:///path/to/socket",
         ));
     }
-    Ok(Address {
-        target: Target::Server(Place::Unix(
-            decode(parts.path, "path of the socket")?.into(),
-        )),
-        database,
-        login: parts.login,
-        encrypted: false,
-    })
+    let path = decode(parts.path, "path of the socket")?;
+    Ok(parts.address(Target::Server(Place::Unix(path.into())), database, protocol))
 }
 
 fn sentinel(mut parts: Parts<'_>) -> Result<Address> {
-    let text = |value: Option<&str>, what| value.map(|value| decode(value, what)).transpose();
+    let protocol = protocol(&mut parts)?;
     let login = Login {
         user: text(parts.take("sentinel_username"), "sentinel_username")?,
         password: text(parts.take("sentinel_password"), "sentinel_password")?,
     };
-    parts.nothing_left("redis-sentinel:// knows sentinel_username and sentinel_password")?;
+    parts.nothing_left(
+        "redis-sentinel:// knows sentinel_username, sentinel_password and protocol",
+    )?;
     let path = parts.path.strip_prefix('/').unwrap_or_default();
     let (master, number) = path.split_once('/').unwrap_or((path, ""));
     if master.is_empty() {
@@ -144,41 +175,45 @@ fn sentinel(mut parts: Parts<'_>) -> Result<Address> {
             "the name of the master is missing: redis-sentinel://host:26379,host2:26379/mymaster",
         ));
     }
-    Ok(Address {
-        target: Target::Sentinel(Sentinels {
-            places: parts
-                .hosts
-                .split(',')
-                .map(|host| place(host, SENTINEL_PORT))
-                .collect::<Result<_>>()?,
-            master: decode(master, "name of the master")?,
-            login,
-        }),
-        database: database(number)?,
-        login: parts.login,
-        encrypted: false,
-    })
+    let sentinels = Sentinels {
+        places: parts
+            .hosts
+            .split(',')
+            .map(|host| place(host, SENTINEL_PORT))
+            .collect::<Result<_>>()?,
+        master: decode(master, "name of the master")?,
+        login,
+    };
+    let database = database(number.trim_matches('/'))?;
+    Ok(parts.address(Target::Sentinel(sentinels), database, protocol))
 }
 
-fn cluster(parts: Parts<'_>) -> Result<Address> {
-    parts.nothing_left("there is none for redis-cluster://")?;
-    if database(parts.path.strip_prefix('/').unwrap_or_default())? != 0 {
-        return Err(AddressError::new(
-            "a cluster has only database 0; leave the number out",
-        ));
+fn cluster(mut parts: Parts<'_>) -> Result<Address> {
+    let protocol = protocol(&mut parts)?;
+    parts.nothing_left("redis-cluster:// knows protocol")?;
+    if database(parts.path.trim_matches('/'))? != 0 {
+        return Err(AddressError::new(ONLY_DATABASE_0));
     }
-    Ok(Address {
-        target: Target::Cluster(
-            parts
-                .hosts
-                .split(',')
-                .map(|host| place(host, SERVER_PORT))
-                .collect::<Result<_>>()?,
-        ),
-        database: 0,
-        login: parts.login,
-        encrypted: false,
-    })
+    let places = parts
+        .hosts
+        .split(',')
+        .map(|host| place(host, SERVER_PORT))
+        .collect::<Result<_>>()?;
+    Ok(parts.address(Target::Cluster(places), 0, protocol))
+}
+
+fn protocol(parts: &mut Parts<'_>) -> Result<Protocol> {
+    match parts.take("protocol") {
+        None | Some("3" | "resp3") => Ok(Protocol::Newest),
+        Some("2" | "resp2") => Ok(Protocol::Resp2),
+        Some(other) => Err(AddressError::new(format!(
+            "the protocol {other:?} is not one of resp2 and resp3"
+        ))),
+    }
+}
+
+fn text(value: Option<&str>, what: &str) -> Result<Option<String>> {
+    value.map(|value| decode(value, what)).transpose()
 }
 
 fn login(text: &str) -> Result<Login> {

@@ -17,23 +17,23 @@ fn a_server_is_a_host_with_what_is_usual() {
         address.target(),
         &Target::Server(tcp("limits.example", 6379))
     );
-    assert_eq!(address.database(), 0);
-    assert_eq!(address.login().parts(), None);
+    assert_eq!(address.access().database, 0);
+    assert_eq!(address.access().login.parts(), None);
 }
 
 #[test]
 fn everything_of_a_server_can_be_said() {
     let address = Address::parse("redis://rl:p%40ss%2Fword@[::1]:6380/3").unwrap();
     assert_eq!(address.target(), &Target::Server(tcp("::1", 6380)));
-    assert_eq!(address.database(), 3);
-    assert_eq!(address.login().parts(), Some(("rl", "p@ss/word")));
+    assert_eq!(address.access().database, 3);
+    assert_eq!(address.access().login.parts(), Some(("rl", "p@ss/word")));
 }
 
 #[test]
 fn a_password_without_a_user_is_the_default_users() {
     let address = Address::parse("redis://:secret@host").unwrap();
-    assert_eq!(address.login().parts(), Some(("default", "secret")));
-    assert!(!address.login().names_a_user());
+    assert_eq!(address.access().login.parts(), Some(("default", "secret")));
+    assert!(!address.access().login.names_a_user());
 }
 
 #[test]
@@ -41,7 +41,38 @@ fn a_socket_has_its_database_in_the_query() {
     let address = Address::parse("unix:///run/redis/redis.sock?db=2").unwrap();
     let socket = Place::Unix("/run/redis/redis.sock".into());
     assert_eq!(address.target(), &Target::Server(socket));
-    assert_eq!(address.database(), 2);
+    assert_eq!(address.access().database, 2);
+}
+
+#[test]
+fn a_socket_may_have_its_login_in_the_query() {
+    let address = Address::parse("valkey+unix:///socket?user=rl&pass=p%26q").unwrap();
+    assert_eq!(address.access().login.parts(), Some(("rl", "p&q")));
+}
+
+#[test]
+fn the_version_of_the_protocol_can_be_said() {
+    let protocol = |url: &str| Address::parse(url).unwrap().access().protocol;
+    assert_eq!(protocol("redis://host"), Protocol::Newest);
+    assert_eq!(protocol("redis://host?protocol=resp3"), Protocol::Newest);
+    assert_eq!(protocol("redis://host/1?protocol=resp2"), Protocol::Resp2);
+    assert_eq!(protocol("redis-cluster://a,b?protocol=2"), Protocol::Resp2);
+    assert_eq!(protocol("unix:///socket?db=1&protocol=2"), Protocol::Resp2);
+    let address = Address::parse("redis-sentinel://a,b/m?protocol=2").unwrap();
+    let Target::Sentinel(sentinels) = address.target() else {
+        panic!("{address:?}");
+    };
+    assert_eq!(address.sentinel_access(sentinels).protocol, Protocol::Resp2);
+    assert!(refused("redis://host?protocol=4").contains("resp2 and resp3"));
+}
+
+#[test]
+fn encryption_without_certificates_is_refused_with_the_remedy() {
+    if cfg!(feature = "tls") {
+        let error = refused("rediss://:sesame@host/#insecure");
+        assert!(error.contains("RedisStoreBuilder::tls"), "{error}");
+        assert!(!error.contains("sesame"), "{error}");
+    }
 }
 
 #[test]
@@ -53,13 +84,16 @@ fn sentinels_are_a_list_with_the_name_of_a_master() {
     };
     assert_eq!(sentinels.places(), [tcp("one", 26380), tcp("two", 26379)]);
     assert_eq!(sentinels.master(), "mymaster");
-    assert_eq!(sentinels.login().parts(), Some(("default", "other")));
-    assert_eq!(address.login().parts(), Some(("rl", "secret")));
-    assert_eq!(address.database(), 4);
     assert_eq!(
-        Address::parse(&url.replace("redis-", "redis+")).unwrap(),
-        address
+        address.sentinel_access(sentinels).login.parts(),
+        Some(("default", "other"))
     );
+    assert_eq!(address.sentinel_access(sentinels).database, 0);
+    assert_eq!(address.access().login.parts(), Some(("rl", "secret")));
+    assert_eq!(address.access().database, 4);
+    let same = |text: &str| format!("{:?}", Address::parse(text).unwrap());
+    assert_eq!(same(&url.replace("redis-", "redis+")), same(url));
+    assert_eq!(same(&url.replace("redis-", "valkey-")), same(url));
 }
 
 #[test]
@@ -67,10 +101,10 @@ fn a_cluster_is_a_list_of_servers_with_one_login() {
     let address = Address::parse("redis-cluster://rl:secret@one:7000,[::1],two/0").unwrap();
     let servers = vec![tcp("one", 7000), tcp("::1", 6379), tcp("two", 6379)];
     assert_eq!(address.target(), &Target::Cluster(servers));
-    assert_eq!(address.database(), 0);
+    assert_eq!(address.access().database, 0);
     let node = address.of_node(tcp("three", 7001));
     assert_eq!(node.target(), &Target::Server(tcp("three", 7001)));
-    assert_eq!(node.login().parts(), Some(("rl", "secret")));
+    assert_eq!(node.access().login.parts(), Some(("rl", "secret")));
 }
 
 #[test]
@@ -87,6 +121,7 @@ fn an_error_names_the_part_and_what_would_be_right() {
     assert!(refused("unix://run/redis.sock").contains("unix:///"));
     assert!(refused("redis-sentinel://one,two").contains("name of the master"));
     assert!(refused("redis-sentinel://one,,two/m").contains("host"));
+    assert!(refused("valkeyx://host").contains("\"redisx\""));
     assert!(refused("redis-cluster://host/1").contains("database 0"));
     assert!(refused("redis-cluster://one,,two").contains("host"));
     assert!(refused("redis-cluster://one?retries=3").contains("\"retries\""));
@@ -94,12 +129,13 @@ fn an_error_names_the_part_and_what_would_be_right() {
 
 #[test]
 fn a_second_s_stands_for_encryption() {
-    let encrypted = |url: &str| Address::parse(url).map(|address| address.is_encrypted());
-    assert_eq!(encrypted("redis://host"), Ok(false));
+    let encrypted = |url: &str| Address::parse(url).unwrap().is_encrypted();
+    assert!(!encrypted("redis://host"));
     if cfg!(feature = "tls") {
-        assert_eq!(encrypted("rediss://host"), Ok(true));
-        assert_eq!(encrypted("rediss-sentinel://host/master"), Ok(true));
-        assert_eq!(encrypted("rediss-cluster://host"), Ok(true));
+        assert!(encrypted("rediss://host"));
+        assert!(encrypted("valkeys://host"));
+        assert!(encrypted("rediss-sentinel://host/master"));
+        assert!(encrypted("rediss-cluster://host"));
     } else {
         assert!(refused("rediss://host").contains("feature `tls`"));
     }

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::time::Instant;
 
-/// Full jitter: each pause is anything from nothing to a bound that doubles, so that many processes that lost the same
-/// server do not come back at once.
+/// A pause is at most this part of the time for which there has been no connection, unless that is below the first bound.
+const PART_OF_OUTAGE: u32 = 12;
+
+/// Full jitter: each pause is anything from nothing to a bound that grows with the time without a server, so that many
+/// processes that lost the same one do not come back at once, and none comes back late after a short outage.
 #[derive(Debug)]
 pub(super) struct Backoff {
     first: Duration,
     longest: Duration,
-    attempts: u32,
+    /// Since when there has been no server that is of use.
+    since: Option<Instant>,
     rng: Rng,
 }
 
@@ -19,26 +24,25 @@ impl Backoff {
         Self {
             first,
             longest,
-            attempts: 0,
+            since: None,
             rng: Rng::with_seed(seed),
         }
     }
 
-    pub(super) fn next(&mut self) -> Duration {
-        let bound = self.bound();
-        self.attempts = self.attempts.saturating_add(1);
-        bound.mul_f64(self.rng.f64())
+    /// The pause before the next attempt, at this time.
+    pub(super) fn next(&mut self, now: Instant) -> Duration {
+        self.bound(now).mul_f64(self.rng.f64())
     }
 
-    /// The server answered something: the next trouble is a new one.
+    /// The server was of use: the next trouble is a new one.
     pub(super) fn reset(&mut self) {
-        self.attempts = 0;
+        self.since = None;
     }
 
-    fn bound(&self) -> Duration {
-        self.first
-            .saturating_mul(1 << self.attempts.min(20))
-            .min(self.longest)
+    fn bound(&mut self, now: Instant) -> Duration {
+        let since = *self.since.get_or_insert(now);
+        let part = now.saturating_duration_since(since) / PART_OF_OUTAGE;
+        part.max(self.first).min(self.longest)
     }
 }
 
@@ -47,26 +51,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_their_bound_and_begin_anew() {
+    fn pauses_grow_with_the_outage_to_their_bound_and_begin_anew() {
         let (first, longest) = (Duration::from_millis(50), Duration::from_secs(5));
         let mut backoff = Backoff::new(first, longest, 3);
-        let bounds: Vec<_> = (0..9)
-            .map(|_| {
-                let bound = backoff.bound();
-                assert!(backoff.next() <= bound);
-                bound.as_millis()
-            })
-            .collect();
-        assert_eq!(bounds, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        let began = Instant::now();
+        for (outage_ms, bound_ms) in [
+            (0, 50),
+            (500, 50),
+            (1_200, 100),
+            (3_000, 250),
+            (12_000, 1_000),
+            (60_000, 5_000),
+            (600_000, 5_000),
+        ] {
+            let now = began + Duration::from_millis(outage_ms);
+            assert_eq!(backoff.bound(now).as_millis(), bound_ms);
+            assert!(backoff.next(now) <= backoff.bound(now));
+        }
         backoff.reset();
-        assert_eq!(backoff.bound(), first);
+        assert_eq!(backoff.bound(began + longest), first);
     }
 
     #[test]
     fn processes_that_lost_one_server_do_not_come_back_together() {
         let pause = |seed| {
             let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1), seed);
-            backoff.next()
+            backoff.next(Instant::now())
         };
         let mut pauses: Vec<_> = (0..1_000).map(pause).collect();
         pauses.sort();

@@ -4,6 +4,8 @@
 //! and probes.
 
 pub(in crate::connection) mod machine;
+pub(in crate::connection) mod options;
+mod recent;
 
 use std::{
     fmt,
@@ -16,9 +18,8 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-pub(crate) use self::machine::BreakerSettings;
-pub use self::machine::BreakerState;
 pub(super) use self::machine::{Machine, Plan};
+pub use self::{machine::BreakerState, options::BreakerOptions};
 use crate::connection::event::{EventSink, NodeEvent};
 
 /// A [`Machine`] with a clock, and its state where requests can read it.
@@ -37,10 +38,10 @@ const PROBING: u64 = 1 << 8;
 const ONE_REQUEST: u64 = 1 << 16;
 
 impl Breaker {
-    pub(super) fn new(settings: BreakerSettings, seed: u64, events: EventSink) -> Self {
+    pub(super) fn new(options: BreakerOptions, seed: u64, events: EventSink) -> Self {
         Self {
             word: AtomicU64::new(100),
-            machine: Mutex::new(Machine::new(settings, seed)),
+            machine: Mutex::new(Machine::new(options, seed)),
             origin: Instant::now(),
             changed: Notify::new(),
             events,
@@ -152,11 +153,13 @@ impl fmt::Debug for Breaker {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     #[tokio::test]
     async fn a_share_is_spread_evenly_over_the_requests() {
-        let breaker = Breaker::new(BreakerSettings::default(), 1, EventSink::default());
+        let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
         for percent in [10, 50] {
             breaker
                 .word
@@ -167,11 +170,17 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_requests_read_is_the_state_of_the_machine() {
-        let breaker = Breaker::new(BreakerSettings::default(), 1, EventSink::default());
+        let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
         assert!(breaker.admits());
+        // One moment, and so one failure.
         breaker.record(0, 5);
+        assert_eq!(breaker.state(), BreakerState::Closed);
+        for _ in 0..4 {
+            advance(BreakerOptions::default().slice()).await;
+            breaker.record(0, 1);
+        }
         assert_eq!(breaker.state(), BreakerState::Open);
         assert!(!breaker.admits());
         breaker.connected();

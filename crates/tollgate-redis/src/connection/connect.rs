@@ -3,81 +3,331 @@
 use std::io;
 
 use crate::{
-    address::{Login, Place},
+    address::{Access, Address, Place, Protocol},
     connection::{
-        connect_error::ConnectError,
-        handshake::Handshake,
+        connect_error::{ConnectError, ConnectErrorKind},
+        dial::Dialer,
+        handshake::{Answer, Handshake},
+        log_in::auth,
+        options::NodeOptions,
+        peer::Peer,
         security::Security,
-        stream::{Stream, Transport, tcp},
-        value::Value,
+        stream::{Stream, Transport},
     },
 };
 
-/// Connects, encrypted if there is a `security`, and logs in.
-pub(super) async fn connect(
-    place: &Place,
-    login: &Login,
-    database: u32,
-    security: Option<&Security>,
-) -> Result<Handshake<Stream>, ConnectError> {
-    let failed = |error: io::Error| ConnectError::unavailable(error.to_string());
-    let stream = match (security, place) {
-        (Some(security), Place::Tcp(host, port)) => {
-            let stream = tcp(host, *port).await.map_err(failed)?;
-            security.encrypt(stream, host).await?
-        }
-        _ => Stream::open(place).await.map_err(failed)?,
-    };
-    let mut handshake = Handshake::new(stream);
-    log_in(&mut handshake, login).await?;
-    if database != 0 {
-        let number = database.to_string();
-        if let Err(line) = handshake.ask(&["SELECT", &number]).await? {
-            return Err(ConnectError::of_server(&format!("SELECT {number}"), &line));
+/// How connections are made.
+#[derive(Debug)]
+pub(super) struct Connector {
+    dialer: Dialer,
+    /// Encrypted, if this is there.
+    security: Option<Security>,
+    /// The name that servers show for the connection.
+    client_name: Option<String>,
+}
+
+/// A connection that is logged in.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) handshake: Handshake<Stream>,
+    pub(super) peer: Peer,
+    /// The replies to the further commands, in order.
+    pub(super) answers: Vec<Answer>,
+}
+
+impl Connector {
+    /// For the connections of a node to servers at this address.
+    pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
+        Self {
+            dialer: Dialer::new(options.connect_timeout()),
+            security: address.is_encrypted().then(|| options.security.clone()),
+            client_name: options.client_name.clone(),
         }
     }
-    Ok(handshake)
+
+    /// Connects, logs in, and sends `further` commands behind that: one round trip for TCP, those of TLS, and one for all the
+    /// rest.
+    pub(super) async fn connect(
+        &self,
+        place: &Place,
+        access: &Access,
+        further: &[Vec<&str>],
+    ) -> Result<Connected, ConnectError> {
+        let failed = |error: io::Error| ConnectError::new(ConnectErrorKind::Tcp, error.to_string());
+        let mut address = None;
+        let stream = match place {
+            Place::Tcp(host, port) => {
+                let stream = self.dialer.tcp(host, *port).await?;
+                address = stream.peer_addr().ok();
+                Stream::tune(&stream, &access.tcp).map_err(failed)?;
+                match &self.security {
+                    Some(security) => security.encrypt(stream, host).await?,
+                    None => Stream::Tcp(stream),
+                }
+            }
+            Place::Unix(path) => Stream::unix(path).await.map_err(failed)?,
+        };
+        let mut handshake = Handshake::new(stream);
+        let client_name = self.client_name.as_deref();
+        let (peer, answers) = log_in(&mut handshake, place, access, client_name, further).await?;
+        if let Some(address) = address {
+            self.dialer.worked(address);
+        }
+        Ok(Connected {
+            handshake,
+            peer,
+            answers,
+        })
+    }
 }
 
 /// Protocol 3 where the server has it, for servers close connections more politely with it, otherwise 2.
 async fn log_in<S: Transport>(
     handshake: &mut Handshake<S>,
-    login: &Login,
-) -> Result<(), ConnectError> {
-    let mut hello = vec!["HELLO", "3"];
-    if let Some((user, password)) = login.parts() {
-        hello.extend(["AUTH", user, password]);
+    place: &Place,
+    access: &Access,
+    client_name: Option<&str>,
+    further: &[Vec<&str>],
+) -> Result<(Peer, Vec<Answer>), ConnectError> {
+    let rest = Rest::new(access, further);
+    let mut peer = Peer::unknown(place.clone());
+    if access.protocol == Protocol::Newest {
+        let mut hello = vec!["HELLO", "3"];
+        if let Some((user, password)) = access.login.parts() {
+            hello.extend(["AUTH", user, password]);
+        }
+        if let Some(name) = client_name {
+            hello.extend(["SETNAME", name]);
+        }
+        handshake.send(&rest.behind(vec![hello])).await;
+        match handshake.reply().await? {
+            Ok(answer) => {
+                peer = Peer::of_hello(place.clone(), &answer);
+                return Ok((peer, rest.replies(handshake).await?));
+            }
+            // What is behind it was answered too: by refusals, where a login is wanted.
+            Err(line) if is_unknown(&line) => rest.skip(handshake).await?,
+            Err(line) => return Err(ConnectError::of_server("HELLO", &line)),
+        }
     }
-    let Err(line) = handshake.ask(&hello).await? else {
-        return Ok(());
-    };
-    let unknown = line.starts_with("NOPROTO") || line.starts_with("ERR unknown command");
-    if !unknown {
-        return Err(ConnectError::of_server("HELLO", &line));
+    let mut first = Vec::new();
+    first.extend(auth(&access.login));
+    let is_auth = !first.is_empty();
+    first.extend(client_name.map(|name| vec!["CLIENT", "SETNAME", name]));
+    handshake.send(&rest.behind(first)).await;
+    if is_auth && let Err(line) = handshake.reply().await? {
+        return Err(ConnectError::of_server("AUTH", &line));
     }
-    let Some((user, password)) = login.parts() else {
-        return Ok(());
-    };
-    let auth = if login.names_a_user() {
-        vec!["AUTH", user, password]
-    } else {
-        vec!["AUTH", password]
-    };
-    match handshake.ask(&auth).await? {
-        Ok(_) => Ok(()),
-        Err(line) => Err(ConnectError::of_server("AUTH", &line)),
+    if client_name.is_some() {
+        // A server that refuses a name is of use all the same.
+        let _ = handshake.reply().await?;
+    }
+    Ok((peer, rest.replies(handshake).await?))
+}
+
+/// A server or a proxy that knows no `HELLO`, or not all of it.
+fn is_unknown(line: &str) -> bool {
+    let starts = [
+        "NOPROTO",
+        "ERR unknown command",
+        "ERR Syntax error",
+        "ERR syntax error",
+    ];
+    starts.iter().any(|start| line.starts_with(start))
+}
+
+/// The commands behind the login.
+struct Rest<'a> {
+    /// Who we are. A server that does not want to know is of use all the same.
+    library: Vec<Vec<&'a str>>,
+    database: Option<String>,
+    further: &'a [Vec<&'a str>],
+}
+
+impl<'a> Rest<'a> {
+    fn new(access: &'a Access, further: &'a [Vec<&'a str>]) -> Self {
+        let library = access.library.parts().map(|(name, version)| {
+            [("LIB-NAME", name), ("LIB-VER", version)]
+                .map(|(what, value)| vec!["CLIENT", "SETINFO", what, value])
+        });
+        Self {
+            library: library.into_iter().flatten().collect(),
+            database: (access.database != 0).then(|| access.database.to_string()),
+            further,
+        }
+    }
+
+    fn behind<'b>(&'b self, first: Vec<Vec<&'b str>>) -> Vec<Vec<&'b str>> {
+        let database = self.database.as_deref();
+        let mut commands = first;
+        commands.extend(self.library.iter().cloned());
+        commands.extend(database.map(|database| vec!["SELECT", database]));
+        commands.extend(self.further.iter().cloned());
+        commands
+    }
+
+    /// The replies to the further commands.
+    async fn replies<S: Transport>(
+        &self,
+        handshake: &mut Handshake<S>,
+    ) -> Result<Vec<Answer>, ConnectError> {
+        for _ in &self.library {
+            let _ = handshake.reply().await?;
+        }
+        if let Some(database) = &self.database
+            && let Err(line) = handshake.reply().await?
+        {
+            return Err(ConnectError::of_server(
+                &format!("SELECT {database}"),
+                &line,
+            ));
+        }
+        let mut answers = Vec::with_capacity(self.further.len());
+        for _ in self.further {
+            answers.push(handshake.reply().await?);
+        }
+        Ok(answers)
+    }
+
+    async fn skip<S: Transport>(&self, handshake: &mut Handshake<S>) -> Result<(), ConnectError> {
+        let replies =
+            self.library.len() + usize::from(self.database.is_some()) + self.further.len();
+        for _ in 0..replies {
+            let _ = handshake.reply().await?;
+        }
+        Ok(())
     }
 }
 
-/// Whether the server says that it is a master. After a fail-over sentinels may name one that no longer is.
-pub(super) async fn is_master<S: Transport>(
-    handshake: &mut Handshake<S>,
-) -> Result<bool, ConnectError> {
-    match handshake.ask(&["ROLE"]).await? {
-        Ok(answer) => match answer.list() {
-            Some(role) => Ok(role.first().and_then(Value::text) == Some("master")),
-            None => Err(ConnectError::unavailable("ROLE was answered with no list")),
+/// Whether the server says that it is a master, in its reply to `ROLE`. After a fail-over sentinels may name one that no longer
+/// is.
+pub(super) fn is_master(answer: Option<&Answer>) -> Result<bool, ConnectError> {
+    let server = |what: &str| Err(ConnectError::new(ConnectErrorKind::Server, what));
+    match answer {
+        Some(Ok(answer)) => match answer.list() {
+            Some(role) => Ok(role.first().and_then(|role| role.text()) == Some("master")),
+            None => server("ROLE was answered with no list"),
         },
-        Err(line) => Err(ConnectError::of_server("ROLE", &line)),
+        Some(Err(line)) => Err(ConnectError::of_server("ROLE", line)),
+        None => server("ROLE was not asked"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    fn access(url: &str) -> Access {
+        Address::parse(url).expect("an address").access().clone()
+    }
+
+    fn place() -> Place {
+        Place::Tcp("cache".to_owned(), 6379)
+    }
+
+    /// The commands that arrive before anything is answered, by their words; then answers so.
+    async fn hear(server: &mut DuplexStream, answers: &str) -> Vec<String> {
+        let mut bytes = vec![0; 4_096];
+        let length = server.read(&mut bytes).await.expect("commands");
+        let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let commands = text.split('*').skip(1).map(|command| {
+            let words = command.split("\r\n").skip(2).step_by(2);
+            words.collect::<Vec<_>>().join(" ").trim().to_owned()
+        });
+        let commands = commands.collect();
+        server
+            .write_all(answers.as_bytes())
+            .await
+            .expect("it is read");
+        commands
+    }
+
+    const HELLO: &str = "%3\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n9.1.0\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
+
+    #[tokio::test]
+    async fn all_that_is_said_on_a_new_connection_is_one_round_trip() {
+        let (client, mut server) = duplex(65_536);
+        let mut handshake = Handshake::new(client);
+        let access = access("redis://limits:sesame@cache/1");
+        let further = [vec!["ROLE"]];
+        let place = place();
+        let logged_in = log_in(
+            &mut handshake,
+            &place,
+            &access,
+            Some("tollgate:shop"),
+            &further,
+        );
+        let answers = format!("{HELLO}+OK\r\n+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n");
+        let (logged_in, heard) = tokio::join!(logged_in, hear(&mut server, &answers));
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            heard,
+            [
+                "HELLO 3 AUTH limits sesame SETNAME tollgate:shop",
+                "CLIENT SETINFO LIB-NAME tollgate-redis",
+                &format!("CLIENT SETINFO LIB-VER {version}"),
+                "SELECT 1",
+                "ROLE",
+            ]
+        );
+        let (peer, answers) = logged_in.expect("it is logged in");
+        assert_eq!(peer.to_string(), "cache:6379 valkey 9.1.0 master");
+        assert_eq!(is_master(answers.first()).ok(), Some(true));
+        assert!(handshake.finish().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_knows_neither_hello_nor_names_is_of_use() {
+        let (client, mut server) = duplex(65_536);
+        let mut handshake = Handshake::new(client);
+        let access = access("redis://:sesame@cache/1");
+        let place = place();
+        let logged_in = log_in(&mut handshake, &place, &access, Some("shop"), &[]);
+        let refused = "-NOAUTH Authentication required.\r\n".repeat(3);
+        let told = async {
+            let unknown = format!("-ERR unknown command 'HELLO'\r\n{refused}");
+            hear(&mut server, &unknown).await;
+            let answers = "+OK\r\n-ERR no names\r\n-ERR no\r\n-ERR no\r\n+OK\r\n";
+            hear(&mut server, answers).await
+        };
+        let (logged_in, heard) = tokio::join!(logged_in, told);
+        assert_eq!(heard[..2], ["AUTH sesame", "CLIENT SETNAME shop"]);
+        assert_eq!(heard.last().map(String::as_str), Some("SELECT 1"));
+        let (peer, _) = logged_in.expect("it is logged in");
+        assert_eq!(
+            (peer.protocol, peer.to_string()),
+            (2, "cache:6379".to_owned())
+        );
+        assert!(handshake.finish().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_named_by_its_step() {
+        let ok = "+OK\r\n";
+        for (answers, words) in [
+            ("-WRONGPASS invalid\r\n".to_owned(), "HELLO: WRONGPASS"),
+            (
+                format!("{HELLO}{ok}{ok}-ERR DB index is out of range\r\n"),
+                "SELECT 1: ERR",
+            ),
+            (
+                format!("{HELLO}{ok}{ok}-NOPERM no select\r\n"),
+                "SELECT 1: NOPERM",
+            ),
+        ] {
+            let (client, mut server) = duplex(65_536);
+            let mut handshake = Handshake::new(client);
+            let access = access("redis://limits:sesame@cache/1");
+            let place = place();
+            let logged_in = log_in(&mut handshake, &place, &access, None, &[]);
+            let (logged_in, _) = tokio::join!(logged_in, hear(&mut server, &answers));
+            let error = logged_in.expect_err("it is refused");
+            assert_eq!(error.kind(), ConnectErrorKind::Login);
+            assert!(error.message().contains(words), "{error}");
+            assert!(!error.message().contains("sesame"), "{error}");
+        }
     }
 }

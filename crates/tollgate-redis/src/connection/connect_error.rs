@@ -6,17 +6,48 @@ use crate::connection::error::{CallError, CallErrorKind, code_of};
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
-pub(super) struct ConnectError {
-    kind: CallErrorKind,
+pub(crate) struct ConnectError {
+    kind: ConnectErrorKind,
     message: Arc<str>,
 }
 
+/// What has failed on the way to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ConnectErrorKind {
+    /// The name of the host was not found.
+    Dns,
+    /// No address of the host accepted a connection, or the connection ended.
+    Tcp,
+    /// It could not be encrypted.
+    Tls,
+    /// The server does not let the user in, or the user may not do what a connection needs.
+    Login,
+    /// The provider of credentials has given none.
+    Credentials,
+    /// It was not ready in time.
+    Timeout,
+    /// The server that was named is not the master.
+    NotMaster,
+    /// Sentinels, or the servers of a cluster, did not say which server it is.
+    Unresolved,
+    /// The server does not serve at present, or has answered what nobody understands.
+    Server,
+}
+
 impl ConnectError {
-    pub(super) fn unavailable(message: impl Into<Arc<str>>) -> Self {
+    pub(super) fn new(kind: ConnectErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self {
-            kind: CallErrorKind::Unavailable,
+            kind,
             message: message.into(),
         }
+    }
+
+    /// Nobody said who logs in.
+    pub(super) fn no_credentials(why: impl fmt::Display) -> Self {
+        Self::new(
+            ConnectErrorKind::Credentials,
+            format!("no credentials: {why}"),
+        )
     }
 
     /// An error of the server on the way to a connection. Whoever may not log in is configured wrongly; everything else
@@ -26,20 +57,21 @@ impl ConnectError {
             "WRONGPASS" | "NOAUTH" | "NOPERM" | "ERR"
                 if !line.contains("max number of clients") =>
             {
-                CallErrorKind::Misconfigured
+                ConnectErrorKind::Login
             }
-            _ => CallErrorKind::Unavailable,
+            _ => ConnectErrorKind::Server,
         };
-        Self {
-            kind,
-            message: format!("{doing}: {line}").into(),
-        }
+        Self::new(kind, format!("{doing}: {line}"))
     }
 
     /// The same, with where it happened.
     pub(super) fn at(mut self, place: fmt::Arguments<'_>) -> Self {
         self.message = format!("{place}: {}", self.message).into();
         self
+    }
+
+    pub(super) fn kind(&self) -> ConnectErrorKind {
+        self.kind
     }
 
     /// What to tell others.
@@ -49,10 +81,11 @@ impl ConnectError {
 
     /// The error of a call that found no connection for this reason.
     pub(super) fn to_call_error(&self) -> CallError {
-        CallError::new(
-            self.kind,
-            format!("not connected to Redis: {}", self.message),
-        )
+        let kind = match self.kind {
+            ConnectErrorKind::Login => CallErrorKind::Misconfigured,
+            _ => CallErrorKind::Unavailable,
+        };
+        CallError::new(kind, format!("not connected to Redis: {}", self.message))
     }
 }
 

@@ -2,17 +2,23 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::connection::breaker::machine::BreakerState;
+use crate::connection::{
+    breaker::machine::BreakerState, connect_error::ConnectErrorKind, peer::Peer,
+};
 
 /// Something that happened to a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeEvent {
-    /// There is a connection.
-    Connected,
-    /// No connection could be made, and why. It is tried again.
-    NotConnected(Arc<str>),
+    /// There is a connection to this server.
+    Connected(Arc<Peer>),
+    /// No connection could be made, at which step, and why. It is tried again.
+    NotConnected(ConnectErrorKind, Arc<str>),
     /// The connection is gone, and why. It is made again.
     Lost(Arc<str>),
+    /// An open connection has logged in anew, before its credentials expire.
+    LoggedInAnew,
+    /// An open connection could not log in anew, and why. It is tried again.
+    NotLoggedInAnew(Arc<str>),
     /// The breaker went from one state to another.
     Breaker {
         /// The state it left.

@@ -1,47 +1,60 @@
-//! Question and answer on a new connection, one after the other.
+//! Commands and replies on a new connection.
+
+use std::io;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::connection::{
     command::{push_argument, push_count},
-    connect_error::ConnectError,
+    connect_error::{ConnectError, ConnectErrorKind},
     resp::{Decoder, Reply},
     stream::Transport,
     value::Value,
 };
 
-/// A connection that only this dialogue uses. It has no deadline: whoever holds it has one.
+/// A connection before it carries calls. It has no deadline: whoever holds it has one.
 #[derive(Debug)]
 pub(super) struct Handshake<S> {
     stream: S,
     input: BytesMut,
+    /// Why commands could not be written. Replies may be there all the same.
+    not_written: Option<io::Error>,
 }
+
+/// The reply to a command; `Err` is an error of the server.
+pub(super) type Answer = Result<Value, String>;
 
 impl<S: Transport> Handshake<S> {
     pub(super) fn new(stream: S) -> Self {
         Self {
             stream,
             input: BytesMut::new(),
+            not_written: None,
         }
     }
 
-    /// The answer to a command; `Ok(Err(..))` is an error of the server.
-    pub(super) async fn ask(
-        &mut self,
-        command: &[&str],
-    ) -> Result<Result<Value, String>, ConnectError> {
+    /// Sends commands together, so that they cost one round trip.
+    ///
+    /// A server that is full says so and hangs up without reading. So what it says counts, and not that it did not read.
+    pub(super) async fn send(&mut self, commands: &[Vec<&str>]) {
         let mut out = Vec::new();
-        push_count(&mut out, command.len());
-        for argument in command {
-            push_argument(&mut out, argument.as_bytes());
+        for command in commands {
+            push_count(&mut out, command.len());
+            for argument in command {
+                push_argument(&mut out, argument.as_bytes());
+            }
         }
-        // A server that is full says so and hangs up without reading: what it said counts, not that it did not read.
         let written = async {
             self.stream.write_all(&out).await?;
             self.stream.flush().await
         };
-        let written = written.await;
+        self.not_written = written.await.err();
+    }
+
+    /// The reply to the next command.
+    pub(super) async fn reply(&mut self) -> Result<Answer, ConnectError> {
+        let failed = |what: String| ConnectError::new(ConnectErrorKind::Tcp, what);
         let mut decoder = Decoder::default();
         loop {
             match decoder.decode(&self.input) {
@@ -56,18 +69,21 @@ impl<S: Transport> Handshake<S> {
                     }
                 }
                 Ok(None) => {}
-                Err(malformed) => return Err(ConnectError::unavailable(malformed.what())),
+                Err(malformed) => {
+                    return Err(ConnectError::new(
+                        ConnectErrorKind::Server,
+                        malformed.what(),
+                    ));
+                }
             }
             match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => {
-                    let why = written.err().map(|error| format!(": {error}"));
-                    return Err(ConnectError::unavailable(format!(
-                        "the server closed the connection{}",
-                        why.unwrap_or_default()
-                    )));
+                    let why = self.not_written.take().map(|error| format!(": {error}"));
+                    let why = why.unwrap_or_default();
+                    return Err(failed(format!("the server closed the connection{why}")));
                 }
                 Ok(_) => {}
-                Err(error) => return Err(ConnectError::unavailable(error.to_string())),
+                Err(error) => return Err(failed(error.to_string())),
             }
         }
     }
@@ -77,7 +93,8 @@ impl<S: Transport> Handshake<S> {
         if self.input.is_empty() {
             Ok(self.stream)
         } else {
-            Err(ConnectError::unavailable(
+            Err(ConnectError::new(
+                ConnectErrorKind::Server,
                 "the server said more than it was asked",
             ))
         }

@@ -9,7 +9,7 @@ use crate::{
     connection::{
         breaker::{Breaker, BreakerState},
         call::{Call, Waiting},
-        connect_error::ConnectError,
+        connect_error::{ConnectError, ConnectErrorKind},
         error::{CallError, CallErrorKind},
         link::{Link, Shared},
         options::NodeOptions,
@@ -52,7 +52,8 @@ impl Node {
         }
         // So that no sum of times leaves what an instant can hold.
         options.deadline = options.deadline.min(LONGEST);
-        let missing = ConnectError::unavailable("it is being connected").to_call_error();
+        let missing =
+            ConnectError::new(ConnectErrorKind::Server, "it is being connected").to_call_error();
         let breaker = Breaker::new(
             options.breaker.clone(),
             options.seed,
@@ -77,7 +78,7 @@ impl Node {
         if !self.shared.breaker().admits() {
             return Call::refused(CallError::new(
                 CallErrorKind::Unavailable,
-                "Redis is in trouble and is not asked at present",
+                "Redis is unavailable: the circuit breaker is open",
             ));
         }
         let line = self.shared.line();
@@ -100,6 +101,20 @@ impl Node {
     /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(&**self.shared.line(), Link::Connected(_))
+    }
+
+    /// Why requests do not go to the server, or not all of them.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if let Link::Missing(error) = &**self.shared.line() {
+            return Some(error.to_string());
+        }
+        match self.breaker() {
+            BreakerState::Closed => None,
+            state => Some(format!(
+                "the circuit breaker lets {} % of the requests through to Redis, because calls or attempts to connect have failed",
+                state.share()
+            )),
+        }
     }
 
     /// Calls that wait to be sent.

@@ -35,7 +35,8 @@ pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOption
             Plan::Probe(at) if at > Instant::now() => wait(breaker, at).await,
             Plan::Probe(_) => {
                 let deadline = Instant::now() + options.deadline;
-                let (key, args) = ([&options.probe_key[..]], [&b"1"[..], LIFE]);
+                let key = options.probe_key.name();
+                let (key, args) = ([key.as_bytes()], [&b"1"[..], LIFE]);
                 let (waiting, call) = Waiting::new(Request::new(&PROBE, &key, &args), deadline);
                 if queue.push(waiting).is_err() {
                     // Closed, or full of calls from before: either way it is no answer.

@@ -3,17 +3,18 @@
 //! A call of the script that decides carries checks, each of which names its key by number. So the keys of several calls can
 //! stand in one command, one behind the other, with the numbers in the checks moved.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 use crate::connection::{
     command::{push_argument, push_count, push_number},
     script::Script,
 };
 
-/// A script with its keys and arguments.
+/// A script with its keys and arguments, or a command.
 #[derive(Clone)]
 pub(crate) struct Request {
-    script: Arc<Script>,
+    /// `None`: its arguments are a command.
+    script: Option<Arc<Script>>,
     keys: usize,
     args: usize,
     /// The keys, then the arguments, each as it is sent.
@@ -32,11 +33,23 @@ struct Checks {
     slot: u16,
     /// How many of them are for sliding logs.
     logs: u16,
+    /// For how long they keep the server, as it is estimated.
+    time: Duration,
 }
 
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
 const ALGORITHM: usize = 17;
 const LOG: u8 = 20;
+
+/// Where a check says the limit of its quota.
+const LIMIT: Range<usize> = 26..34;
+
+/// For how long checks keep a server: usual ones, logs, and logs for each unit of their limits. Measured, rounded up.
+const CHECK_TIME: Duration = Duration::from_micros(4);
+const LOG_TIME: Duration = Duration::from_micros(8);
+const LOG_UNIT_TIME: Duration = Duration::from_nanos(150);
+/// Logs of more units are refused.
+const MOST_UNITS: f64 = 1e6;
 
 /// Where a check keeps the number of its key, counted from 1, little endian.
 const KEY: Range<usize> = 3..5;
@@ -49,12 +62,21 @@ impl Request {
     pub(crate) fn new<B: AsRef<[u8]>>(script: &Arc<Script>, keys: &[B], args: &[B]) -> Self {
         let slices = |these: &[B]| these.iter().map(|this| this.as_ref().len()).sum::<usize>();
         let room = slices(keys) + slices(args) + 16 * (keys.len() + args.len());
-        let mut request = Self::empty(script, room);
+        let mut request = Self::empty(Some(script), room);
         for key in keys {
             request.push_key(key.as_ref());
         }
         for arg in args {
             request.push_arg(arg.as_ref());
+        }
+        request
+    }
+
+    /// A command that is about the connection.
+    pub(super) fn command(words: &[&str]) -> Self {
+        let mut request = Self::empty(None, 0);
+        for word in words {
+            request.push_arg(word.as_bytes());
         }
         request
     }
@@ -68,7 +90,7 @@ impl Request {
         mut args: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Self {
         // A usual key and a usual check, so that one allocation is enough as a rule.
-        let mut request = Self::empty(script, 128 * args.len());
+        let mut request = Self::empty(Some(script), 128 * args.len());
         for key in keys {
             request.push_key(key);
         }
@@ -77,8 +99,10 @@ impl Request {
         }
         let (count, at) = (args.len(), request.bytes.len());
         let mut logs = 0_u16;
+        let mut time = Duration::ZERO;
         for check in args {
             logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
+            time = time.saturating_add(time_of(check));
             request.push_arg(check);
         }
         request.checks = Some(Checks {
@@ -86,6 +110,7 @@ impl Request {
             at,
             slot,
             logs,
+            time,
         });
         request
     }
@@ -96,9 +121,9 @@ impl Request {
         self
     }
 
-    fn empty(script: &Arc<Script>, room: usize) -> Self {
+    fn empty(script: Option<&Arc<Script>>, room: usize) -> Self {
         Self {
-            script: Arc::clone(script),
+            script: script.map(Arc::clone),
             keys: 0,
             args: 0,
             bytes: Vec::with_capacity(room),
@@ -119,8 +144,8 @@ impl Request {
         self.args += 1;
     }
 
-    pub(super) fn script(&self) -> &Arc<Script> {
-        &self.script
+    pub(super) fn script(&self) -> Option<&Arc<Script>> {
+        self.script.as_ref()
     }
 
     /// How many checks it carries; `None` if its arguments are something else.
@@ -132,6 +157,11 @@ impl Request {
     pub(super) fn weight(&self) -> usize {
         self.checks
             .map_or(0, |checks| checks.count + usize::from(checks.logs))
+    }
+
+    /// For how long it keeps a server, as it is estimated.
+    pub(super) fn server_time(&self) -> Duration {
+        self.checks.map_or(CHECK_TIME, |checks| checks.time)
     }
 
     /// A bit for each rule that it is about. Two rules may share one.
@@ -149,8 +179,9 @@ impl Request {
         let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
             return false;
         };
+        let scripts = self.script().zip(other.script());
         mine.slot == theirs.slot
-            && Arc::ptr_eq(&self.script, &other.script)
+            && scripts.is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs))
             && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
     }
 
@@ -163,6 +194,11 @@ impl Request {
         let Some(first) = requests.clone().next() else {
             return;
         };
+        let Some(script) = first.script() else {
+            push_count(out, first.args);
+            out.extend_from_slice(&first.bytes);
+            return;
+        };
         let keys = requests.clone().map(|request| request.keys).sum();
         // What they have in common is there once.
         let args = requests.clone().map(|request| match request.checks {
@@ -173,10 +209,10 @@ impl Request {
         push_count(out, 3 + keys + common + args.sum::<usize>());
         if with_body {
             push_argument(out, b"EVAL");
-            push_argument(out, first.script.body().as_bytes());
+            push_argument(out, script.body().as_bytes());
         } else {
             push_argument(out, b"EVALSHA");
-            push_argument(out, first.script.sha());
+            push_argument(out, script.sha());
         }
         push_number(out, keys);
         for request in requests.clone() {
@@ -230,6 +266,16 @@ fn move_keys(mut checks: &mut [u8], by: usize) {
         }
         checks = rest;
     }
+}
+
+fn time_of(check: &[u8]) -> Duration {
+    if check.get(ALGORITHM) != Some(&LOG) {
+        return CHECK_TIME;
+    }
+    let limit = check.get(LIMIT).and_then(|limit| limit.try_into().ok());
+    let limit = limit.map_or(0.0, f64::from_le_bytes);
+    // A limit is a whole number, and so is what it is cut to.
+    LOG_TIME + LOG_UNIT_TIME * limit.clamp(0.0, MOST_UNITS) as u32
 }
 
 fn move_key(key: &mut [u8], by: usize) {

@@ -4,6 +4,8 @@
 
 mod reader;
 
+#[cfg(all(test, feature = "redis-1"))]
+mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,11 @@
 //! Sockets to a server.
 
+#[cfg(test)]
+pub(crate) mod memory;
+
 use std::{
     io,
+    path::Path,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -18,7 +22,7 @@ use tokio::{
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use crate::address::Place;
+use crate::address::TcpOptions;
 
 /// What a [`Driver`](crate::connection::driver::Driver) needs of a stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
@@ -28,48 +32,46 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
 
 /// A socket.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TcpStream>>),
+    /// To a server that a test plays.
+    #[cfg(test)]
+    Memory(tokio::io::DuplexStream),
 }
 
 impl Stream {
-    /// A connection that is not encrypted.
-    pub(super) async fn open(place: &Place) -> io::Result<Self> {
-        match place {
-            Place::Tcp(host, port) => tcp(host, *port).await.map(Self::Tcp),
-            #[cfg(unix)]
-            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            #[cfg(not(unix))]
-            Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+    /// A connection through a socket in the file system.
+    pub(super) async fn unix(path: &Path) -> io::Result<Self> {
+        #[cfg(test)]
+        if memory::is_server(path) {
+            return memory::connect(path).map(Self::Memory);
         }
+        #[cfg(unix)]
+        return UnixStream::connect(path).await.map(Self::Unix);
+        #[cfg(not(unix))]
+        Err(io::ErrorKind::Unsupported.into())
     }
-}
 
-pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    tune(&stream)?;
-    Ok(stream)
-}
-
-/// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
-/// seconds rather than in the quarter of an hour that systems take.
-fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    let second = Duration::from_secs(1);
-    let keepalive = TcpKeepalive::new().with_time(5 * second);
-    #[cfg(not(any(target_os = "openbsd", target_os = "haiku")))]
-    let keepalive = keepalive.with_interval(second);
-    #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
-    let keepalive = keepalive.with_retries(3);
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(3 * second))?;
-    Ok(())
+    /// Answers are awaited for milliseconds: nothing is held back to be sent together, and a peer that is gone is noticed in
+    /// seconds rather than in the quarter of an hour that systems take.
+    pub(crate) fn tune(stream: &TcpStream, options: &TcpOptions) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(stream);
+        let second = Duration::from_secs(1);
+        let keepalive = TcpKeepalive::new().with_time(5 * second);
+        #[cfg(not(any(target_os = "openbsd", target_os = "haiku")))]
+        let keepalive = keepalive.with_interval(second);
+        #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
+        let keepalive = keepalive.with_retries(3);
+        socket.set_tcp_keepalive(options.keepalive.as_ref().unwrap_or(&keepalive))?;
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(options.user_timeout.unwrap_or(3 * second)))?;
+        Ok(())
+    }
 }
 
 impl Transport for Stream {
@@ -81,6 +83,8 @@ impl Transport for Stream {
             Self::Unix(_) => {}
             #[cfg(feature = "tls")]
             Self::Tls(stream) => drop(stream.get_ref().0.set_zero_linger()),
+            #[cfg(test)]
+            Self::Memory(_) => {}
         }
     }
 }
@@ -97,6 +101,8 @@ impl AsyncRead for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -113,6 +119,8 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -123,6 +131,8 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -133,6 +143,8 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

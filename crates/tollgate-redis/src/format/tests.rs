@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Decision, Fingerprint, HOUR, Quota, Rule, RuleSet, Source,
+    Check, Decision, Fingerprint, HOUR, Quota, Rule, RuleSet,
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
@@ -245,14 +245,7 @@ fn a_newer_process_gives_back_what_an_older_one_has_taken() {
         let check = older.check(rule, 6);
         let decision = server.decide(&older, Call::at(NOW, Duration::ZERO), &[check]);
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
-        let holding = Receipt {
-            check,
-            taken: Taken {
-                at: NOW,
-                fresh_at: NOW + lasts,
-            },
-            source: Source::Store,
-        };
+        let holding = Receipt::of_store(check, Taken::new(NOW, NOW + lasts));
         for (units, left) in [(2, 6), (4, 10)] {
             // Without a margin, so that nothing is kept that is fresh.
             let mut call = Call::at(NOW, Duration::ZERO);
@@ -272,15 +265,8 @@ fn what_is_given_back_at_once_is_not_found_again_in_the_older_format() {
         let check = older.check(rule, 6);
         let decision = server.decide(&older, Call::at(NOW, MARGIN), &[check]);
         let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
-        let taken = Taken {
-            at: NOW,
-            fresh_at: NOW + lasts,
-        };
-        let holding = Receipt {
-            check,
-            taken,
-            source: Source::Store,
-        };
+        let taken = Taken::new(NOW, NOW + lasts);
+        let holding = Receipt::of_store(check, taken);
         let mut call = Call::at(NOW, Duration::ZERO);
         assert!(call.settle(&newer.encoder, &holding, Settlement::Cancel));
         server.send(&newer, &call);

@@ -80,9 +80,11 @@
 //!
 //! # When rules are replaced
 //!
-//! The limiter that is replaced, or dropped, hands its leases back at once and reports what it has counted alone, also while
-//! tickets of it live. The new one begins without leases. No unit is lost: what comes back under the old quota is
-//! [converted](tollgate_core::algorithm::Algorithm::refund_converted) as the state was.
+//! The new limiter keeps the leases, the local usage and the cached denials of every rule whose quota and consistency are the
+//! same. For the other rules, the replaced limiter returns its leases at once and reports its local usage, also while its
+//! tickets live. No unit is lost: what comes back under the old quota is
+//! [converted](tollgate_core::algorithm::Algorithm::refund_converted) as the state was. Several limiters of one store with the
+//! same rule share its leases.
 //!
 //! # Which quotas can have what
 //!

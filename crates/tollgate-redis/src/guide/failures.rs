@@ -16,6 +16,31 @@
 //! | [`Cap`](tollgate_core::OnStoreError::Cap) | N times the cap |
 //! | [`Allow`](tollgate_core::OnStoreError::Allow) | everything |
 //!
+//! # Stalls and short outages
+//!
+//! What a failure costs is in proportion to it. A circuit breaker keeps requests from a server that fails most of them; a stall of
+//! less than half a second does not open it, and costs no connection. After an outage of some seconds, requests are decided by
+//! Redis again within half a second. [`BreakerOptions`](crate::BreakerOptions) and
+//! [`ConnectionOptions`](crate::ConnectionOptions) change when it opens, and for how long.
+//!
+//! Simulated, with the settings that you get by default. Each row is the share of requests that the rules' answers decide:
+//!
+//! | Redis | deadline | share of the time | of 200 requests a second | of 5 a second |
+//! | --- | --- | --- | --- | --- |
+//! | stands still for 70 ms every 5 s | 50 ms | 1.4 % | 0.4 % | 0.5 % |
+//! | stands still for 70 ms every 1 s | 50 ms | 7.0 % | 2.3 % | 2.1 % |
+//! | stands still for 200 ms every 2 s | 50 ms | 10.0 % | 7.6 % | 7.7 % |
+//! | stands still for 200 ms every 2 s | 150 ms | 10.0 % | 2.6 % | 2.9 % |
+//! | stands still for 450 ms every 5 s | 50 ms | 9.0 % | 7.9 % | 8.0 % |
+//! | stands still for 1000 ms every 20 s | 50 ms | 5.0 % | 5.0 % | 4.9 % |
+//! | stands still for 3000 ms every 30 s | 50 ms | 10.0 % | 10.8 % | 9.9 % |
+//! | is gone for 1000 ms every 20 s | 50 ms | 5.0 % | 6.2 % | 5.1 % |
+//! | is gone for 3000 ms every 30 s | 50 ms | 10.0 % | 11.1 % | 10.4 % |
+//! | answers `LOADING` for 1000 ms every 20 s | 50 ms | 5.0 % | 6.3 % | 5.0 % |
+//! | answers `LOADING` for 3000 ms every 30 s | 50 ms | 10.0 % | 11.2 % | 10.3 % |
+//!
+//! No request of these waits for longer than its deadline.
+//!
 //! # When a part is cut off
 //!
 //! While some instances cannot reach Redis, they use their shares, and the others still get the whole quota from Redis. With
@@ -78,7 +103,7 @@
 //! | failure | how it shows | what it costs |
 //! | --- | --- | --- |
 //! | Redis is gone | connections refused | the bound above. Requests wait for nothing |
-//! | Redis stands still | no answer; the connection is given up after three deadlines | the first requests wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
+//! | Redis stands still | no answer; the connection is given up after three deadlines, and at least half a second | the requests of that time wait a deadline each. Up to 1 024 takes that were sent may run when it goes on: units that nobody got |
 //! | the network is cut | as above | the same |
 //! | a connection breaks | calls in flight have no known outcome | each may have been counted by Redis and by the share: a unit too many is taken, never too few |
 //! | two versions of a service at once, with two limits of one rule | [a gauge](super::watching#two-quotas-of-one-rule), and after ten minutes an event | what [both together](#two-versions-at-once) admit: the larger limit, if it is larger in all |

@@ -15,6 +15,7 @@
 //! | `connected_clients` of Redis | near `maxclients` | instances would be turned away |
 //! | the offset of the clock, by `chronyc tracking` | 100 ms | [steps](super::failures#when-a-clock-steps) |
 //! | `tollgate_redis_quota_conflicts` | above 0 for longer than a deployment takes | [two quotas count against one state](#two-quotas-of-one-rule) |
+//! | `tollgate_redis_key_conflicts` | above 0 | [two secrets](#two-secrets-in-one-namespace): each client has two budgets |
 //! | `tollgate_redis_meter_over_admitted_units_total` of exact and leased rules | any increase | a promise is broken: an eviction, a failover, a clock |
 //! | `tollgate_redis_reports_lost_units_total` | any increase | eventual rules may have let through more than was counted |
 //!
@@ -27,12 +28,18 @@
 //! | metric | what it is | alarm |
 //! | --- | --- | --- |
 //! | `tollgate_redis_call_duration_seconds` | how long requests have waited for Redis, failed ones included | its 99th percentile near the deadline |
+//! | `tollgate_redis_round_trip_duration_seconds` | from a command that is sent to its answer: the network and Redis | it is near the deadline, while the next one is not: Redis or the network is slow |
+//! | `tollgate_redis_queue_duration_seconds` | how long the first call of each command has waited to be sent | it is near the deadline: this process is busy, or has too many calls [in flight](crate::ConnectionOptions::in_flight) |
+//! | `tollgate_redis_resent_total{why}` | calls that had not run and were sent once more: `noscript` (the server did not know the script), `alone` (another call of its command [was refused](super::failures#what-is-refused-alone)), `moved` and `ask` (redirects of a cluster) | a rate of `alone`: a right is missing; of `noscript`: somebody flushes scripts |
 //! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `not_writable` (the server is full, cannot save, or has too few replicas), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured`, `not_writable` or `protocol`; a rate of the others |
 //! | `tollgate_redis_connected{node}` | 1 or 0 | 0 |
 //! | `tollgate_redis_connections_lost_total{node}` | connections that were lost | a rate |
+//! | `tollgate_redis_connect_failures_total{node,kind}` | attempts to connect that failed: `dns` (the host is not found), `tcp`, `tls`, `login` (the password, or a right that a connection needs), `credentials` (the provider has given none), `timeout`, `not_master`, `unresolved` (sentinels or servers of a cluster do not say which server it is), `server` (it is loading, or full) | any `login`, `dns` or `tls` |
+//! | `tollgate_redis_log_ins_anew_total{node,what}` | log-ins on open connections before their [credentials](super::access#passwords-that-change) expire, `ok` or `failed` | any `failed`: once they have expired the server ends the connection |
 //! | `tollgate_redis_breaker_share{node}` | the share of requests that the breaker lets through, 0 to 1 | below 1 |
 //! | `tollgate_redis_instances` | instances that share the store, for which shares are cut: fewer only after half a minute | fewer or more than you run |
 //! | `tollgate_redis_quota_conflicts{rule}` | other quotas that instances of the namespace have for a rule which this process has too | above 0 for longer than a deployment takes |
+//! | `tollgate_redis_key_conflicts` | other ways in which instances of the namespace write keys: by another secret, or another partition | above 0 |
 //! | `tollgate_redis_keys_made_total`, `tollgate_redis_keys_refused_total` | keys made under a [cap](crate::RedisStoreBuilder::cap_new_keys), and requests beyond it | any refused |
 //! | `tollgate_redis_settlements_lost_total` | refunds and charges that could not be sent | |
 //! | `tollgate_redis_calls_total{for}` | calls for Redis: `requests`, `settlements`, `reports`, `leases` (returned without a request), `resets`, `meter`. Those of one moment travel as one command | |
@@ -56,7 +63,8 @@
 //! its limit, alone in its requests, is at 1. What a process answers alone costs no call; reports, and leases that go back, cost some that no request
 //! has waited for.
 //!
-//! With the feature `tracing` there is one event (warn) when a server is lost and one (info) when it decides again, and at most
+//! With the feature `tracing` there is one event (info) when a connection is made: to which address, and which server, version and
+//! role the server says that it is. There is one event (warn) when a server is lost and one (info) when it decides again, and at most
 //! one in ten seconds (error) about rights, values or a full server that somebody has to change. When rules are bound, there is one (warn) for
 //! each quota that cannot have the consistency that its rule asks for, with the reason;
 //! [`RedisStore::effective`](crate::RedisStore::effective) says it in code.
@@ -69,7 +77,7 @@
 //! version replaces an old one, and a mistake if it lasts.
 //!
 //! So each instance tells Redis every five seconds which quotas its rules have: the names of rules and the quotas in words, in
-//! the sorted set `{namespace}:quotas`, and nothing of clients. It compares what others say of the same names; services with other
+//! the sorted set `{shop}:quotas` of the namespace `shop`, and nothing of clients. It compares what others say of the same names; services with other
 //! rules in the same namespace are no conflict. `tollgate_redis_quota_conflicts{rule}` is how many other quotas there are, a few
 //! seconds after the second process has begun, and 0 again a quarter of a minute after the last one has ended. If it lasts for
 //! longer than ten minutes there is one event (error) with both quotas. Then give the rule the same quota everywhere, or another
@@ -77,6 +85,14 @@
 //!
 //! More than 1 000 rules of a process are not compared. [Without heartbeats](crate::RedisStoreBuilder::without_heartbeats)
 //! nothing is.
+//!
+//! # Two secrets in one namespace
+//!
+//! Two processes with two secrets write the states of one client under two names, and the client has two budgets. Nothing fails,
+//! so nobody would notice. So each instance says with its heartbeat by which secret it writes, and which others it knows: by a tag of
+//! 16 digits, from which nobody finds the secret; and by which [partition](crate::Partition), for that is in the names too. If an
+//! instance would not find what another one writes, `tollgate_redis_key_conflicts` counts it, and there is one event (error) with
+//! both tags. The three steps of [a change of secrets](crate::Keys) never conflict with the one before or after them.
 //!
 //! # In code
 //!

@@ -14,6 +14,7 @@ use crate::connection::{
     breaker::BreakerState,
     error::{CallError, CallErrorKind},
     event::NodeEvent,
+    peer::Peer,
 };
 
 /// The least time between two events about mistakes: a busy service makes each of them with every request.
@@ -28,12 +29,15 @@ pub(super) struct Events {
 }
 
 /// How a server stands.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Standing {
     /// Whether requests are without it.
     is_down: bool,
     is_connected: bool,
     is_open: bool,
+    /// To whom it was last told that there is a connection, and when.
+    #[cfg(feature = "tracing")]
+    peer: Option<(Instant, String)>,
 }
 
 impl Standing {
@@ -41,14 +45,16 @@ impl Standing {
     /// tried in between.
     fn hear<'a>(&mut self, event: &'a NodeEvent) -> Option<Transition<'a>> {
         let why = match event {
-            NodeEvent::Connected => {
+            NodeEvent::Connected(_) => {
                 self.is_connected = true;
                 None
             }
-            NodeEvent::NotConnected(why) | NodeEvent::Lost(why) => {
+            NodeEvent::NotConnected(_, why) | NodeEvent::Lost(why) => {
                 self.is_connected = false;
                 Some(&**why)
             }
+            // The connection goes on as it was.
+            NodeEvent::LoggedInAnew | NodeEvent::NotLoggedInAnew(_) => return None,
             NodeEvent::Breaker { to, .. } => {
                 self.is_open = *to != BreakerState::Closed;
                 self.is_open.then_some("too many calls have failed")
@@ -76,6 +82,14 @@ enum Transition<'a> {
 
 impl Events {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
+        if let NodeEvent::Connected(peer) = event {
+            self.connected(node, peer);
+        }
+        if let NodeEvent::NotLoggedInAnew(why) = event
+            && self.may_log()
+        {
+            not_logged_in_anew(node, why);
+        }
         let told = {
             let mut nodes = lock(&self.nodes);
             match nodes.get_mut(node) {
@@ -90,37 +104,74 @@ impl Events {
         }
     }
 
+    /// At most once in a while for each server, unless it is another one than before.
+    fn connected(&self, node: &str, peer: &Peer) {
+        #[cfg(feature = "tracing")]
+        {
+            let (now, text) = (Instant::now(), peer.to_string());
+            {
+                let mut nodes = lock(&self.nodes);
+                let standing = nodes.entry(node.into()).or_default();
+                let told = standing.peer.as_ref();
+                if told.is_some_and(|(at, peer)| *peer == text && now.duration_since(*at) < PAUSE) {
+                    return;
+                }
+                standing.peer = Some((now, text));
+            }
+            tracing::info!(
+                target: "tollgate",
+                node,
+                address = %peer.place,
+                server = peer.server,
+                version = peer.version,
+                role = peer.role,
+                protocol = peer.protocol,
+                "connected to Redis"
+            );
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = (node, peer);
+    }
+
     pub(super) fn node_left(&self, node: &str) {
         lock(&self.nodes).remove(node);
     }
 
     pub(super) fn not_learnt(&self, why: &str) {
-        if self.may_tell() {
+        if self.may_log() {
             #[cfg(feature = "tracing")]
             tracing::warn!(
                 target: "tollgate",
                 why,
-                "no server of the cluster could say which there are; what was known holds (told at most every 10 s)"
+                "no server of the cluster reported its topology; the last known one stays in use (logged at most every 10 s)"
             );
         }
         #[cfg(not(feature = "tracing"))]
         let _ = why;
     }
 
-    /// Tells of calls that will fail until somebody changes something.
+    /// Logs calls that fail until the server's configuration changes.
     pub(super) fn failed(&self, error: &CallError) {
         let lasts = matches!(
             error.kind(),
             CallErrorKind::Misconfigured | CallErrorKind::NotWritable
         );
-        if lasts && self.may_tell() {
+        if lasts && self.may_log() {
             #[cfg(feature = "tracing")]
             tracing::error!(
                 target: "tollgate",
                 %error,
-                "Redis refuses a call, and will until this is changed (told at most every 10 s)"
+                "Redis refuses a call, and will until this is changed (logged at most every 10 s)"
             );
         }
+    }
+
+    /// Seldom: it is said by who waits how often.
+    pub(super) fn waits(&self, since: Duration, why: &str) {
+        #[cfg(feature = "tracing")]
+        tracing::warn!(target: "tollgate", ?since, why, "the start still waits for Redis");
+        #[cfg(not(feature = "tracing"))]
+        let _ = (since, why);
     }
 
     /// Once for each time that a rule is bound.
@@ -131,7 +182,7 @@ impl Events {
             rule,
             plan,
             %why,
-            "the rule is counted exactly: it cannot have the consistency that it asks for"
+            "the rule is counted exactly: its quota does not support the configured consistency"
         );
         #[cfg(not(feature = "tracing"))]
         let _ = (rule, plan, why);
@@ -153,18 +204,32 @@ impl Events {
         let _ = (rule, here, elsewhere, since);
     }
 
+    /// Once for each time that it begins.
+    pub(super) fn keys_differ(&self, here: &str, elsewhere: &str) {
+        #[cfg(feature = "tracing")]
+        tracing::error!(
+            target: "tollgate",
+            here,
+            elsewhere,
+            "an instance of the namespace writes the keys of clients by another secret or partition, so that each client has two \
+             budgets: give all of them the same, or change the secret in the three steps of `Keys`"
+        );
+        #[cfg(not(feature = "tracing"))]
+        let _ = (here, elsewhere);
+    }
+
     pub(super) fn misunderstood(&self) {
-        if self.may_tell() {
+        if self.may_log() {
             #[cfg(feature = "tracing")]
             tracing::error!(
                 target: "tollgate",
-                "Redis answered something else than the script does; is it behind a proxy? (told at most every 10 s)"
+                "Redis sent a reply that is not the script's; is it behind a proxy? (logged at most every 10 s)"
             );
         }
     }
 
     #[cfg(feature = "tracing")]
-    fn may_tell(&self) -> bool {
+    fn may_log(&self) -> bool {
         let now = Instant::now();
         let mut last = lock(&self.last_mistake);
         let may = last.is_none_or(|last| now.duration_since(last) >= PAUSE);
@@ -175,7 +240,7 @@ impl Events {
     }
 
     #[cfg(not(feature = "tracing"))]
-    fn may_tell(&self) -> bool {
+    fn may_log(&self) -> bool {
         false
     }
 }
@@ -186,7 +251,19 @@ fn lost(node: &str, why: &str) {
         target: "tollgate",
         node,
         why,
-        "Redis cannot be asked; each rule answers as it says for a store failure"
+        "Redis is unavailable; each rule applies its `on_store_error`"
+    );
+    #[cfg(not(feature = "tracing"))]
+    let _ = (node, why);
+}
+
+fn not_logged_in_anew(node: &str, why: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(
+        target: "tollgate",
+        node,
+        why,
+        "a connection could not log in anew; it goes on until the server ends it, and tries again (logged at most every 10 s)"
     );
     #[cfg(not(feature = "tracing"))]
     let _ = (node, why);
@@ -206,24 +283,47 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        address::Place,
+        connection::{connect_error::ConnectErrorKind, peer::Peer},
+    };
+
+    fn connected() -> NodeEvent {
+        let place = Place::Tcp("localhost".to_owned(), 6379);
+        NodeEvent::Connected(Arc::new(Peer {
+            place,
+            server: "redis".to_owned(),
+            version: "7.0.15".to_owned(),
+            role: "master".to_owned(),
+            protocol: 3,
+        }))
+    }
 
     fn breaker(from: BreakerState, to: BreakerState) -> NodeEvent {
         NodeEvent::Breaker { from, to }
     }
 
     #[test]
-    fn it_is_told_once_that_a_server_is_lost_and_once_that_it_is_back() {
+    fn a_lost_server_is_logged_once_and_its_return_once() {
         let mut standing = Standing::default();
         let mut hear =
             |event: NodeEvent| standing.hear(&event).map(|told| told == Transition::Found);
         let (returned, open) = (BreakerState::Closed, BreakerState::Open);
-        assert_eq!(hear(NodeEvent::Connected), None);
+        assert_eq!(hear(connected()), None);
         assert_eq!(hear(NodeEvent::Lost("it was closed".into())), Some(false));
         assert_eq!(hear(breaker(returned, open)), None);
-        assert_eq!(hear(NodeEvent::NotConnected("refused".into())), None);
+        assert_eq!(
+            hear(NodeEvent::NotConnected(
+                ConnectErrorKind::Tcp,
+                "refused".into()
+            )),
+            None
+        );
         // Connected, and not trusted yet.
-        assert_eq!(hear(NodeEvent::Connected), None);
+        assert_eq!(hear(connected()), None);
         assert_eq!(
             hear(breaker(open, BreakerState::Ramping { percent: 10 })),
             None
@@ -232,7 +332,7 @@ mod tests {
             hear(breaker(BreakerState::Ramping { percent: 50 }, returned)),
             Some(true)
         );
-        // A breaker that opens while the connection stands.
+        // The breaker opens while the connection is up.
         assert_eq!(hear(breaker(returned, open)), Some(false));
         assert_eq!(hear(breaker(open, returned)), Some(true));
     }

@@ -1,22 +1,19 @@
 //! Counters, gauges and a histogram through the `metrics` facade.
 //!
-//! Handles are made when something is first told: one made before the application has installed its recorder would count
-//! into nothing for ever.
+//! Handles are created at the first event: a handle from before the application installs its recorder would never count.
 
 use std::sync::OnceLock;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+use tollgate_prefilter::{LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
+        connect_error::ConnectErrorKind,
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
-    observe::{
-        rule_meters,
-        timer::Timer,
-        what::{CallFor, LeaseEvent, ReportEvent},
-    },
+    observe::{rule_meters, timer::Timer, what::CallFor},
 };
 
 const CALL_DURATION: &str = "tollgate_redis_call_duration_seconds";
@@ -26,9 +23,12 @@ const KEYS_MADE: &str = "tollgate_redis_keys_made_total";
 const KEYS_REFUSED: &str = "tollgate_redis_keys_refused_total";
 const CONNECTED: &str = "tollgate_redis_connected";
 const LOST: &str = "tollgate_redis_connections_lost_total";
+const CONNECT_FAILURES: &str = "tollgate_redis_connect_failures_total";
+const LOG_INS_ANEW: &str = "tollgate_redis_log_ins_anew_total";
 const BREAKER_SHARE: &str = "tollgate_redis_breaker_share";
 const INSTANCES: &str = "tollgate_redis_instances";
 const QUOTA_CONFLICTS: &str = "tollgate_redis_quota_conflicts";
+const KEY_CONFLICTS: &str = "tollgate_redis_key_conflicts";
 const ON_LEASE: &str = "tollgate_redis_units_on_lease";
 const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const CALLS: &str = "tollgate_redis_calls_total";
@@ -55,11 +55,12 @@ struct Handles {
     keys_made: Counter,
     keys_refused: Counter,
     instances: Gauge,
+    key_conflicts: Gauge,
     on_lease: Gauge,
     unreported: Gauge,
     lost: Counter,
     calls: [Counter; 6],
-    grants: [Counter; 4],
+    leases: [Counter; 4],
     reports: [Counter; 3],
 }
 
@@ -88,6 +89,7 @@ impl Handles {
             keys_made: counter!(KEYS_MADE),
             keys_refused: counter!(KEYS_REFUSED),
             instances: gauge!(INSTANCES),
+            key_conflicts: gauge!(KEY_CONFLICTS),
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             lost: counter!(LOST_UNITS),
@@ -101,7 +103,7 @@ impl Handles {
                 "meter",
             ]
             .map(|what| counter!(CALLS, "for" => what)),
-            grants: ["requested", "granted", "returned", "lost"]
+            leases: ["requested", "granted", "returned", "lost"]
                 .map(|what| counter!(LEASES, "what" => what)),
             reports: ["sent", "kept", "lost"].map(|what| counter!(REPORTS, "what" => what)),
         }
@@ -116,7 +118,7 @@ fn describe() {
     );
     metrics::describe_counter!(
         ERRORS,
-        "Requests that Redis has not decided, by what became of them; of `unknown` ones nobody can tell whether they counted"
+        "Requests that Redis has not decided, by error; those with `unknown` may have been counted"
     );
     metrics::describe_counter!(
         SETTLEMENTS_LOST,
@@ -129,38 +131,47 @@ fn describe() {
     );
     metrics::describe_gauge!(CONNECTED, "Whether there is a connection: 1 or 0");
     metrics::describe_counter!(LOST, "Connections that were lost");
+    metrics::describe_counter!(
+        CONNECT_FAILURES,
+        "Attempts to connect that failed, by the step that did"
+    );
+    metrics::describe_counter!(
+        LOG_INS_ANEW,
+        "Log-ins on open connections, before credentials expire, by outcome"
+    );
     metrics::describe_gauge!(
         BREAKER_SHARE,
         "The share of requests that the breaker lets through to Redis, 0 to 1"
     );
     metrics::describe_gauge!(
         INSTANCES,
-        "Instances that share the store, for which shares are cut while Redis fails"
+        "Instances that share the store; while Redis fails, each counts against its share of the quota"
     );
     metrics::describe_gauge!(
         QUOTA_CONFLICTS,
         "Other quotas that instances of the namespace have for the rule; 0 but for the time of a deployment"
     );
     metrics::describe_gauge!(
+        KEY_CONFLICTS,
+        "Other ways in which instances of the namespace write keys, by another secret or partition: each client has a budget more"
+    );
+    metrics::describe_gauge!(
         ON_LEASE,
-        "Units that this process holds in leases and may admit without asking"
+        "Units that this process holds in leases and may admit without a call"
     );
     metrics::describe_gauge!(
         UNREPORTED,
-        "Units that this process has admitted and Redis does not know of"
+        "Units that this process has admitted and not reported to Redis yet"
     );
     metrics::describe_counter!(
         CALLS,
-        "Calls for Redis, by what for; those of the same moment travel as one command"
+        "Calls to Redis, by purpose; calls of the same moment are sent as one command"
     );
-    metrics::describe_counter!(LEASES, "Leases of units, by what became of them");
-    metrics::describe_counter!(
-        REPORTS,
-        "Reports of units that were counted alone, by what became of them"
-    );
+    metrics::describe_counter!(LEASES, "Leases of units, by outcome");
+    metrics::describe_counter!(REPORTS, "Reports of locally counted units, by outcome");
     metrics::describe_counter!(
         LOST_UNITS,
-        "Units that were reported without an answer: nobody knows whether Redis has counted them"
+        "Units in reports without a reply: Redis may or may not have counted them"
     );
 }
 
@@ -203,12 +214,25 @@ impl Meters {
         self.handles().calls[what_for as usize].increment(1);
     }
 
-    pub(super) fn grants(&self, what: LeaseEvent, count: u64) {
-        self.handles().grants[what as usize].increment(count);
+    pub(super) fn lease(&self, event: LeaseEvent) {
+        let index = match event {
+            LeaseEvent::Requested => 0,
+            LeaseEvent::Granted => 1,
+            LeaseEvent::Returned => 2,
+            LeaseEvent::Lost => 3,
+            _ => return,
+        };
+        self.handles().leases[index].increment(1);
     }
 
-    pub(super) fn reports(&self, what: ReportEvent, count: u64) {
-        self.handles().reports[what as usize].increment(count);
+    pub(super) fn reports(&self, event: ReportEvent, count: usize) {
+        let index = match event {
+            ReportEvent::Sent => 0,
+            ReportEvent::Kept => 1,
+            ReportEvent::Lost => 2,
+            _ => return,
+        };
+        self.handles().reports[index].increment(count as u64);
     }
 
     pub(super) fn reports_lost_units(&self, units: u64) {
@@ -225,6 +249,10 @@ impl Meters {
         gauge!(QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
     }
 
+    pub(super) fn key_conflicts(&self, others: usize) {
+        self.handles().key_conflicts.set(others as f64);
+    }
+
     pub(super) fn key_made(&self) {
         self.handles().keys_made.increment(1);
     }
@@ -237,16 +265,40 @@ impl Meters {
     pub(super) fn node(&self, node: &str, event: &NodeEvent) {
         self.handles();
         let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
+        let logged_in_anew = |what: &'static str| {
+            counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
+        };
         match event {
-            NodeEvent::Connected => connected(1.0),
-            NodeEvent::NotConnected(_) => connected(0.0),
+            NodeEvent::Connected(_) => connected(1.0),
+            NodeEvent::NotConnected(kind, _) => {
+                connected(0.0);
+                let (node, kind) = (node.to_owned(), label(*kind));
+                counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
+            }
             NodeEvent::Lost(_) => {
                 connected(0.0);
                 counter!(LOST, "node" => node.to_owned()).increment(1);
             }
+            NodeEvent::LoggedInAnew => logged_in_anew("ok"),
+            NodeEvent::NotLoggedInAnew(_) => logged_in_anew("failed"),
             NodeEvent::Breaker { to, .. } => {
                 gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
             }
         }
+    }
+}
+
+/// What a step on the way to a connection is called.
+fn label(kind: ConnectErrorKind) -> &'static str {
+    match kind {
+        ConnectErrorKind::Dns => "dns",
+        ConnectErrorKind::Tcp => "tcp",
+        ConnectErrorKind::Tls => "tls",
+        ConnectErrorKind::Login => "login",
+        ConnectErrorKind::Credentials => "credentials",
+        ConnectErrorKind::Timeout => "timeout",
+        ConnectErrorKind::NotMaster => "not_master",
+        ConnectErrorKind::Unresolved => "unresolved",
+        ConnectErrorKind::Server => "server",
     }
 }

@@ -1,5 +1,6 @@
 //! What is seen from outside: metrics (feature `metrics`) and events (feature `tracing`).
 
+mod engine_observer;
 mod events;
 mod labels;
 #[cfg(feature = "metrics")]
@@ -9,11 +10,11 @@ mod rule_counts;
 #[cfg(feature = "metrics")]
 mod rule_meters;
 mod timer;
+#[cfg(feature = "metrics")]
+mod traffic_meters;
 mod what;
 
 pub(crate) use self::{
-    observer::Observer,
-    rule_counts::RuleCounts,
-    timer::Timer,
-    what::{CallFor, LeaseEvent, ReportEvent},
+    engine_observer::EngineObserver, observer::Observer, rule_counts::RuleCounts, timer::Timer,
+    what::CallFor,
 };

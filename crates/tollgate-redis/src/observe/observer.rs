@@ -1,23 +1,21 @@
 //! The one place that is told what happened.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use tollgate_core::{Rule, RuleSet};
-use tollgate_prefilter::{DowngradeReason, Effective};
+use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
 
 #[cfg(feature = "metrics")]
-use crate::observe::meters::Meters;
+use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
 use crate::{
-    connection::{error::CallError, event::NodeEvent},
-    observe::{
-        events::Events,
-        rule_counts::RuleCounts,
-        timer::Timer,
-        what::{CallFor, LeaseEvent, ReportEvent},
-    },
+    connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
+    observe::{events::Events, rule_counts::RuleCounts, timer::Timer, what::CallFor},
 };
 
 /// Tells metrics and events what happened. Without the features it is empty, and so are its calls.
@@ -26,8 +24,11 @@ pub(crate) struct Observer {
     events: Events,
     /// Those that are bound, and those that the meter has followed.
     rules: Mutex<Vec<Arc<RuleCounts>>>,
+    units_lost: AtomicU64,
     #[cfg(feature = "metrics")]
     meters: Meters,
+    #[cfg(feature = "metrics")]
+    traffic: Arc<TrafficMeters>,
 }
 
 impl Observer {
@@ -82,7 +83,7 @@ impl Observer {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rule asked for a consistency that it cannot have.
+    /// A rule is counted exactly, because its quota does not support its consistency.
     #[cold]
     fn exact(&self, rule: &Rule, plan: usize, why: &DowngradeReason) {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
@@ -107,20 +108,20 @@ impl Observer {
         let _ = what_for;
     }
 
-    /// So many leases were asked for, or came, or went.
-    pub(crate) fn grants(&self, what: LeaseEvent, count: u64) {
+    /// Something became of a lease.
+    pub(crate) fn lease(&self, event: LeaseEvent) {
         #[cfg(feature = "metrics")]
-        self.meters.grants(what, count);
+        self.meters.lease(event);
         #[cfg(not(feature = "metrics"))]
-        let _ = (what, count);
+        let _ = event;
     }
 
-    /// So many reports were sent, or what became of them.
-    pub(crate) fn reports(&self, what: ReportEvent, count: u64) {
+    /// Something became of so many reports.
+    pub(crate) fn reports(&self, event: ReportEvent, count: usize) {
         #[cfg(feature = "metrics")]
-        self.meters.reports(what, count);
+        self.meters.reports(event, count);
         #[cfg(not(feature = "metrics"))]
-        let _ = (what, count);
+        let _ = (event, count);
     }
 
     /// Redis has answered a call, or not.
@@ -143,7 +144,7 @@ impl Observer {
         self.events.misunderstood();
     }
 
-    /// Units could not be given back, or taken later: the request is over, and nobody waits for it.
+    /// A settlement was lost: its request has ended already, and no one sees the failure.
     pub(crate) fn settlement_lost(&self) {
         #[cfg(feature = "metrics")]
         self.meters.settlement_lost();
@@ -176,6 +177,20 @@ impl Observer {
         self.events.quotas_differ(rule, here, elsewhere, since);
     }
 
+    /// In so many other ways instances of the namespace write keys, and do not meet this one on a state.
+    pub(crate) fn key_conflicts(&self, others: usize) {
+        #[cfg(feature = "metrics")]
+        self.meters.key_conflicts(others);
+        #[cfg(not(feature = "metrics"))]
+        let _ = others;
+    }
+
+    /// An instance that writes keys otherwise has come.
+    #[cold]
+    pub(crate) fn keys_differ(&self, here: &str, elsewhere: &str) {
+        self.events.keys_differ(here, elsewhere);
+    }
+
     /// A key was made for a rule with a cap on them.
     pub(crate) fn key_made(&self) {
         #[cfg(feature = "metrics")]
@@ -196,13 +211,30 @@ impl Observer {
         let _ = (on_lease, unreported);
     }
 
-    /// Nobody knows whether Redis has counted units that were reported.
+    /// Redis may not have counted so many units, and they are not reported again.
     #[cold]
-    pub(crate) fn reports_lost_units(&self, units: u64) {
+    pub(crate) fn lose_units(&self, units: u64) {
+        self.units_lost.fetch_add(units, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         self.meters.reports_lost_units(units);
+    }
+
+    /// The units that Redis may not have counted, and that are not reported again.
+    pub(crate) fn units_lost(&self) -> u64 {
+        self.units_lost.load(Ordering::Relaxed)
+    }
+
+    /// A start waits for Redis.
+    pub(crate) fn waits(&self, since: Duration, why: &str) {
+        self.events.waits(since, why);
+    }
+
+    /// Who is told what happens to calls on their way.
+    pub(crate) fn traffic(&self) -> TrafficSink {
+        #[cfg(feature = "metrics")]
+        return TrafficSink::new(self.traffic.clone());
         #[cfg(not(feature = "metrics"))]
-        let _ = units;
+        TrafficSink::default()
     }
 
     /// Something happened to a connection.

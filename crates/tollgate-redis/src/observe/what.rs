@@ -11,23 +11,3 @@ pub(crate) enum CallFor {
     Resets,
     Meter,
 }
-
-/// What became of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeaseEvent {
-    RequestLayout,
-    Lent,
-    HandedBack,
-    /// No answer came: whatever was granted is lost.
-    Lost,
-}
-
-/// What became of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReportEvent {
-    Sent,
-    /// It was certainly not carried out, and goes with the next.
-    Kept,
-    /// Nobody knows whether it was.
-    Lost,
-}

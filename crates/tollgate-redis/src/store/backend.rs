@@ -33,7 +33,7 @@ use crate::{
     observe::Observer,
 };
 
-/// Whoever decides.
+/// The servers that decide.
 pub(super) enum Backend {
     /// One server, or the one that sentinels name.
     One {
@@ -57,6 +57,7 @@ impl Backend {
         observer: &Arc<Observer>,
     ) -> Result<Self, AddressError> {
         let observer = Arc::clone(observer);
+        options.traffic = observer.traffic();
         if matches!(address.target(), Target::Cluster(_)) {
             let options = ClusterOptions {
                 node: options,
@@ -116,6 +117,14 @@ impl Backend {
     pub(super) fn is_ready(&self) -> bool {
         let mut breakers = self.breakers().into_iter();
         self.is_connected() && breakers.all(|(_, state)| state == BreakerState::Closed)
+    }
+
+    /// Why it is not ready.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::One { node, .. } => node.trouble(),
+            Self::Cluster(cluster) => cluster.trouble(),
+        }
     }
 
     /// The servers that may be asked, and whether requests are kept from them.

@@ -1,30 +1,26 @@
 //! A rule set on the store.
 
-use std::{
-    any::Any,
-    fmt,
-    sync::{Arc, RwLock, atomic::AtomicBool},
-};
+use std::{any::Any, fmt, ops::ControlFlow, sync::Arc};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, RuleError, RuleSet, Source, Step,
-    StoreError, StoreErrorKind,
+    Check, Checks, Decision, Fingerprint, KeyBuf, Pending, RuleError, RuleSet, Step, StoreError,
+    StoreErrorKind,
     store::{Receipt, RuleStore, Settlement},
 };
+use tollgate_prefilter::{Begin, NoReply, Query};
 
 use crate::{
     encode::Encoder,
     observe::{CallFor, Timer},
-    prefilter::{
-        deny::DenyCache,
-        filter::Prefilter,
-        process_clock::process_clock,
-        split::{Answer, Part, QueryExtras, Refunds},
-    },
     store::{
-        cross_slot, flusher::Flusher, heartbeat::Heartbeat, in_flight_reports::did_not_run,
-        inner::Inner, meter::Meter, shared::Shared,
+        flusher::Flusher,
+        heartbeat::Heartbeat,
+        in_flight::{Deciding, InFlight, did_not_run},
+        inner::Inner,
+        meter::Meter,
+        places::Places,
+        shared::Shared,
     },
 };
 
@@ -63,38 +59,29 @@ impl Bound {
         if shared.backend.is_cluster() {
             encoder.fits_a_cluster()?;
         }
-        let clock = match &shared.clock {
-            Some((clock, _)) => clock.clone(),
-            None => process_clock(),
-        };
-        let exact = |rule: usize| shared.exact(&rules.rules()[rule]);
-        let prefilter = Prefilter::new(
-            &rules,
-            clock,
-            shared.denied.as_ref().map(DenyCache::view),
-            exact,
-        );
-        let effective = |rule, plan| prefilter.effective(rule).nth(plan).flatten();
+        let encoder = Arc::new(encoder);
+        let places = Places::new(&shared, &encoder);
+        let local = shared.engine.bind(Arc::clone(&rules), Box::new(places));
+        let effective = |rule, plan| local.effective(rule).nth(plan).flatten();
         let counts = shared
             .observer
             .bound(&rules, effective, shared.instances.known());
         let followed = |rule: usize, plan: usize| {
             let counts = || counts.get(rule)?.get(plan).cloned();
-            exact(rule).map_or_else(counts, |_| None)
+            let exact = shared.exact(&rules.rules()[rule]);
+            exact.map_or_else(counts, |_| None)
         };
         let meter = match shared.meter {
             Some(one_in) => {
-                let (keyspace, now) = (shared.keyspace.clone(), prefilter.now());
+                let (keyspace, now) = (shared.keyspace.clone(), shared.process_clock.now());
                 Some(Meter::new(one_in, &rules, keyspace, now, followed)?)
             }
             None => None,
         };
         let inner = Arc::new(Inner {
-            prefilter,
+            local,
             counts,
             meter,
-            sending: RwLock::new(()),
-            has_ended: AtomicBool::new(false),
             shared,
             rules,
             encoder,
@@ -111,43 +98,11 @@ impl Bound {
         &self.inner
     }
 
-    /// Asks about what is left of a request of which a part is held here.
-    fn query_part(&self, part: Box<Part>) -> Step<Decision> {
-        let answer = self.query(&part.checks, &part.extras, true);
-        let undecided = Undecided {
-            bound: self.clone(),
-            part: Some(part),
-        };
-        match answer {
-            Step::Ready(decision) => Step::Ready(undecided.conclude(decision)),
-            Step::Wait(answer) => Step::Wait(Pending::new(async move {
-                let decision = answer.await;
-                undecided.conclude(decision)
-            })),
+    fn ask(&self, query: Query) -> Step<Decision> {
+        match InFlight::start(&self.inner, query, CallFor::Requests) {
+            ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding::new(in_flight))),
+            ControlFlow::Break(decision) => Step::Ready(decision),
         }
-    }
-
-    /// Gives back to the store what is not held here any more.
-    fn give_back(&self, back: Refunds) {
-        if !back.is_empty() {
-            self.inner.are_sent();
-        }
-        for (holding, units) in back {
-            self.settle_in_store(&[holding], Settlement::Refund(units));
-        }
-    }
-
-    fn query(&self, checks: &[Check], extras: &QueryExtras, takes: bool) -> Step<Decision> {
-        if self.inner.shared.backend.is_cluster() {
-            let groups = cross_slot::groups(&self.inner.encoder, checks);
-            if groups.len() > 1 {
-                let inner = Arc::clone(&self.inner);
-                return Step::Wait(Pending::new(cross_slot::query(
-                    inner, groups, extras, takes,
-                )));
-            }
-        }
-        Inner::query(&self.inner, checks, extras, takes, None)
     }
 
     /// Follows a request once it is decided.
@@ -167,28 +122,16 @@ impl Bound {
         }))
     }
 
-    /// Before anything is answered here or asked of Redis, which have no sum of two plans.
-    #[inline]
-    fn deny_mistake(&self, checks: &[Check]) -> Option<Step<Decision>> {
-        if checks.len() < 2 {
-            return None;
-        }
-        Check::deny_two_plans(&self.inner.rules, checks).map(Step::Ready)
-    }
-
     fn reset_in_one_slot(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
         let inner = &self.inner;
         let mut call = inner.shared.begin();
-        let mut was_counted = false;
-        let mut all_grants = Vec::new();
-        let mut closing = Vec::new();
+        let reset = inner.local.begin_reset(&checks, inner.now());
         for check in checks.iter().filter(|check| check.cost() > 0) {
-            let (grants, counted) = inner.prefilter.forget(check.rule(), check.key());
             inner.follow_reset(check.with_cost(0));
-            closing.extend(inner.close(&mut call, &grants));
-            all_grants.extend(grants);
-            was_counted |= counted;
         }
+        let returned = reset.returned().iter();
+        let returned = returned.map(|(check, it)| call.close(&inner.encoder, check, *it));
+        let returned: SmallVec<[_; 1]> = returned.collect();
         let first = call.checks();
         if !call.reset_all(&inner.encoder, &checks) {
             return Step::Ready(Err(StoreError::new(
@@ -201,22 +144,23 @@ impl Bound {
         }
         let places = first..call.checks();
         if call.is_empty() {
-            return Step::Ready(Ok(was_counted));
+            return Step::Ready(Ok(reset.was_counted()));
         }
         let timer = Timer::start();
         let (answer, size) = (inner.shared.send(&call, CallFor::Resets), call.checks());
         let inner = Arc::clone(inner);
         Step::Wait(Pending::new(async move {
             let reply = inner.shared.reply(timer, answer.await, size);
-            if reply.as_ref().is_err_and(did_not_run) {
-                inner.are_not_handed_back(&all_grants);
-            }
-            // Denials that were decided before may have come in between.
-            for check in &checks {
-                inner.prefilter.unlearn(check.key());
+            let was_counted = reset.was_counted();
+            match &reply {
+                Ok(reply) => reset.finish(Ok(&|index| {
+                    let place = returned.get(index).copied().flatten();
+                    place.is_none_or(|place| reply.refusal(place).is_some())
+                })),
+                Err(error) if did_not_run(error) => reset.finish(Err(NoReply::NotRun)),
+                Err(_) => reset.finish(Err(NoReply::Unknown)),
             }
             let reply = reply?;
-            inner.keep_refused(&all_grants, &closing, &reply);
             if let Some(refusal) = reply.first_refusal() {
                 return Err(refusal.into());
             }
@@ -237,46 +181,6 @@ impl Bound {
             }
         }))
     }
-
-    fn settle_in_store(&self, holdings: &[Receipt], how: Settlement) {
-        if !self.inner.shared.backend.is_cluster() {
-            return self.inner.settle(holdings, how);
-        }
-        let checks: Checks = holdings.iter().map(|holding| holding.check).collect();
-        for group in cross_slot::groups(&self.inner.encoder, &checks) {
-            let held = group.places.iter().map(|place| holdings[*place]);
-            let held: SmallVec<[Receipt; 4]> = held.collect();
-            self.inner.settle(&held, how);
-        }
-    }
-}
-
-/// A request of which a part is held here, while the store is asked about the rest. Where nobody waits for that any more, the
-/// request is not let through, and what is held goes back.
-struct Undecided {
-    bound: Bound,
-    part: Option<Box<Part>>,
-}
-
-impl Undecided {
-    fn conclude(mut self, decision: Decision) -> Decision {
-        let Some(part) = self.part.take() else {
-            return decision;
-        };
-        let inner = &self.bound.inner;
-        let (decision, back) = inner.prefilter.conclude(&inner.rules, &part, &decision);
-        self.bound.give_back(back);
-        decision
-    }
-}
-
-impl Drop for Undecided {
-    fn drop(&mut self) {
-        if let Some(part) = self.part.take() {
-            let back = self.bound.inner.prefilter.take_back(&part);
-            self.bound.give_back(back);
-        }
-    }
 }
 
 impl RuleStore for Bound {
@@ -293,21 +197,13 @@ impl RuleStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        if let Some(denied) = self.deny_mistake(checks) {
-            return denied;
-        }
-        let prefilter = &self.inner.prefilter;
-        let step = match prefilter.answer(&self.inner.rules, checks) {
-            Answer::Here(decision) => {
+        let step = match self.inner.local.begin(checks, self.inner.now()) {
+            Begin::Decided(decision) => {
                 self.inner.count_decided(decision.verdicts());
                 self.inner.follow(checks, &decision);
                 return Step::Ready(decision);
             }
-            Answer::LeaseQuery(extras) => self.query(checks, &extras, true),
-            Answer::Part(part) => {
-                self.inner.count_decided(part.held());
-                self.query_part(part)
-            }
+            Begin::Query(query) => self.ask(query),
         };
         if self.inner.follows(checks) {
             return self.followed(checks, step);
@@ -320,35 +216,17 @@ impl RuleStore for Bound {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        if let Some(denied) = self.deny_mistake(checks) {
-            return denied;
+        match self.inner.local.peek(checks, self.inner.now()) {
+            Begin::Decided(decision) => Step::Ready(decision),
+            Begin::Query(query) => self.ask(query),
         }
-        self.query(checks, &QueryExtras::default(), false)
     }
 
-    fn settle(&self, holdings: &[Receipt], how: Settlement) {
-        self.inner.follow_settlement(holdings, how);
-        let mut rest: SmallVec<[Receipt; 4]> = SmallVec::new();
-        let mut were_counted = false;
-        for holding in holdings {
-            let Some((holding, with)) = self.inner.prefilter.settle(holding, how) else {
-                continue;
-            };
-            if holding.source == Source::Local && !were_counted {
-                were_counted = true;
-                self.inner.are_sent();
-            }
-            if with == how {
-                rest.push(holding);
-            } else {
-                self.settle_in_store(&[holding], with);
-            }
-        }
-        if !rest.is_empty() {
-            self.settle_in_store(&rest, how);
-        }
-        // Some of it may have gone back to a lease.
-        self.inner.hand_back_if_ended();
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        self.inner.follow_settlement(receipts, how);
+        let now = self.inner.now();
+        let follow_up = self.inner.local.settle(receipts, how, now);
+        self.inner.follow_up(follow_up);
     }
 
     fn retire(&self) {
@@ -360,9 +238,10 @@ impl RuleStore for Bound {
         if !inner.shared.backend.is_cluster() {
             return self.reset_in_one_slot(Checks::from_slice(checks));
         }
-        let groups = cross_slot::groups(&inner.encoder, checks).into_iter();
-        // Whoever says where the states of a group lie is in it.
-        let steps = groups.map(|group| self.reset_in_one_slot(group.into_checks()));
+        // The check that decides about a slot is in it.
+        let slots = inner.encoder.slots(checks).into_iter();
+        let checks_of = |slot: SmallVec<[usize; 4]>| slot.iter().map(|it| checks[*it]).collect();
+        let steps = slots.map(|slot| self.reset_in_one_slot(checks_of(slot)));
         let steps: SmallVec<[Step<_>; 2]> = steps.collect();
         Step::Wait(Pending::new(async move {
             let mut answer = Ok(false);

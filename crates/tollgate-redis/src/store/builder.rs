@@ -1,39 +1,48 @@
 //! Setting up a store.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
 use tollgate_core::Clock;
+use tollgate_prefilter::{Engine, EngineOptions};
 
 #[cfg(feature = "tls")]
 use crate::connection::security::Security;
 use crate::{
-    address::Address,
-    connection::options::NodeOptions,
+    address::{Address, Target},
+    connection::{
+        address_map::AddressMap, breaker::BreakerOptions, connection_options::ConnectionOptions,
+        log_in::CredentialsSource, options::NodeOptions,
+    },
+    credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
     keys::Keys,
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
-    observe::Observer,
-    prefilter::deny::DenyCache,
+    observe::{EngineObserver, Observer},
     store::{
         backend::Backend, in_flight_calls::InFlightCalls, instances::Instances,
-        redis_store::RedisStore, shared::Shared,
+        process_clock::process_clock, redis_store::RedisStore, shared::Shared,
     },
 };
 
+/// What is said where a cluster has no partition.
+const CHOOSE: &str = "a cluster needs a `partition`. With `Partition::One` each request is one step, and one shard does all the \
+work of the namespace.\nWith `Partition::Key` all shards do, and a request takes one step for each key that its rules count by; \
+with `Partition::ByRule`, one for each tenant.";
+
 impl RedisStore {
-    /// A store at this address, in this namespace, which two services must not share by accident; `keys` says how clients
-    /// are written there. See [`RedisStoreBuilder`] for what else may be set. What is wrong with any of it is an error of
-    /// [`connect`](RedisStoreBuilder::connect).
-    pub fn builder(address: &str, namespace: &str, keys: Keys) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(address, namespace, keys)
+    /// A store at this [`Address`], or at what becomes one; in this namespace, which two services must not share by accident;
+    /// `keys` says how clients are written there. See [`RedisStoreBuilder`] for what else may be set. What is wrong with any of
+    /// it is an error of [`connect`](RedisStoreBuilder::connect).
+    pub fn builder(
+        address: impl TryInto<Address, Error: Into<SetupError>>,
+        namespace: &str,
+        keys: Keys,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(address.try_into().map_err(Into::into), namespace, keys)
     }
 }
 
@@ -45,8 +54,9 @@ pub struct RedisStoreBuilder {
     /// Or the first value that cannot be used.
     address: Result<Address, SetupError>,
     namespace: String,
-    partition: Partition,
+    partition: Option<Partition>,
     options: NodeOptions,
+    connection: ConnectionOptions,
     clock: Option<(Clock, Duration)>,
     keys: Keys,
     caps: Vec<(Box<str>, Arc<NewKeys>)>,
@@ -56,13 +66,13 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(address: &str, namespace: &str, keys: Keys) -> Self {
+    fn new(address: Result<Address, SetupError>, namespace: &str, keys: Keys) -> Self {
         Self {
-            address: Address::parse(address)
-                .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string())),
+            address,
             namespace: namespace.to_owned(),
-            partition: Partition::default(),
+            partition: None,
             options: NodeOptions::default(),
+            connection: ConnectionOptions::default(),
             clock: None,
             keys,
             caps: Vec::new(),
@@ -80,14 +90,18 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// What goes into one slot of a cluster. Without a cluster it does not matter.
+    /// What goes into one slot of a cluster, and so is decided in one step. A cluster needs it, and without one it does not
+    /// matter.
     pub fn partition(mut self, partition: Partition) -> Self {
-        self.partition = partition;
+        self.partition = Some(partition);
         self
     }
 
-    /// Lets this process make at most so many new keys a second for the rule with this name, and as many at once: for
-    /// rules whose keys anybody can invent, such as those by address or by an API key that nobody has checked yet.
+    /// Lets all processes of the namespace together make at most so many new keys a second for the rule with this name, and as
+    /// many at once: for rules whose keys anybody can invent, such as those by address or by an API key that is not verified
+    /// yet. Each process makes its part, and one key at least; [`RedisStore::instances`] is how many there are. For the seconds
+    /// until a process that starts has been counted, it has the whole cap, and [without heartbeats](Self::without_heartbeats)
+    /// it always has.
     ///
     /// Clients beyond that, of which Redis has no state yet, share one bucket with the rule's quota until there is room
     /// again; clients that are known are not affected. So a flood of invented clients costs Redis no more than this rate
@@ -113,6 +127,53 @@ impl RedisStoreBuilder {
             ));
         }
         self.options.deadline = deadline;
+        self
+    }
+
+    /// When requests are kept from a server that is in trouble, and for how long.
+    pub fn breaker(mut self, breaker: BreakerOptions) -> Self {
+        if let Err(wrong) = breaker.check() {
+            return self.refuse(wrong);
+        }
+        self.options.breaker = breaker;
+        self
+    }
+
+    /// How connections are made and kept: timeouts, the bounds of queues, heartbeats, and the name that servers show.
+    pub fn connection(mut self, connection: ConnectionOptions) -> Self {
+        if let Err(wrong) = connection.check() {
+            return self.refuse(wrong);
+        }
+        self.connection = connection;
+        self
+    }
+
+    /// Where the servers are reached that sentinels and the servers of a cluster name: behind a NAT, or by a name that is in
+    /// their certificates. It is given a host and a port as they name them, and gives others, or `None` for the same ones.
+    /// Servers that the [address](RedisStore::builder) names are not asked about.
+    ///
+    /// ```
+    /// use tollgate_redis::{Keys, Partition, RedisStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("redis-cluster://localhost:7000", "shop", Keys::plain())
+    ///     .partition(Partition::Key)
+    ///     // The servers name 10.1.0.11 to 10.1.0.13, and have certificates for redis-11.example to redis-13.example.
+    ///     .address_map(|host, port| {
+    ///         let number = host.strip_prefix("10.1.0.")?;
+    ///         Some((format!("redis-{number}.example"), port))
+    ///     })
+    ///     .connect()?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn address_map(
+        mut self,
+        map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.address_map = AddressMap::new(map);
         self
     }
 
@@ -198,6 +259,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Asks `provider` who logs in, for each connection and before its credentials expire, instead of the address.
+    /// [`CredentialsProvider`] says how.
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.options.credentials = CredentialsSource::new(provider);
+        self
+    }
+
     /// Encrypts connections, as `rediss://` asks for: whom to trust, by which cryptography, with which certificate of one's
     /// own.
     #[cfg(feature = "tls")]
@@ -214,10 +282,20 @@ impl RedisStoreBuilder {
     ///
     /// The part of the address or the namespace that is wrong; the first setting that cannot be used: a deadline of nothing or
     /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys, a meter of one key in
-    /// none. There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
+    /// none; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address wants an encrypted connection and nobody said whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
         let address = self.address?;
-        let keyspace = keyspace(&self.namespace, self.partition)?.with_keys(self.keys);
+        if let Some(foreign) = address.foreign_tls() {
+            self.options.security.takes_over(foreign)?;
+        }
+        let partition = match self.partition {
+            Some(partition) => partition,
+            None if matches!(address.target(), Target::Cluster(_)) => {
+                return Err(SetupError::new(SetupErrorKind::Setting, CHOOSE));
+            }
+            None => Partition::One,
+        };
+        let keyspace = keyspace(&self.namespace, partition)?.with_keys(self.keys);
         let runtime = Handle::try_current().map_err(|_| {
             SetupError::new(
                 SetupErrorKind::Runtime,
@@ -227,9 +305,20 @@ impl RedisStoreBuilder {
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
         let deadline = self.options.deadline;
-        let options = self.options.probing_with(&self.namespace, &instance);
+        let mut options = self.options.probing_with(&self.namespace, &instance);
+        self.connection.apply(&mut options);
+        let client_name = || format!("tollgate:{}", self.namespace);
+        options.client_name.get_or_insert_with(client_name);
         let backend = Backend::start(address, options, &observer)
             .map_err(|wrong| SetupError::new(SetupErrorKind::Address, wrong.to_string()))?;
+        let mut options = EngineOptions::default();
+        options.deny_cache = self.learns;
+        let events = EngineObserver::new(&observer);
+        let engine = Engine::new(options, Box::new(events));
+        let process_clock = match &self.clock {
+            Some((clock, _)) => clock.clone(),
+            None => process_clock(),
+        };
         let shared = Shared {
             backend,
             deadline,
@@ -240,11 +329,53 @@ impl RedisStoreBuilder {
             caps: self.caps,
             meter: self.meter,
             runtime,
-            denied: self.learns.then(DenyCache::new),
+            engine,
+            process_clock,
             in_flight_calls: InFlightCalls::default(),
-            lost: AtomicU64::new(0),
         };
-        Ok(RedisStore::new(shared, self.heartbeats.then_some(instance)))
+        let interval = self.connection.heartbeat_interval();
+        let heartbeat = self.heartbeats.then_some((instance, interval));
+        Ok(RedisStore::new(shared, heartbeat))
+    }
+
+    /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
+    /// rather than begin on the rules' answers to a store failure.
+    ///
+    /// # Errors
+    ///
+    /// As there; and [`NotConnected`](SetupErrorKind::NotConnected) if Redis does not decide requests `within` this time, with
+    /// why it does not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate_redis::{Keys, RedisStore, SetupErrorKind};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = RedisStore::builder("unix:///nowhere/redis.sock", "shop", Keys::plain());
+    /// let error = store.connect_within(Duration::from_millis(100)).await.unwrap_err();
+    /// assert_eq!(error.kind(), SetupErrorKind::NotConnected);
+    /// assert!(error.to_string().contains("/nowhere/redis.sock: No such file"));
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the store.
+    pub async fn connect_within(self, within: Duration) -> Result<RedisStore, SetupError> {
+        let store = self.connect()?;
+        match timeout(within, store.connected()).await {
+            Ok(()) => Ok(store),
+            Err(_) => {
+                let why = store.connection_error();
+                let why = why.unwrap_or_else(|| "it is still being tried".to_owned());
+                Err(SetupError::new(
+                    SetupErrorKind::NotConnected,
+                    format!("Redis does not decide requests after {within:?}: {why}"),
+                ))
+            }
+        }
     }
 }
 
@@ -283,6 +414,14 @@ mod tests {
             (builder().together(1_025), ["1025 checks", "32"]),
             (builder().cap_new_keys("api", 0), ["\"api\"", "at least 1"]),
             (builder().meter(0), ["one key in 0", "1000"]),
+            (
+                builder().connection(ConnectionOptions::default().queue(0)),
+                ["0 calls", "4096"],
+            ),
+            (
+                builder().breaker(BreakerOptions::default().failures(0)),
+                ["0 failures", "at least 1"],
+            ),
             // The first one is told, and not forgotten for a later call.
             (
                 builder().meter(0).together(0).meter(7).deadline(minute),
@@ -301,6 +440,15 @@ mod tests {
         let address = RedisStore::builder("http://localhost", "shop", Keys::plain());
         let error = address.connect().expect_err("no address of Redis");
         assert_eq!(error.kind(), SetupErrorKind::Address);
+        let cluster = || RedisStore::builder("redis-cluster://localhost", "shop", Keys::plain());
+        let error = cluster().connect().expect_err("nobody has chosen");
+        assert_eq!(error.kind(), SetupErrorKind::Setting);
+        let error = error.to_string();
+        for word in ["`Partition::One`", "`Partition::Key`", "one shard does all"] {
+            assert!(error.contains(word), "{error}");
+        }
+        assert_eq!(error.lines().count(), 2, "{error}");
+        assert!(cluster().partition(Partition::One).connect().is_ok());
         let fine = builder().deadline(minute).together(1_024).meter(1);
         assert!(fine.cap_new_keys("api", 1).connect().is_ok());
     }

@@ -1,14 +1,14 @@
 //! The rule sets of a store, and what becomes of them in the end.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::time::timeout;
 use tollgate_core::Rule;
 
-use crate::store::{inner::Inner, shared::Shared};
+use crate::store::{flusher, inner::Inner, shared::Shared};
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
@@ -31,21 +31,22 @@ impl InUse {
 
     /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
     pub(super) async fn flush(&self, shared: &Shared, within: Duration) -> u64 {
-        let before = shared.lost.load(Ordering::Relaxed);
+        let before = shared.observer.units_lost();
         let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
-        // All at once: those of a set that ended may be under way.
-        all.iter().for_each(Inner::send_first);
+        // All at once: some of them may be ending by themselves.
+        for inner in &all {
+            inner.send_alone(inner.local.flush(inner.now()));
+        }
         let sent = async {
             for inner in &all {
-                inner.send_all().await;
+                flusher::flush(inner).await;
             }
             shared.in_flight_calls.idle().await;
         };
         let _ = timeout(within, sent).await;
-        // Those that are given up in between are rather told of twice than not at all.
-        let unreported = all.iter().map(|inner| inner.prefilter.units_unreported());
-        let unreported: u64 = unreported.sum();
-        unreported + (shared.lost.load(Ordering::Relaxed) - before)
+        // Units that are given up in between are rather counted twice than not at all.
+        let unreported = shared.engine.units_unreported();
+        unreported + (shared.observer.units_lost() - before)
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Weak<Inner>>> {

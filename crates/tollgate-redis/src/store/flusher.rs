@@ -1,4 +1,4 @@
-//! Who sends what is sent without a request.
+//! The background task that sends reports and returns leases.
 
 use std::{
     fmt,
@@ -11,13 +11,20 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use tollgate_prefilter::BoundRules;
+
 use crate::store::inner::Inner;
 
-/// How often leases are looked through, and the metrics are told what is held.
-const SWEPT_EVERY: Duration = Duration::from_secs(1);
+/// How often gauges are updated.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// For so long reports are sent again that Redis did not take when a rule set ended. Then, or when the last answer is no longer
-/// waited for, they are given up.
+/// The pause between two batches of reports, so that requests do not wait for all of them: some 60 000 reports a second.
+const BETWEEN: Duration = Duration::from_millis(2);
+
+/// The pause before reports are sent again while there is no connection.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// How long reports that Redis did not accept are sent again after a rule set has ended. Then they are given up.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// The task that reports. Dropping this ends it.
@@ -33,12 +40,12 @@ impl fmt::Debug for Flusher {
 }
 
 impl Flusher {
-    /// Begins, if there is anything to look after.
+    /// Starts, if any rule is leased or reported.
     pub(super) fn start(inner: &Arc<Inner>) -> Option<Self> {
-        let pause = inner.prefilter.pause()?;
+        let pause = inner.local.maintenance_interval()?;
         let runtime = inner.shared.runtime.clone();
         // It must not keep the rule set alive that ends it.
-        let task = runtime.spawn(keep(Arc::downgrade(inner), Duration::from_micros(pause)));
+        let task = runtime.spawn(run(Arc::downgrade(inner), pause));
         Some(Self {
             task: task.abort_handle(),
             inner: Arc::clone(inner),
@@ -47,46 +54,61 @@ impl Flusher {
 }
 
 impl Drop for Flusher {
-    /// What is not reported by now is reported at once, and what is held goes back: a lease of a window would be missed until
-    /// the window is over.
+    /// Unreported units are reported at once, and leases go back: without that, a lease of a window would be missing until the
+    /// window is over.
     fn drop(&mut self) {
         self.task.abort();
         self.inner.retire();
-        if self.inner.prefilter.units_unreported() > 0 {
+        if !self.inner.local.is_reported() {
             let inner = Arc::clone(&self.inner);
             self.inner.spawn(async move {
-                let _ = timeout(SHUTDOWN_GRACE, inner.send_all()).await;
+                let _ = timeout(SHUTDOWN_GRACE, flush(&inner)).await;
             });
         }
     }
 }
 
-async fn keep(inner: Weak<Inner>, pause: Duration) {
+async fn run(inner: Weak<Inner>, pause: Duration) {
     let mut since = Duration::ZERO;
     loop {
         sleep(pause).await;
         let Some(inner) = inner.upgrade() else {
             return;
         };
-        inner.send_due().await;
+        while send_due(&inner) {
+            sleep(BETWEEN).await;
+        }
         since += pause;
-        if since >= SWEPT_EVERY {
+        if since >= MEASURE_EVERY {
             since = Duration::ZERO;
-            inner.take_out(inner.prefilter.sweep());
-            inner.tell_held();
-            let instances = inner.shared.instances.known();
-            inner.shared.observer.tell_bounds(instances);
+            let shared = &inner.shared;
+            shared.observer.tell_bounds(shared.instances.known());
+            // It takes a look at every key.
+            if cfg!(feature = "metrics") {
+                let on_lease = shared.engine.units_on_lease(inner.now());
+                let unreported = shared.engine.units_unreported();
+                shared.observer.held(on_lease, unreported);
+            }
         }
     }
 }
 
-impl Inner {
-    /// Tells the metrics what is held, which takes a look at every key.
-    fn tell_held(&self) {
-        if cfg!(feature = "metrics") {
-            let filter = &self.prefilter;
-            let held = (filter.units_on_lease(), filter.units_unreported());
-            self.shared.observer.held(held.0, held.1);
+/// Sends what is due, a batch at a time. Whether there may be more.
+fn send_due(inner: &Arc<Inner>) -> bool {
+    let queries = inner.local.poll_maintenance(inner.now());
+    let reports: usize = queries.iter().map(|query| query.reports().len()).sum();
+    inner.send_alone(queries);
+    reports == BoundRules::MAX_REPORTS
+}
+
+/// Sends reports until Redis has replied to all of them.
+pub(super) async fn flush(inner: &Arc<Inner>) {
+    loop {
+        inner.send_alone(inner.local.flush(inner.now()));
+        if inner.local.is_reported() {
+            return;
         }
+        let is_connected = inner.shared.backend.is_connected();
+        sleep(if is_connected { BETWEEN } else { AGAIN }).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The meter is told: what was decided, settled and forgotten, without anybody waiting for it.
+//! Sends what was decided, settled and forgotten to the meter's reference. No request waits for it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Calls on their way, with what each entry asked.
+/// Calls in flight, with the events of each.
 type SentEntries = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
 
 impl Inner {
@@ -58,7 +58,7 @@ impl Inner {
     ) {
         let Some(meter) = &self.meter else { return };
         let at = match decision.at() {
-            0 => self.prefilter.store_now(),
+            0 => self.store_now(),
             at => at,
         };
         let verdicts = decision.verdicts().iter();
@@ -89,7 +89,7 @@ impl Inner {
         let Some(meter) = &self.meter else { return };
         for holding in holdings {
             if meter.follows(&holding.check).is_some() {
-                let at = self.prefilter.store_now();
+                let at = self.store_now();
                 self.tell(meter, at, Event::Settled(*holding, how));
             }
         }
@@ -100,12 +100,12 @@ impl Inner {
         if let Some(meter) = &self.meter
             && meter.follows(&check).is_some()
         {
-            self.tell(meter, self.prefilter.store_now(), Event::Forgotten(check));
+            self.tell(meter, self.store_now(), Event::Forgotten(check));
         }
     }
 
     fn tell(self: &Arc<Self>, meter: &Meter, at: Tick, event: Event) {
-        let since = self.prefilter.now();
+        let since = self.now();
         let entry = Entry { at, since, event };
         match meter.line.join(entry) {
             Joined::Waits => {}
@@ -129,7 +129,7 @@ impl Inner {
         let mut told = SentEntries::new();
         while let (entries, Some(at)) = next(&mut waiting, most) {
             let mut call = self.shared.begin_at(at);
-            let now = self.prefilter.store_now();
+            let now = self.store_now();
             let placed: Vec<_> = entries
                 .into_iter()
                 .map(|entry| {
@@ -145,7 +145,7 @@ impl Inner {
                 .collect();
             let size = call.checks();
             if size == 0 {
-                let now = self.prefilter.now();
+                let now = self.now();
                 placed
                     .iter()
                     .for_each(|(entry, _)| self.lost(meter, now, entry));
@@ -164,7 +164,7 @@ impl Inner {
             };
             // In part it would be an account of something else.
             let reply = reply.filter(|reply| reply.first_refusal().is_none());
-            let now = self.prefilter.now();
+            let now = self.now();
             for (entry, placed) in &placed {
                 let looks = match &reply {
                     Some(reply) => meter.audit(now, &self.rules, reply, entry, placed),
@@ -188,7 +188,7 @@ fn next(waiting: &mut VecDeque<Entry>, most: usize) -> (Vec<Entry>, Option<Tick>
     (entries, at)
 }
 
-/// Whoever tells what waits in the line. It ends with the line.
+/// The task that sends events. It ends when there are none.
 struct Telling {
     inner: Arc<Inner>,
     has_ended: bool,

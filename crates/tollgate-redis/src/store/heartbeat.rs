@@ -1,7 +1,9 @@
-//! Heartbeats: how many instances share the store, for their shares while it fails; and which quotas they have, because two
-//! quotas of one rule are two limits on one state.
+//! Heartbeats: how many instances share the store, for their shares while it fails; which quotas they have, because two
+//! quotas of one rule are two limits on one state; and how they write keys, because two secrets are two states of one client.
 
 use std::{
+    collections::BTreeSet,
+    num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
@@ -10,12 +12,13 @@ use tokio::{
     task::AbortHandle,
     time::{Instant, sleep},
 };
+use tollgate_core::store::InstanceCount;
 
 use crate::{
     connection::{script::Script, value::Value},
     store::{
         flush::InUse,
-        instances::InstanceCount,
+        key_tags::KeyTags,
         quotas::{self, QuotaConflicts, Quotas},
         shared::Shared,
     },
@@ -27,14 +30,17 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance is heard, give or take a fifth.
+/// How often an instance is heard, give or take a fifth, unless something else is said.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// After a pause of more intervals between two counts nothing is known of the time in between: Redis may have been started anew.
+const LONGEST_PAUSE: u32 = 3;
 
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// After three of them an instance is gone.
-const GONE_AFTER_MS: &str = "15000";
+/// After so many of them an instance is gone.
+const GONE_AFTER: u32 = 3;
 
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
@@ -45,14 +51,24 @@ pub(super) struct Heartbeat(AbortHandle);
 
 impl Heartbeat {
     /// Begins, with the quotas of the rule sets in use. Needs a tokio runtime.
-    pub(super) fn start(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        in_use: &Arc<InUse>,
+        instance: String,
+        interval: Option<Duration>,
+    ) -> Self {
+        let interval = interval.unwrap_or(INTERVAL);
         let heart = Heart {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
             in_use: Arc::clone(in_use),
             instance,
-            count: InstanceCount::default(),
+            began: Instant::now(),
+            interval,
+            gone_after: (interval * GONE_AFTER).as_millis().to_string(),
+            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(interval * LONGEST_PAUSE),
             conflicts: QuotaConflicts::default(),
+            strangers: BTreeSet::new(),
         };
         Self(tokio::spawn(heart.beat()).abort_handle())
     }
@@ -68,28 +84,34 @@ struct Heart {
     shared: Weak<Shared>,
     in_use: Arc<InUse>,
     instance: String,
+    began: Instant,
+    interval: Duration,
+    /// In milliseconds.
+    gone_after: String,
     count: InstanceCount,
     conflicts: QuotaConflicts,
+    /// Those that were told of.
+    strangers: BTreeSet<KeyTags>,
 }
 
 impl Heart {
     async fn beat(mut self) {
-        let mut pause = FIRST;
+        let mut pause = FIRST.min(self.interval);
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if self.is_counted(&shared).await {
-                pause = INTERVAL;
-                self.compare_quotas(&shared).await;
+                pause = self.interval;
+                self.compare(&shared).await;
             }
         }
     }
 
     async fn is_counted(&mut self, shared: &Shared) -> bool {
         let key = shared.keyspace.instances();
-        let args = [&*self.instance, GONE_AFTER_MS];
+        let args = [&*self.instance, &*self.gone_after];
         let count = match shared.backend.run(&COUNT, &key, &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
             Ok(_) => None,
@@ -98,43 +120,44 @@ impl Heart {
                 None
             }
         };
+        self.count
+            .observe(count.unwrap_or(0), self.began.elapsed().as_micros() as u64);
         // What was last known stays known while Redis fails: that is when it is needed.
-        match count {
-            Some(count) => {
-                let count = self.count.counted(count, Instant::now());
-                shared.instances.set(count);
-                shared.observer.instances(count);
-                true
+        if count.is_some() {
+            let count = self.count.counted().get();
+            for (_, cap) in &shared.caps {
+                cap.share_among(count);
             }
-            None => {
-                self.count.miss();
-                false
-            }
+            shared.instances.set(count);
+            shared.observer.instances(count);
         }
+        count.is_some()
     }
 
-    async fn compare_quotas(&mut self, shared: &Shared) {
+    async fn compare(&mut self, shared: &Shared) {
         let mut own = Quotas::new();
         self.in_use.each_rule(|rule| {
             if own.len() < MOST_RULES {
                 quotas::add(&mut own, rule);
             }
         });
-        if own.is_empty() {
-            return;
-        }
-        let members: Vec<_> = own
+        let tags = KeyTags::of(&shared.keyspace.keys, &shared.keyspace.partition);
+        let members = own
             .iter()
-            .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)))
-            .collect();
-        let mut args = vec![GONE_AFTER_MS];
+            .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)));
+        // No rule has this name.
+        let said = quotas::member("", &tags.in_words());
+        let members: Vec<_> = members.chain([said]).collect();
+        let mut args = vec![&*self.gone_after];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.quotas();
-        let all = match shared.backend.run(&COMPARE, &key, &args).await {
+        let mut all = match shared.backend.run(&COMPARE, &key, &args).await {
             Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
             Ok(_) => return,
             Err(error) => return shared.observer.heartbeat_failed(&error),
         };
+        let tagged = all.remove("").unwrap_or_default();
+        self.compare_tags(shared, &tags, &tagged);
         let (counts, lasting) = self.conflicts.compare(&own, &all, Instant::now());
         for (rule, others) in counts {
             shared.observer.quota_conflicts(&rule, others);
@@ -146,5 +169,16 @@ impl Heart {
                 .observer
                 .quotas_differ(&conflict.rule, here, elsewhere, since);
         }
+    }
+
+    fn compare_tags(&mut self, shared: &Shared, own: &KeyTags, all: &BTreeSet<String>) {
+        let others = all.iter().filter_map(|words| KeyTags::read(words));
+        let strangers: BTreeSet<_> = others.filter(|other| !other.meets(own)).collect();
+        shared.observer.key_conflicts(strangers.len());
+        for stranger in strangers.difference(&self.strangers) {
+            let (here, elsewhere) = (own.in_words(), stranger.in_words());
+            shared.observer.keys_differ(&here, &elsewhere);
+        }
+        self.strangers = strangers;
     }
 }

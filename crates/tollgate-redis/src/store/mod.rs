@@ -2,20 +2,20 @@
 
 mod accuracy;
 mod backend;
-mod background;
 mod bound;
 mod builder;
-mod cross_slot;
 mod flush;
 mod flusher;
 mod follow;
 mod heartbeat;
+mod in_flight;
 mod in_flight_calls;
-mod in_flight_query;
-mod in_flight_reports;
 mod inner;
 mod instances;
+mod key_tags;
 mod meter;
+mod places;
+mod process_clock;
 mod quotas;
 mod recheck;
 mod redis_store;

@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Consistency, Rule, RuleError, RuleSet, Store,
+    Rule, RuleError, RuleSet, Store,
     store::{RuleRegistry, RuleStore},
 };
-use tollgate_prefilter::{DowngradeReason, Effective};
+use tollgate_prefilter::Effective;
 
 use crate::{
     connection::breaker::BreakerState,
@@ -29,10 +29,12 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    pub(super) fn new(shared: Shared, instance: Option<String>) -> Self {
+    /// With the name of this instance and the interval of its heartbeats, if there are any.
+    pub(super) fn new(shared: Shared, heartbeat: Option<(String, Option<Duration>)>) -> Self {
         let shared = Arc::new(shared);
         let in_use = Arc::default();
-        let heartbeat = instance.map(|instance| Heartbeat::start(&shared, &in_use, instance));
+        let heartbeat = heartbeat
+            .map(|(instance, interval)| Heartbeat::start(&shared, &in_use, instance, interval));
         Self {
             heartbeat: heartbeat.map(Arc::new),
             in_use,
@@ -80,30 +82,42 @@ impl RedisStore {
     /// ```
     #[must_use]
     pub fn effective(&self, rule: &Rule, plan: usize) -> Effective {
-        let quota = rule.quota_of(plan);
-        match self.shared.exact(rule) {
-            _ if !rule.is_enforced() || quota.is_unlimited() => Effective::Exact(None),
-            Some(why) if rule.consistency_of() != Consistency::Exact => {
-                Effective::Exact(Some(DowngradeReason::Store(why)))
-            }
-            _ => Effective::new(quota, rule.consistency_of()),
-        }
+        Effective::of(rule, plan, self.shared.exact(rule))
     }
 
     /// Waits until Redis decides every request: for a start that would rather wait than begin on the rules' answers to a store
-    /// failure. It waits for ever if need be; put a timeout around it.
+    /// failure. It waits for ever if need be: [`connect_within`](crate::RedisStoreBuilder::connect_within) has an end, and gives
+    /// the error.
     ///
     /// There is a connection then, and the [breaker](Self::breaker) is closed: where several attempts to connect have failed
-    /// before, it keeps requests from a server until probes were answered.
+    /// before, it keeps requests from a server until probes were answered. Why it waits is an event (feature `tracing`), after
+    /// five seconds and then every ten, and [`connection_error`](Self::connection_error) says it at any time.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn connected(&self) {
         const PAUSE: Duration = Duration::from_millis(5);
+        const FIRST_EVENT: Duration = Duration::from_secs(5);
+        const NEXT_EVENT: Duration = Duration::from_secs(10);
+        let began = Instant::now();
+        let mut event = began + FIRST_EVENT;
         while !self.shared.backend.is_ready() {
             sleep(PAUSE).await;
+            let now = Instant::now();
+            if now >= event {
+                let why = self.connection_error().unwrap_or_default();
+                self.shared.observer.waits(now - began, &why);
+                event = now + NEXT_EVENT;
+            }
         }
+    }
+
+    /// Why Redis does not decide requests at present: the last failure to connect, or that the [breaker](Self::breaker) keeps
+    /// requests from it. `None` while it does. In a cluster, of the first server with which something is wrong.
+    #[must_use]
+    pub fn connection_error(&self) -> Option<String> {
+        self.shared.backend.trouble()
     }
 
     /// Tells Redis all that this process knows and Redis does not, for an orderly end: units that were counted alone are
@@ -181,18 +195,17 @@ impl fmt::Debug for RedisStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use tollgate_core::{
-        Check, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict, algorithm::Assessment,
-        store::RuleStore,
+        Check, Consistency, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
+        algorithm::Assessment, store::RuleStore,
     };
+    use tollgate_prefilter::{Begin, IndexSet, Next, Reply};
 
     use super::*;
-    use crate::{keys::Keys, prefilter::split::IndexSet};
+    use crate::keys::Keys;
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_limiter_that_is_gone_could_not_report_is_lost() {
+    async fn units_that_a_dropped_limiter_cannot_report_are_lost_after_a_while() {
         let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
             .connect()
             .expect("a valid address and a runtime");
@@ -205,24 +218,36 @@ mod tests {
         let shared = Arc::clone(&store.shared);
         let bound = Bound::new(shared, None, Arc::new(rules)).expect("a store for the rule");
         let check = Check::new(0, Fingerprint::from_bits(7), 5);
-        let prefilter = &bound.inner().prefilter;
-        let (sent, answer) = (
-            prefilter.sent(),
-            Assessment {
+        // Redis has replied twice: nothing is kept of a key that was seen once.
+        for _ in 0..2 {
+            let now = bound.inner().now();
+            let Begin::Query(mut query) = bound.inner().local.begin(&[check], now) else {
+                panic!("nothing is known of the key");
+            };
+            query.send(now, |_| ());
+            let answer = Assessment {
                 fits: true,
                 remaining: 50,
                 reset_after: 1_000_000,
                 retry: Retry::Now,
-            },
-        );
-        let verdict = Verdict::new(0, 0, answer, Source::Store);
-        let decision = Decision::new(sent.at, [verdict], |_| true);
-        let learned_by = (sent, IndexSet::default());
-        prefilter.learn(&[check], &decision, learned_by, |_| false);
+            };
+            let verdict = Verdict::new(0, 0, answer, Source::Store);
+            let reply = Reply {
+                at: now,
+                decision: Decision::new(now, [verdict], |_| true),
+                shared: IndexSet::default(),
+                reports: smallvec::smallvec![],
+                leases: smallvec::smallvec![],
+            };
+            let Next::Done(done) = query.finish(Ok(reply), now) else {
+                panic!("there is one rule");
+            };
+            assert!(done.follow_up.is_empty());
+        }
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         drop(bound);
-        let lost = || store.shared.lost.load(Ordering::Relaxed);
+        let lost = || store.shared.observer.units_lost();
         // It goes on for a while.
         sleep(Duration::from_secs(3)).await;
         assert_eq!(lost(), 0);

@@ -1,16 +1,10 @@
 //! What the rule sets on one store have in common: the connection, the clock, the names of keys.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::Instant};
 use tollgate_core::{Clock, Rule, StoreError, StoreErrorKind, Tick};
+use tollgate_prefilter::Engine;
 
 use crate::{
     call::Call,
@@ -18,7 +12,6 @@ use crate::{
     keyspace::{Keyspace, Partition},
     new_keys::NewKeys,
     observe::{CallFor, Observer, Timer},
-    prefilter::deny::DenyCache,
     reply::Reply,
     script::SCRIPT,
     store::{
@@ -44,12 +37,12 @@ pub(super) struct Shared {
     pub(super) meter: Option<u64>,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
-    /// What denials have taught, if they are remembered.
-    pub(super) denied: Option<DenyCache>,
+    /// What this process decides locally.
+    pub(super) engine: Engine,
+    /// The clock of the engine.
+    pub(super) process_clock: Clock,
     /// Calls whose answers no request waits for.
     pub(super) in_flight_calls: InFlightCalls,
-    /// Units that are not reported any more, and that Redis may not have counted.
-    pub(super) lost: AtomicU64,
 }
 
 impl Shared {
@@ -109,12 +102,6 @@ impl Shared {
             }
             _ => self.observer.settlement_lost(),
         }
-    }
-
-    /// Units are not reported any more, and Redis may not have counted them.
-    pub(super) fn gave_up(&self, units: u64) {
-        self.lost.fetch_add(units, Ordering::Relaxed);
-        self.observer.reports_lost_units(units);
     }
 
     /// The reply to a call of so many checks, once it is there.

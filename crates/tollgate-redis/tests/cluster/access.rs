@@ -36,6 +36,7 @@ async fn address_without(cluster: &RedisCluster, command: &str) -> String {
 async fn limiter_without(cluster: &RedisCluster, command: &str) -> Limiter {
     let address = address_without(cluster, command).await;
     let store = RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
+        .partition(tollgate_redis::Partition::One)
         .deadline(Duration::from_secs(10))
         .connect()
         .expect("a valid address");

@@ -17,7 +17,7 @@ const SLOTS: u16 = 6;
 #[tokio::test]
 async fn a_request_in_six_slots_of_servers_that_stand_still_waits_for_one_deadline() {
     let cluster = RedisCluster::start().await;
-    let store = RedisStore::builder(&cluster.url(), "deadline", Keys::plain())
+    let store = RedisStore::builder(cluster.url(), "deadline", Keys::plain())
         .deadline(DEADLINE)
         .partition(Partition::Key)
         .without_heartbeats()

@@ -79,17 +79,3 @@ async fn a_planned_failover_of_a_shard_costs_nothing() {
     }
     service.end().await;
 }
-
-#[tokio::test]
-async fn a_replica_that_is_killed_is_not_missed() {
-    let mut cluster = RedisCluster::start().await;
-    let mut service = service(&cluster, 0).await;
-    cluster.server_mut(3).kill();
-    eventually("the others miss it", || async {
-        let nodes = cluster.say(0, &["CLUSTER", "NODES"]).await;
-        nodes.contains("slave,fail ").then_some(())
-    })
-    .await;
-    service.recovers("the end of the replica").await;
-    service.end().await;
-}

@@ -22,7 +22,7 @@ fn secret(byte: u8) -> Secret {
 }
 
 async fn store(cluster: &RedisCluster, namespace: &str, partition: Partition) -> RedisStore {
-    let store = RedisStore::builder(&cluster.url(), namespace, Keys::hashed(secret(7)))
+    let store = RedisStore::builder(cluster.url(), namespace, Keys::hashed(secret(7)))
         .partition(partition)
         .deadline(Duration::from_secs(10))
         .connect()
@@ -154,7 +154,7 @@ async fn what_a_cluster_cannot_do_is_refused(cluster: &RedisCluster) {
     let keys = Keys::hashed(secret(8))
         .previous(secret(7))
         .expect("another one");
-    let store = RedisStore::builder(&cluster.url(), "change", keys)
+    let store = RedisStore::builder(cluster.url(), "change", keys)
         .partition(Partition::Key)
         .connect()
         .expect("a runtime");

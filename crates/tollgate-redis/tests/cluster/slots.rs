@@ -63,7 +63,8 @@ struct Pair {
 
 impl Pair {
     async fn start(cluster: &RedisCluster) -> Self {
-        let store = RedisStore::builder(&cluster.url(), "pair", tollgate_redis::Keys::plain())
+        let store = RedisStore::builder(cluster.url(), "pair", tollgate_redis::Keys::plain())
+            .partition(tollgate_redis::Partition::One)
             .deadline(Duration::from_secs(20))
             .connect()
             .expect("a valid address");

@@ -13,7 +13,7 @@ use crate::support::{
 #[tokio::test]
 async fn connected_means_that_redis_decides_the_first_request() {
     let port = free_port();
-    let store = RedisStore::builder(&format!("redis://127.0.0.1:{port}"), "start", Keys::plain())
+    let store = RedisStore::builder(format!("redis://127.0.0.1:{port}"), "start", Keys::plain())
         .deadline(Duration::from_secs(20))
         .connect()
         .expect("a valid address, a deadline and a runtime");

@@ -21,7 +21,7 @@ impl Service {
         let server = RedisServer::start(&[]).await;
         let (mut stores, mut limiters) = (Vec::new(), Vec::new());
         for _ in 0..INSTANCES {
-            let store = RedisStore::builder(&server.url(), "young", Keys::plain())
+            let store = RedisStore::builder(server.url(), "young", Keys::plain())
                 .deadline(Duration::from_secs(1))
                 .connect()
                 .expect("a valid address");
@@ -47,7 +47,7 @@ impl Service {
         self.server.restart().await;
         eventually("each has been heard", || async {
             assert_eq!(self.known(), [INSTANCES as u32; INSTANCES]);
-            let heard = self.server.ask(&["ZCARD", "young:instances"]).await;
+            let heard = self.server.ask(&["ZCARD", "{young}:instances"]).await;
             (heard == format!(":{INSTANCES}\r\n")).then_some(())
         })
         .await;

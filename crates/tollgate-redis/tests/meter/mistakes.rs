@@ -103,14 +103,7 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
     assert_eq!(seen(&[&one, &other], 2).await.falsely, 0);
 
     let fresh_at = taken.at() + taken.verdicts()[0].reset_after().as_micros() as u64;
-    let holding = Receipt {
-        check: all,
-        taken: Taken {
-            at: taken.at(),
-            fresh_at,
-        },
-        source: Source::Store,
-    };
+    let holding = Receipt::of_store(all, Taken::new(taken.at(), fresh_at));
     one.bound.settle(&[holding], Settlement::Refund(5));
     site.clock.advance(Duration::from_millis(100));
     // The account learns of it some time after the rule. What looks false is asked about once more, and what was given back

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tollgate_core::{Consistency, HOUR, MINUTE, SECOND};
 
 use crate::{
+    counts::Counts,
     job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
-    process::Counts,
     site::{PATIENT, PROCESSES, Site},
     support::{
         blocking_server::RedisServer,

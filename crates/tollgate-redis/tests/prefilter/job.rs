@@ -1,22 +1,24 @@
 //! What a process is told to do.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tollgate_core::{Consistency, LeaseShare, Limiter, OnStoreError, Quota, Rule};
 use tollgate_redis::RedisStore;
 
 /// One rule of each request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) name: String,
     pub(crate) limit: Limit,
+    #[serde(with = "as_numbers")]
     pub(crate) consistency: Consistency,
     /// Each request costs from one to so many units.
     pub(crate) costs: u64,
 }
 
 /// A quota, as it is written in a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Limit {
     Bucket {
         burst: u64,
@@ -28,7 +30,7 @@ pub(crate) enum Limit {
 }
 
 /// So many tasks, for a time; each asks a few times without a pause, and pauses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) asks: Vec<Ask>,
     pub(crate) lasts: Duration,
@@ -116,92 +118,35 @@ impl Job {
     }
 }
 
-impl fmt::Display for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (lasts, pause) = (self.lasts.as_micros(), self.pause.as_micros());
-        let cold = u8::from(self.cold);
-        write!(
-            f,
-            "{lasts} {} {} {pause} {} {cold}",
-            self.tasks, self.at_once, self.keys
-        )?;
-        for ask in &self.asks {
-            let (kind, limit, rate, period) = match ask.limit {
-                Limit::Bucket {
-                    burst,
-                    rate,
-                    period,
-                } => (0, burst, rate, period),
-                Limit::Fixed(limit, window) => (1, limit, 0, window),
-                Limit::Sliding(limit, window) => (2, limit, 0, window),
-            };
-            let (how, one, other) = match ask.consistency {
-                Consistency::Leased { share } => (1, share.as_permille().into(), 0),
-                Consistency::Eventual {
-                    interval,
-                    max_unreported,
-                } => (2, interval.as_micros(), max_unreported),
-                _ => (0, 0, 0),
-            };
-            let (name, costs, period) = (&ask.name, ask.costs, period.as_micros());
-            write!(
-                f,
-                " {name},{kind},{limit},{rate},{period},{how},{one},{other},{costs}"
-            )?;
-        }
-        Ok(())
+/// A consistency, as three numbers.
+mod as_numbers {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use tollgate_core::{Consistency, LeaseShare};
+
+    pub(super) fn serialize<S: Serializer>(it: &Consistency, to: S) -> Result<S::Ok, S::Error> {
+        let numbers = match *it {
+            Consistency::Leased { share } => (1, share.as_permille(), 0),
+            Consistency::Eventual {
+                interval,
+                max_unreported,
+            } => (2, interval.as_millis() as u16, max_unreported),
+            _ => (0, 0, 0),
+        };
+        numbers.serialize(to)
     }
-}
 
-impl FromStr for Job {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(line: &str) -> Result<Self, Self::Err> {
-        let mut words = line.split(' ');
-        let mut number = || words.next().unwrap_or_default().parse::<u64>();
-        let lasts = Duration::from_micros(number()?);
-        let (tasks, at_once) = (number()?, number()?);
-        let pause = Duration::from_micros(number()?);
-        let (keys, cold) = (number()?, number()? == 1);
-        Ok(Self {
-            lasts,
-            tasks,
-            at_once,
-            pause,
-            keys,
-            cold,
-            asks: words.map(ask).collect::<Result<_, _>>()?,
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Consistency, D::Error> {
+        Ok(match <(u8, u16, u64)>::deserialize(from)? {
+            (0, ..) => Consistency::Exact,
+            (1, permille, _) => Consistency::Leased {
+                share: LeaseShare::permille(permille),
+            },
+            (_, millis, max_unreported) => Consistency::Eventual {
+                interval: Duration::from_millis(millis.into()),
+                max_unreported,
+            },
         })
     }
-}
-
-fn ask(word: &str) -> Result<Ask, std::num::ParseIntError> {
-    let (name, numbers) = word.split_once(',').unwrap_or_default();
-    let numbers: Vec<u64> = numbers
-        .split(',')
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
-    let [kind, limit, rate, period, how, one, other, costs] = numbers[..] else {
-        panic!("{word:?} is not a rule of a job");
-    };
-    let period = Duration::from_micros(period);
-    Ok(Ask {
-        name: name.to_owned(),
-        limit: match kind {
-            0 => bucket(limit, rate, period),
-            1 => Limit::Fixed(limit, period),
-            _ => Limit::Sliding(limit, period),
-        },
-        consistency: match how {
-            0 => Consistency::Exact,
-            1 => Consistency::Leased {
-                share: LeaseShare::permille(one as u16),
-            },
-            _ => Consistency::Eventual {
-                interval: Duration::from_micros(one),
-                max_unreported: other,
-            },
-        },
-        costs,
-    })
 }

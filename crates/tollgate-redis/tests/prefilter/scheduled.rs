@@ -6,8 +6,8 @@ use tollgate_core::{Consistency, SECOND};
 
 use crate::{
     calls::calls,
+    counts::Counts,
     job::{Ask, EXACT, Job, LEASED, bucket},
-    process::Counts,
     site::{PATIENT, Site},
     support::blocking_server::RedisServer,
 };
@@ -31,7 +31,7 @@ fn run(server: &RedisServer, site: &mut Site, job: &Job) -> (Vec<Counts>, u64) {
     site.begin(job);
     let processes = site.processes.iter_mut();
     let counts: Vec<_> = processes
-        .map(|process| process.finish().expect("it lives"))
+        .map(|process| process.finish::<Counts>().expect("it lives"))
         .collect();
     let layout: u64 = counts.iter().map(|counts| counts.layout).sum();
     (counts, (calls(server) - before) * 1_000 / layout.max(1))

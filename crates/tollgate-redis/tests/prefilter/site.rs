@@ -8,10 +8,11 @@ use tollgate_core::Consistency;
 use crate::{
     admission::{self, Admission},
     clock,
+    counts::Counts,
     job::Job,
-    meter::{Beside, above},
-    process::{Counts, Process},
-    worker::end_of,
+    meter::{Allowance, above},
+    support::process::Process,
+    worker::{self, end_of},
 };
 
 pub(crate) const PROCESSES: usize = 8;
@@ -40,9 +41,9 @@ impl Site {
         let files = TempDir::new().expect("a folder for the book");
         let book = files.path().join(BOOK);
         fs::write(&book, []).expect("the book is begun");
-        let start = |_| Process::start(address, &book, deadline);
+        let start = |_| worker::start(address, &book, deadline);
         let mut processes: Vec<_> = (0..PROCESSES).map(start).collect();
-        processes.iter_mut().for_each(Process::is_ready);
+        processes.iter_mut().for_each(is_ready);
         Self {
             address: address.to_owned(),
             deadline,
@@ -88,8 +89,8 @@ impl Site {
     /// `kill -9` of one, another in its place, and the same job for it.
     pub(crate) fn replace(&mut self, place: usize, job: &Job) {
         self.lost += 1;
-        let mut process = Process::start(&self.address, &self.book(), self.deadline);
-        process.is_ready();
+        let mut process = worker::start(&self.address, &self.book(), self.deadline);
+        is_ready(&mut process);
         process.begin(job);
         self.processes[place] = process;
     }
@@ -123,12 +124,12 @@ impl Site {
                 }
                 _ => 0,
             };
-            let beside = Beside { beyond, losses };
-            let above = above(&ask.limit.quota(), of_key, beside, self.wall_ahead);
+            let allowance = Allowance { beyond, losses };
+            let above = above(&ask.limit.quota(), of_key, allowance, self.wall_ahead);
             assert_eq!(
                 above,
                 0,
-                "{ask:?}: {above} units above the bound, of {} admissions to client {}, with {beside:?}",
+                "{ask:?}: {above} units above the bound, of {} admissions to client {}, with {allowance:?}",
                 of_key.len(),
                 of_key[0].key
             );
@@ -141,4 +142,9 @@ impl Site {
         let of_rule = admitted.filter(|it| it.rule == rule);
         of_rule.map(|it| it.units).sum()
     }
+}
+
+/// Waits until a process is connected.
+fn is_ready(process: &mut Process) {
+    assert!(process.finish::<()>().is_some(), "it has not started");
 }

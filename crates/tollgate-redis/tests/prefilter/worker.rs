@@ -1,8 +1,6 @@
 //! What a process does that was started for a job.
 
 use std::{
-    env,
-    io::{self, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,8 +12,9 @@ use tollgate_redis::{Keys, RedisStore};
 use crate::{
     admission::{Admission, Book},
     clock,
+    counts::Counts,
     job::Job,
-    process::{ADDRESS, ANSWER, BOOK, Counts, DEADLINE},
+    support::process::{self, Process},
 };
 
 /// The namespace of all processes.
@@ -37,11 +36,15 @@ pub(crate) fn end_of(book: &Path) -> PathBuf {
     book.with_extension("end")
 }
 
+/// A process with a store on the server at this address, which gives a call up after this deadline, and writes its admissions
+/// to this file. It replies once it is connected, and to each job.
+pub(crate) fn start(address: &str, book: &Path, deadline: Duration) -> Process {
+    Process::start(&(address, book, deadline))
+}
+
 /// Does jobs until there are no more, if this process was started for that.
 pub(crate) fn play() {
-    let (Ok(address), Ok(book), Ok(deadline)) =
-        (env::var(ADDRESS), env::var(BOOK), env::var(DEADLINE))
-    else {
+    let Some((address, book, deadline)) = process::role::<(String, PathBuf, Duration)>() else {
         return;
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -49,14 +52,10 @@ pub(crate) fn play() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let deadline = Duration::from_millis(deadline.parse().expect("a number"));
     let store = runtime.block_on(store(&address, deadline));
-    let say = |what: &str| writeln!(io::stdout(), "{ANSWER}{what}").expect("somebody reads");
-    say("ready");
+    process::reply(&());
     let mut last: Option<(Job, Limiter)> = None;
-    // The end of the input is also that of the process which gave the jobs.
-    for line in io::stdin().lines().map_while(Result::ok) {
-        let job: Job = line.parse().expect("a job");
+    for job in process::jobs::<Job>() {
         let same = last.take().filter(|(last, _)| last.asks == job.asks);
         // What the limiter of the last job holds is spent in this one.
         let limiter = match same {
@@ -66,9 +65,8 @@ pub(crate) fn play() {
                 job.limiter(&store)
             }
         };
-        let counts = runtime.block_on(run(&job, &limiter, Path::new(&book)));
+        process::reply(&runtime.block_on(run(&job, &limiter, &book)));
         last = Some((job, limiter));
-        say(&counts.numbers().map(|number| number.to_string()).join(" "));
     }
 }
 

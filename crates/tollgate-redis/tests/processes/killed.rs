@@ -36,7 +36,7 @@ async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for()
         for process in &mut *others {
             process.begin(&job);
         }
-        assert_eq!(first[0].finish(), None, "it has not died");
+        assert_eq!(first[0].finish::<u64>(), None, "it has not died");
         for process in &mut *others {
             assert_eq!(process.finish(), Some(ATTEMPTS * TASKS));
         }
@@ -45,7 +45,7 @@ async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for()
             process.begin(&job);
         }
         for process in others {
-            assert!(process.finish().is_some());
+            assert!(process.finish::<u64>().is_some());
         }
         // A task of the dead process may have been admitted and not have said so.
         let metered = site.metered();

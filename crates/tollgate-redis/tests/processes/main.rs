@@ -6,6 +6,7 @@ mod support;
 mod killed;
 mod site;
 mod together;
+mod versions;
 
 /// What the other processes do; nothing in this one.
 #[test]

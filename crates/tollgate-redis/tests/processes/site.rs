@@ -7,7 +7,8 @@ use tollgate_redis::RedisStore;
 
 use crate::support::{
     blocking_server::RedisServer,
-    child::{Child, Job, patient_store},
+    child::{self, Job, patient_store},
+    process::Process,
     resp::{Resp, Value},
 };
 
@@ -19,7 +20,7 @@ pub(crate) const TASKS: u64 = 64;
 pub(crate) struct Site {
     server: RedisServer,
     meter: NamedTempFile,
-    pub(crate) processes: Vec<Child>,
+    pub(crate) processes: Vec<Process>,
 }
 
 impl Site {
@@ -27,7 +28,7 @@ impl Site {
         let server = RedisServer::start(&[]);
         let meter = NamedTempFile::new().expect("a file for the meter");
         let address = format!("redis://{}", server.address());
-        let start = |_| Child::start(&address, meter.path());
+        let start = |_| child::start(&address, meter.path());
         Self {
             processes: (0..PROCESSES).map(start).collect(),
             server,
@@ -45,7 +46,7 @@ impl Site {
         for process in &mut self.processes {
             process.begin(job);
         }
-        let finish = |process: &mut Child| process.finish().expect("the process lives");
+        let finish = |process: &mut Process| process.finish::<u64>().expect("the process lives");
         self.processes.iter_mut().map(finish).sum()
     }
 
@@ -56,7 +57,7 @@ impl Site {
             .len()
     }
 
-    /// Every key with what lies in it.
+    /// Every state with its value; no keys of heartbeats, which change at any time.
     pub(crate) fn dump(&self) -> Vec<(Vec<u8>, Value)> {
         let mut connection = Resp::connect(self.server.address());
         let Value::List(keys) = connection.say("KEYS {processes}:*") else {
@@ -71,6 +72,7 @@ impl Site {
                 }
                 other => panic!("{other:?} is not a key"),
             })
+            .filter(|(key, _)| !key.ends_with(b":instances") && !key.ends_with(b":quotas"))
             .collect();
         dump.sort_by(|one, other| one.0.cmp(&other.0));
         dump

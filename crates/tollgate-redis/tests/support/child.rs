@@ -1,14 +1,10 @@
-//! Processes of a test's own: the test binary, run again in a role.
-//!
-//! A program that starts some has one test that [plays](play) the role, and is a test of nothing where there is none.
+//! Processes that ask as often as they are told.
 
 use std::{
-    env, fmt,
     fs::OpenOptions,
-    io::{self, BufRead as _, BufReader, Write as _},
-    path::Path,
-    process::{self, ChildStdin, ChildStdout, Command, Stdio},
-    str::FromStr,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,21 +12,18 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tollgate_core::{Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Rule};
 use tollgate_redis::RedisStore;
 
-use super::quotas::every_algorithm;
-
-/// The test that plays the role, in every program that starts processes.
-const ROLE: &str = "a_process_plays_its_role";
-const ADDRESS: &str = "TOLLGATE_TEST_ADDRESS";
-const METER: &str = "TOLLGATE_TEST_METER";
-/// So that lines of the test harness are told from answers.
-const ANSWER: &str = "tollgate: ";
+use super::{
+    process::{self, Process},
+    quotas::every_algorithm,
+};
 
 /// One rule of a request: `limit` units in ten years.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) rule: String,
     /// The algorithm's place among [`every_algorithm`].
@@ -42,56 +35,13 @@ pub(crate) struct Ask {
 }
 
 /// What a process is told to do: so many tasks ask so many times each, each admission is a byte in the meter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) tasks: u64,
     pub(crate) attempts: u64,
     /// The process kills itself, as `kill -9` does, once it has been admitted so often; 0 is never.
     pub(crate) dies_after: u64,
     pub(crate) asks: Vec<Ask>,
-}
-
-impl fmt::Display for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.tasks, self.attempts, self.dies_after)?;
-        for ask in &self.asks {
-            let (algorithm, limit, cost) = (ask.algorithm, ask.limit, ask.cost);
-            write!(
-                f,
-                " {},{algorithm},{limit},{cost},{}",
-                ask.rule, ask.clients
-            )?;
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for Job {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(line: &str) -> Result<Self, Self::Err> {
-        let mut words = line.split(' ');
-        let mut number = || words.next().unwrap_or_default().parse();
-        let (tasks, attempts, dies_after) = (number()?, number()?, number()?);
-        let asks = words.map(|word| {
-            let mut parts = word.split(',');
-            let rule = parts.next().unwrap_or_default().to_owned();
-            let mut number = || parts.next().unwrap_or_default().parse::<u64>();
-            Ok(Ask {
-                rule,
-                algorithm: number()? as usize,
-                limit: number()?,
-                cost: number()?,
-                clients: number()?,
-            })
-        });
-        Ok(Self {
-            tasks,
-            attempts,
-            dies_after,
-            asks: asks.collect::<Result<_, _>>()?,
-        })
-    }
 }
 
 impl Job {
@@ -135,67 +85,15 @@ pub(crate) async fn ask(limiter: &Limiter, checks: &[Check]) -> Decision {
     decision
 }
 
-/// A process that does jobs until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Child {
-    process: process::Child,
-    jobs: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Child {
-    /// A process with a store on the server at this address, which writes its admissions to this file.
-    pub(crate) fn start(address: &str, meter: &Path) -> Self {
-        let program = env::current_exe().expect("the program of this test");
-        let mut process = Command::new(program)
-            .args([ROLE, "--exact", "--nocapture"])
-            .env(ADDRESS, address)
-            .env(METER, meter)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program of this test runs again");
-        let jobs = process.stdin.take();
-        let answers = process.stdout.take().expect("it is piped");
-        Self {
-            process,
-            jobs,
-            answers: BufReader::new(answers),
-        }
-    }
-
-    /// Gives it a job, and does not wait for it.
-    pub(crate) fn begin(&mut self, job: &Job) {
-        let jobs = self.jobs.as_mut().expect("it is piped");
-        writeln!(jobs, "{job}").expect("the process reads");
-    }
-
-    /// The units admitted in the job that was begun last; `None` if the process has died.
-    pub(crate) fn finish(&mut self) -> Option<u64> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            let length = self.answers.read_line(&mut line);
-            if !length.is_ok_and(|length| length > 0) {
-                return None;
-            }
-            if let Some((_, answer)) = line.split_once(ANSWER) {
-                return answer.trim().parse().ok();
-            }
-        }
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// A process with a store on the server at this address, which writes its admissions to this file. It replies with the units
+/// that were admitted in a job.
+pub(crate) fn start(address: &str, meter: &Path) -> Process {
+    Process::start(&(address, meter))
 }
 
 /// Does jobs until there are no more, if this process was started for that.
 pub(crate) fn play() {
-    let (Ok(address), Ok(meter)) = (env::var(ADDRESS), env::var(METER)) else {
+    let Some((address, meter)) = process::role::<(String, PathBuf)>() else {
         return;
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -204,11 +102,8 @@ pub(crate) fn play() {
         .build()
         .expect("a runtime");
     let store = runtime.block_on(patient_store(&address));
-    // The end of the input is also that of the process which gave the jobs.
-    for line in io::stdin().lines().map_while(Result::ok) {
-        let job: Job = line.parse().expect("a job");
-        let admitted = runtime.block_on(run(&job, &store, Path::new(&meter)));
-        writeln!(io::stdout(), "{ANSWER}{admitted}").expect("somebody reads");
+    for job in process::jobs() {
+        process::reply(&runtime.block_on(run(&job, &store, &meter)));
     }
 }
 
@@ -230,7 +125,7 @@ async fn run(job: &Job, store: &RedisStore, meter: &Path) -> u64 {
                 meter.write_all(b".").expect("the meter is written");
                 let before = admitted.fetch_add(1, Ordering::SeqCst);
                 if before + 1 == job.dies_after {
-                    let own = process::id().to_string();
+                    let own = std::process::id().to_string();
                     let _ = Command::new("kill").args(["-9", &own]).status();
                 }
             }

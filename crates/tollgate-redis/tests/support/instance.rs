@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate_core::{Key, Limiter};
-use tollgate_redis::{BreakerState, RedisStore};
+use tollgate_redis::{BreakerState, Partition, RedisStore};
 
 use super::{
     meter::Meter,
@@ -51,6 +51,8 @@ impl Instance {
     pub(crate) async fn named(namespace: &str, address: &str) -> Self {
         let store = RedisStore::builder(address, namespace, tollgate_redis::Keys::plain())
             .deadline(DEADLINE)
+            // In a cluster it has to be said.
+            .partition(Partition::One)
             // What a denial has taught would hide a fault for a second.
             .without_deny_cache()
             .connect()

@@ -11,6 +11,7 @@ pub(crate) mod meter;
 pub(crate) mod moved_server;
 pub(crate) mod moving_slot;
 pub(crate) mod numbers;
+pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod quotas;
 pub(crate) mod redis_cluster;

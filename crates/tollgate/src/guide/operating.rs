@@ -63,7 +63,7 @@
 //! | debug | a request was denied; one event for each rule that denied | `rule`, `reason` (`quota`, `never`, `store_failed`), `source` (`store`, `deny_cache`, `lease`, `local`, `fallback`), `retry_after_ms` |
 //! | debug | a request was rejected because it has no key | `rule` |
 //! | warn | the store failed, and the rule's own answer applied; once for each outage | `rule`, `allowed` |
-//! | info | the store answers again, and has not failed for two seconds | |
+//! | info | the store responds again to a layer, and has not failed for two seconds | `rules`, those of the layer |
 //! | warn | none of the first hundred requests of a rule had a key; once for each rule | |
 //! | warn | a key was not looked up in time; once for each rule | |
 //! | warn | a request names a plan that its rule does not have, or has a computed cost that never fits; once for each rule | |
@@ -296,5 +296,5 @@
 //!   new window ends. A bucket gives back less by at most what the two rates differ by in the time between, and by what a
 //!   smaller burst may have forgotten.
 //!
-//! The replaced layer holds nothing in advance any more: what it has on lease goes back to Redis at once, and what it has
-//! counted alone is reported. Its tickets still settle.
+//! The new layer keeps the leases and cached denials of rules that have not changed. Leases of other rules go back to Redis at
+//! once, and their local usage is reported. Tickets of the replaced layer still settle.

@@ -31,7 +31,7 @@ pub(crate) struct Config {
     always_attaches: bool,
     pub(crate) count_preflight: bool,
     /// Whether handlers check rules of their own.
-    pub(crate) asks_in_handler: bool,
+    pub(crate) is_checked_in_handler: bool,
     pub(crate) duplicates: DuplicateDetector,
 }
 
@@ -52,9 +52,9 @@ impl Config {
                 denied_status,
             )),
             headers: Arc::new(Headers::new(style, rules.set())),
-            asks_in_handler: rules.asks_in_handler(),
+            is_checked_in_handler: rules.is_checked_in_handler(),
             // A handler needs an admission to check its rules.
-            attach_decision: rules.asks_in_handler(),
+            attach_decision: rules.is_checked_in_handler(),
             always_attaches: false,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
@@ -71,11 +71,11 @@ impl Config {
     /// The same settings with other rules.
     pub(crate) fn with_rules(&self, mut rules: RequestRules) -> Self {
         rules.look_up_deadline = self.rules.look_up_deadline;
-        let asks_in_handler = rules.asks_in_handler();
+        let is_checked_in_handler = rules.is_checked_in_handler();
         let mut config = Self {
             headers: Arc::new(Headers::new(self.style, rules.set())),
-            asks_in_handler,
-            attach_decision: self.always_attaches || asks_in_handler,
+            is_checked_in_handler,
+            attach_decision: self.always_attaches || is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
             ..self.clone()

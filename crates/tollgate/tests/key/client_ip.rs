@@ -2,7 +2,7 @@
 
 use tollgate::{
     KeyBuf, PartKind,
-    key::{ClientIp, NoKey, client_ip},
+    key::{ClientIp, KeyExtractor, NoKey, client_ip},
 };
 
 use crate::support::{empty, from, key, resolved, with_lines};
@@ -21,7 +21,16 @@ fn xff(peer: &str, client: &ClientIp, lines: &[&str]) -> String {
 
 #[test]
 fn the_client_is_the_peer_by_default() {
-    assert_eq!(xff("192.0.2.1", &client_ip(), &["6.6.6.6"]), "192.0.2.1");
+    for name in [
+        XFF,
+        "x-real-ip",
+        "forwarded",
+        "cf-connecting-ip",
+        "true-client-ip",
+    ] {
+        let head = from("192.0.2.1", with_lines(name, &["6.6.6.6"]));
+        assert_eq!(resolved(&client_ip(), &head), "192.0.2.1");
+    }
 }
 
 #[test]
@@ -229,6 +238,8 @@ fn a_single_header_counts_if_it_is_there_once_and_without_a_comma() {
 
 #[test]
 fn without_a_peer_the_answer_names_the_calls_to_add() {
+    // It cannot be seen before a request comes.
+    assert!(client_ip().validate().is_ok());
     let Err(NoKey::Misconfigured(text)) = key(&client_ip(), &empty()) else {
         panic!("a request without a peer has no key")
     };

@@ -2,8 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::Request;
 use proptest::prelude::*;
-use tollgate::key::{ClientIp, client_ip, query};
+use tollgate::{
+    KeyBuf,
+    key::{ClientIp, NoKey, client_ip, cookie, query},
+};
 
 use crate::support::{from, key, resolved, with_lines, with_uri};
 
@@ -67,7 +71,56 @@ fn completed(mut written: Vec<String>, added: &str, own_line: bool) -> Vec<Strin
 
 const PROXIES: &str = "10.0.0.2";
 
+/// Whether the address can be read in a line, with or without what stands around it.
+fn appears(lines: &[String], address: &str) -> bool {
+    let readable = |text: &str| {
+        let read = text.parse::<IpAddr>();
+        read.is_ok_and(|found| found.to_canonical().to_string() == address)
+    };
+    let is_outside = |c: char| !(c.is_ascii_hexdigit() || c == ':' || c == '.');
+    let mut runs = lines.iter().flat_map(|line| line.split(is_outside));
+    runs.any(|run| readable(run) || run.rsplit_once(':').is_some_and(|(run, _)| readable(run)))
+}
+
+/// Asserts that a key is no longer than what was sent, with the name and two heads of nine bytes.
+fn bounded(found: Result<KeyBuf, NoKey>, name: &str, sent: usize) {
+    match found {
+        Ok(key) => assert!(key.len() <= sent + name.len() + 18),
+        Err(why) => assert!(matches!(why, NoKey::Absent | NoKey::Ambiguous)),
+    }
+}
+
 proptest! {
+    #[test]
+    fn the_client_is_the_peer_or_an_address_of_the_header(lines in written()) {
+        let proxies = || client_ip().trusted_proxies(["10.0.0.0/8"]);
+        for (name, client) in [
+            ("x-forwarded-for", proxies().x_forwarded_for()),
+            ("x-forwarded-for", client_ip().x_forwarded_for().hops(2)),
+            ("forwarded", proxies().forwarded()),
+            ("forwarded", client_ip().forwarded().hops(2)),
+            ("x-real-ip", proxies().single_header("x-real-ip")),
+        ] {
+            let head = from("10.0.0.1", with_lines(name, &lines));
+            let found = resolved(&client, &head);
+            prop_assert!(found == "10.0.0.1" || appears(&lines, &found), "{} from {:?}", found, lines);
+            prop_assert!(key(&client, &head).expect("there is a peer").len() <= 9 + 18);
+        }
+    }
+
+    #[test]
+    fn a_cookie_and_a_parameter_of_the_query_give_a_bounded_key(
+        text in "((session|%73ession|q|%71|a)=?|abc|[;&%+\"=]|%6|%61|[!-~]){0,8}",
+    ) {
+        let head = with_lines("cookie", &[&text]);
+        bounded(key(&cookie("session"), &head), "session", text.len());
+        if let Ok(uri) = format!("/?{text}").parse() {
+            let (mut head, ()) = Request::new(()).into_parts();
+            head.uri = uri;
+            bounded(key(&query("q"), &head), "q", text.len());
+        }
+    }
+
     #[test]
     fn entries_of_a_client_in_x_forwarded_for_have_no_effect(
         address in client(), written in written(), port: bool, own_line: bool, inner: bool,

@@ -18,7 +18,7 @@ use tollgate::{MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule,
 
 /// A store whose time stands still.
 pub(crate) fn still() -> MemoryStore {
-    crate::still().0
+    tollgate_tests::app::still().0
 }
 
 /// An empty message is its prefix.

@@ -5,18 +5,17 @@ use std::{convert::Infallible, pin::pin, task::Poll, time::Duration};
 use axum::body::Body;
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use metrics::set_default_local_recorder;
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::sync::mpsc;
 use tollgate::{MINUTE, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
-use tollgate_tests::slow::SlowStore;
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::counted::Metrics;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
 
 #[tokio::test]
 async fn messages_of_one_frame_are_checked_together() {
-    let store = SlowStore::at_once(still());
+    let store = SwitchedStore::at_once(still());
     let service = limits(store.clone(), 100).layer(service_fn(read));
     let Ok(response) = service.oneshot(messages(50)).await;
     assert_eq!((status(&response), store.calls()), (None, 1));
@@ -24,7 +23,7 @@ async fn messages_of_one_frame_are_checked_together() {
 
 #[tokio::test]
 async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {
-    let store = SlowStore::at_once(still());
+    let store = SwitchedStore::at_once(still());
     let rule = rule(100).by(constant("all")).cost_by(|_| 7);
     let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
     let (reported, mut received) = mpsc::channel(1);
@@ -80,23 +79,13 @@ async fn a_shadow_counts_messages_and_ends_nothing() {
 
 #[tokio::test]
 async fn decisions_are_counted_with_the_units_of_their_messages() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _guard = set_default_local_recorder(&recorder);
+    let metrics = Metrics::record();
     let shadow = Rule::new("stricter", Quota::fixed_window(100, MINUTE)).shadow();
     let rules = [rule(3).by(constant("all")), shadow.by(constant("all"))];
     let limits = MessageLimitLayer::new(still(), rules).expect("valid rules");
     let service = limits.layer(service_fn(read));
     let Ok(_) = service.oneshot(messages(5)).await;
-    let counted = snapshotter.snapshot().into_vec();
-    let count = |metric: &str, rule: &str, decision: &str| {
-        let mut found = counted.iter().filter(|(key, ..)| {
-            let labels = key.key().labels();
-            let labels: Vec<_> = labels.map(|label| label.value()).collect();
-            key.key().name() == metric && labels == [rule, decision]
-        });
-        found.next().map(|(.., value)| value)
-    };
+    let counted = metrics.counted();
     let requests = "tollgate_requests_total";
     let units = "tollgate_cost_units_total";
     for (metric, rule, decision, expected) in [
@@ -106,12 +95,8 @@ async fn decisions_are_counted_with_the_units_of_their_messages() {
         (units, "messages", "denied", 1),
         (requests, "stricter", "shadow_allowed", 2),
     ] {
-        let value = count(metric, rule, decision);
-        assert_eq!(
-            value,
-            Some(&DebugValue::Counter(expected)),
-            "{metric} {rule} {decision}"
-        );
+        let name = format!("{metric}{{rule={rule},decision={decision}}}");
+        assert_eq!(counted.count(&name), expected, "{name}");
     }
 }
 
@@ -124,7 +109,7 @@ async fn a_message_is_not_handed_on_before_it_is_counted() {
             std::future::pending::<Result<Response<Body>, Infallible>>()
         };
         let (feed, request) = fed();
-        let store = SlowStore::after(Duration::ZERO, still());
+        let store = SwitchedStore::after(Duration::ZERO, still());
         let service = limits(store, 1).layer(service_fn(keeps));
         let _ = poll(pin!(service.oneshot(request)));
         feed.try_send(MESSAGE[..3].to_vec().into()).unwrap();

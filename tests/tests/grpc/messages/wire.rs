@@ -8,12 +8,10 @@ use tollgate::{
     MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, RateLimitLayer, Rule,
     key::{constant, header},
 };
-use tollgate_tests::{
-    slow::SlowStore,
-    weather::{
-        Mild, city, report,
-        v1::{City, Report, weather_server::WeatherServer},
-    },
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::weather::{
+    Mild, city, report,
+    v1::{City, Report, weather_server::WeatherServer},
 };
 use tonic::{Code, Request, Status, Streaming, transport::Server};
 use tonic_types::StatusExt;
@@ -164,8 +162,8 @@ async fn a_unary_call_is_a_message() {
 #[tokio::test]
 async fn a_failed_store_ends_streams_as_unavailable_with_deny() {
     for store in [
-        SlowStore::at_once(still()),
-        SlowStore::after(Duration::ZERO, still()),
+        SwitchedStore::at_once(still()),
+        SwitchedStore::after(Duration::ZERO, still()),
     ] {
         let rule = few(100)
             .on_store_error(OnStoreError::Deny)
@@ -174,7 +172,7 @@ async fn a_failed_store_ends_streams_as_unavailable_with_deny() {
         let mut served = served(&Mild::default(), limits).await;
         let mut asking = Asking::begin(&served).await;
         asking.ask().await.expect("the store is up");
-        store.fail(true);
+        store.switch(false);
         let status = asking.ask().await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         let status = served.client.record(reports(2)).await.unwrap_err();

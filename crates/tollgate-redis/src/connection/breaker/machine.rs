@@ -4,44 +4,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// The thresholds of a breaker.
-#[derive(Clone, Debug)]
-pub(crate) struct BreakerSettings {
-    /// This many failures without an answer in between open it.
-    pub(crate) consecutive: u32,
-    /// In a window of this length..
-    pub(crate) window: Duration,
-    /// ..with at least this many calls..
-    pub(crate) calls: u32,
-    /// ..this many failures of a hundred calls open it.
-    pub(crate) percent: u32,
-    /// How long it stays open the first time. Each failure after that doubles it.
-    pub(crate) first_pause: Duration,
-    /// How long it stays open at most.
-    pub(crate) longest_pause: Duration,
-    /// This many probes in a row have to be answered.
-    pub(crate) probes: u32,
-    /// The shares of requests, in percent, that are let through after the probes, one after the other.
-    pub(crate) shares: [u8; 2],
-    /// How long each share is kept.
-    pub(crate) step: Duration,
-}
-
-impl Default for BreakerSettings {
-    fn default() -> Self {
-        Self {
-            consecutive: 5,
-            window: Duration::from_secs(2),
-            calls: 20,
-            percent: 50,
-            first_pause: Duration::from_millis(250),
-            longest_pause: Duration::from_secs(10),
-            probes: 3,
-            shares: [10, 50],
-            step: Duration::from_millis(500),
-        }
-    }
-}
+use crate::connection::breaker::{
+    options::{BreakerOptions, SHARES},
+    recent::Recent,
+};
 
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,54 +51,82 @@ pub(in crate::connection) enum Plan<T> {
 /// Times are since any one origin. A time that goes back makes nothing sooner.
 #[derive(Clone, Debug)]
 pub(in crate::connection) struct Machine {
-    settings: BreakerSettings,
+    options: BreakerOptions,
     phase: Phase,
-    /// How often it opened since it was last closed.
-    opened: u32,
+    /// The calls since requests were last let through.
+    recent: Recent,
+    row: Row,
+    /// The last pause that an opening began with.
+    pause: Duration,
     rng: Rng,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    Closed(Counts),
-    Open { until: Duration },
-    Probing { answered: u32 },
-    Ramping { step: usize, until: Duration },
+    Closed {
+        since: Duration,
+    },
+    Open {
+        since: Duration,
+        until: Duration,
+    },
+    /// It has been open since then.
+    Probing {
+        since: Duration,
+        answered: u32,
+    },
+    Ramping {
+        step: usize,
+        until: Duration,
+    },
 }
 
+/// Failures without an answer in between; those within a slice of each other are one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    since: Duration,
-    calls: u32,
-    failed: u32,
-    consecutive: u32,
+struct Row {
+    failures: u32,
+    counted: Option<Duration>,
 }
+
+/// A pause is doubled once less after so long without trouble.
+const DECAY: Duration = Duration::from_secs(1);
+
+/// A pause is at least this part of the time for which it has been open.
+const PART_OF_OUTAGE: u32 = 16;
+
+/// While shares are let through, failures at so many moments may open it again.
+const MOMENTS_OF_RAMP: u32 = 2;
 
 impl Machine {
-    pub(in crate::connection) fn new(settings: BreakerSettings, seed: u64) -> Self {
+    pub(in crate::connection) fn new(options: BreakerOptions, seed: u64) -> Self {
         Self {
-            settings,
-            phase: Phase::Closed(Counts::default()),
-            opened: 0,
+            options,
+            phase: Phase::Closed {
+                since: Duration::ZERO,
+            },
+            recent: Recent::default(),
+            row: Row::default(),
+            // Nothing to double yet.
+            pause: Duration::ZERO,
             rng: Rng::with_seed(seed),
         }
     }
 
     pub(in crate::connection) fn state(&self) -> BreakerState {
         match self.phase {
-            Phase::Closed(_) => BreakerState::Closed,
+            Phase::Closed { .. } => BreakerState::Closed,
             Phase::Open { .. } => BreakerState::Open,
             Phase::Probing { .. } => BreakerState::Probing,
             Phase::Ramping { step, .. } => BreakerState::Ramping {
-                percent: self.settings.shares[step],
+                percent: SHARES[step],
             },
         }
     }
 
     pub(in crate::connection) fn plan(&self) -> Plan<Duration> {
         match self.phase {
-            Phase::Closed(_) => Plan::Nothing,
-            Phase::Open { until } => Plan::Probe(until),
+            Phase::Closed { .. } => Plan::Nothing,
+            Phase::Open { until, .. } => Plan::Probe(until),
             Phase::Probing { .. } => Plan::Probe(Duration::ZERO),
             Phase::Ramping { until, .. } => Plan::Tick(until),
         }
@@ -142,64 +136,69 @@ impl Machine {
     ///
     /// Of what became known at one time the answers count as the earlier ones.
     pub(in crate::connection) fn record(&mut self, answered: u32, failed: u32, now: Duration) {
-        match &mut self.phase {
-            Phase::Closed(counts) => {
-                if now >= counts.since.saturating_add(self.settings.window) {
-                    *counts = Counts {
-                        since: now,
-                        consecutive: counts.consecutive,
-                        ..Counts::default()
-                    };
-                }
-                counts.calls = counts.calls.saturating_add(answered).saturating_add(failed);
-                counts.failed = counts.failed.saturating_add(failed);
-                let before = if answered > 0 { 0 } else { counts.consecutive };
-                counts.consecutive = before.saturating_add(failed);
-                let counts = *counts;
-                let often = counts.calls >= self.settings.calls
-                    && u64::from(counts.failed) * 100
-                        >= u64::from(counts.calls) * u64::from(self.settings.percent);
-                if counts.consecutive >= self.settings.consecutive || (failed > 0 && often) {
-                    self.open(now);
-                }
-            }
-            Phase::Ramping { .. } if failed > 0 => self.open(now),
-            Phase::Open { .. } | Phase::Probing { .. } | Phase::Ramping { .. } => {}
+        if matches!(self.phase, Phase::Open { .. } | Phase::Probing { .. }) {
+            return;
+        }
+        let slice = self.options.slice();
+        self.recent.add(answered, failed, now, slice);
+        if answered > 0 {
+            self.row = Row::default();
+        }
+        if failed == 0 {
+            return;
+        }
+        if self.row.counted.is_none_or(|last| now >= last + slice) {
+            self.row.failures = self.row.failures.saturating_add(1);
+            self.row.counted = Some(now);
+        }
+        let (options, recent) = (&self.options, &self.recent);
+        let is_rate = |moments| recent.moments() >= moments && recent.fails(options.percent);
+        let opens = match self.phase {
+            Phase::Ramping { .. } => is_rate(MOMENTS_OF_RAMP.min(options.failures)),
+            _ if recent.calls() >= options.busy => is_rate(options.failures),
+            _ => self.row.failures >= options.failures,
+        };
+        if opens {
+            self.open(now);
         }
     }
 
     pub(in crate::connection) fn probed(&mut self, answered: bool, now: Duration) {
-        let before = match self.phase {
-            Phase::Open { .. } => 0,
-            Phase::Probing { answered } => answered,
-            Phase::Closed(_) | Phase::Ramping { .. } => return,
+        let (since, before) = match self.phase {
+            Phase::Open { since, .. } => (since, 0),
+            Phase::Probing { since, answered } => (since, answered),
+            Phase::Closed { .. } | Phase::Ramping { .. } => return,
         };
         if !answered {
             return self.open(now);
         }
-        self.phase = if before + 1 >= self.settings.probes {
-            Phase::Ramping {
-                step: 0,
-                until: now.saturating_add(self.settings.step),
-            }
-        } else {
-            Phase::Probing {
+        if before + 1 < self.options.probes {
+            self.phase = Phase::Probing {
+                since,
                 answered: before + 1,
-            }
+            };
+            return;
+        }
+        self.recent = Recent::default();
+        self.row = Row::default();
+        self.phase = Phase::Ramping {
+            step: 0,
+            until: now.saturating_add(self.step()),
         };
     }
 
-    /// The pause is over once there is a connection: how often one is tried is spread out already.
+    /// The pause need not be longer than the shortest once there is a connection: how often one is tried is spread out already.
     pub(in crate::connection) fn connected(&mut self, now: Duration) {
-        if let Phase::Open { until } = &mut self.phase {
-            *until = now.min(*until);
+        if let Phase::Open { since, until } = &mut self.phase {
+            let earliest = since.saturating_add(self.options.pause);
+            *until = now.max(earliest).min(*until);
         }
     }
 
     /// A connection that was lost or could not be made is one failure, however many calls were on it.
     pub(in crate::connection) fn disconnected(&mut self, now: Duration) {
         match self.phase {
-            Phase::Closed(_) | Phase::Ramping { .. } => self.record(0, 1, now),
+            Phase::Closed { .. } | Phase::Ramping { .. } => self.record(0, 1, now),
             Phase::Probing { .. } => self.open(now),
             Phase::Open { .. } => {}
         }
@@ -210,32 +209,52 @@ impl Machine {
         if let Phase::Ramping { step, until } = self.phase
             && now >= until
         {
-            if step + 1 < self.settings.shares.len() {
-                self.phase = Phase::Ramping {
+            self.phase = if step + 1 < SHARES.len() {
+                Phase::Ramping {
                     step: step + 1,
-                    until: now.saturating_add(self.settings.step),
-                };
+                    until: now.saturating_add(self.step()),
+                }
             } else {
-                self.opened = 0;
-                self.phase = Phase::Closed(Counts {
-                    since: now,
-                    ..Counts::default()
-                });
-            }
+                Phase::Closed { since: now }
+            };
         }
     }
 
-    /// Half of the pause is certain and half is chance, so that many processes do not come back at once.
+    /// A part of the pause is chance, so that many processes do not come back at once.
     fn open(&mut self, now: Duration) {
-        let pause = self
-            .settings
-            .first_pause
-            .saturating_mul(1 << self.opened.min(20))
-            .min(self.settings.longest_pause);
-        self.opened = self.opened.saturating_add(1);
-        self.phase = Phase::Open {
-            until: now.saturating_add(pause.mul_f64(0.5 + 0.5 * self.rng.f64())),
+        let (since, pause) = match self.phase {
+            Phase::Open { since, .. } | Phase::Probing { since, .. } => {
+                let part = now.saturating_sub(since) / PART_OF_OUTAGE;
+                (since, self.pause.max(part))
+            }
+            Phase::Closed { since } => {
+                let well = now.saturating_sub(since).as_secs() / DECAY.as_secs();
+                let halved = u32::try_from(well)
+                    .ok()
+                    .and_then(|well| 1_u32.checked_shl(well));
+                (now, self.begin_pause(halved.unwrap_or(u32::MAX)))
+            }
+            Phase::Ramping { .. } => (now, self.begin_pause(1)),
         };
+        let pause = pause.min(self.options.longest_pause);
+        self.phase = Phase::Open {
+            since,
+            until: now.saturating_add(pause.mul_f64(1.0 + 0.5 * self.rng.f64())),
+        };
+    }
+
+    /// The pause of an opening: twice the last one, divided by `decay`.
+    fn begin_pause(&mut self, decay: u32) -> Duration {
+        let options = &self.options;
+        self.pause = (self.pause.saturating_mul(2) / decay)
+            .min(options.longest_pause)
+            .max(options.pause);
+        self.pause
+    }
+
+    /// How long each share is let through.
+    fn step(&self) -> Duration {
+        self.options.ramp / SHARES.len() as u32
     }
 }
 

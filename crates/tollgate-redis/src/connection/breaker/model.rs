@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::connection::breaker::machine::{BreakerSettings, BreakerState, Machine, Plan};
+use crate::connection::breaker::{
+    machine::{BreakerState, Machine, Plan},
+    options::BreakerOptions,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
@@ -12,7 +15,7 @@ enum Step {
     ProbeFailed,
     Connected,
     Disconnected,
-    /// One hundred milliseconds.
+    /// One hundred milliseconds, a slice of the window.
     Pass,
     /// Ten seconds.
     PassLong,
@@ -30,27 +33,29 @@ const STEPS: [Step; 8] = [
 ];
 
 /// Small, so that short histories reach every state.
-fn settings() -> BreakerSettings {
-    BreakerSettings {
-        consecutive: 2,
-        window: Duration::from_secs(1),
-        calls: 3,
-        percent: 60,
-        first_pause: Duration::from_millis(200),
-        longest_pause: Duration::from_millis(700),
-        probes: 2,
-        shares: [10, 50],
-        step: Duration::from_millis(100),
-    }
+fn options() -> BreakerOptions {
+    BreakerOptions::default()
+        .failures(2)
+        .window(Duration::from_millis(800))
+        .busy(3)
+        .failure_rate(60)
+        .pause(Duration::from_millis(200))
+        .longest_pause(Duration::from_millis(700))
+        .probes(2)
+        .ramp(Duration::from_millis(200))
 }
 
-/// What happened, and what follows from it by the sentences of the documentation.
+/// What happened, and what follows from it by the sentences of the documentation. Times are in milliseconds.
 #[derive(Clone, Debug, Default)]
 struct Model {
-    /// Calls since it was closed: when, and whether it was answered.
+    /// Calls since requests are let through: when, and whether it was answered.
     calls: Vec<(u64, bool)>,
-    window: u64,
-    opened: u32,
+    closed_at: u64,
+    opened_at: u64,
+    /// The last pause that an opening began with.
+    pause: u64,
+    /// The least that the present pause may be.
+    present: u64,
     probes: u32,
     ramp: u64,
     state: Told,
@@ -64,35 +69,62 @@ enum Told {
     Ramp(u8),
 }
 
+/// Of the times of failures, those that count: none within a slice of the one before.
+fn moments(failures: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut moments: Vec<u64> = Vec::new();
+    for at in failures {
+        if moments.last().is_none_or(|last| at >= last + 100) {
+            moments.push(at);
+        }
+    }
+    moments
+}
+
 impl Model {
-    fn open(&mut self) {
-        self.opened += 1;
+    fn open(&mut self, now: u64) {
         self.probes = 0;
+        if self.state == Told::Open {
+            self.present = self.pause.max((now - self.opened_at) / 16);
+        } else {
+            let well = match self.state {
+                Told::Closed => (now - self.closed_at) / 1_000,
+                _ => 0,
+            };
+            self.pause = ((self.pause * 2) >> well.min(40)).clamp(200, 700);
+            self.opened_at = now;
+            self.present = self.pause;
+        }
+        self.present = self.present.min(700);
         self.calls.clear();
         self.state = Told::Open;
     }
 
     fn call(&mut self, now: u64, answered: bool) {
-        match self.state {
-            Told::Closed => {
-                if now >= self.window + 1_000 {
-                    self.window = now;
-                }
-                self.calls.push((now, answered));
-                let row = self.calls.iter().rev().take_while(|call| !call.1).count();
-                let recent: Vec<_> = self
-                    .calls
-                    .iter()
-                    .filter(|call| call.0 >= self.window)
-                    .collect();
-                let failed = recent.iter().filter(|call| !call.1).count();
-                let often = recent.len() >= 3 && failed * 100 >= recent.len() * 60;
-                if row >= 2 || (often && !answered) {
-                    self.open();
-                }
-            }
-            Told::Ramp(_) if !answered => self.open(),
-            _ => {}
+        if self.state == Told::Open {
+            return;
+        }
+        self.calls.push((now, answered));
+        if answered {
+            return;
+        }
+        let row = self.calls.iter().rev().take_while(|call| !call.1);
+        let mut row: Vec<_> = row.map(|call| call.0).collect();
+        row.reverse();
+        let row = moments(row.into_iter()).len();
+        let is_recent = |at: u64| at / 100 + 8 >= now / 100;
+        let recent = self.calls.iter().filter(|call| is_recent(call.0)).count();
+        let failed = self.calls.iter().filter(|call| !call.1);
+        let failed: Vec<_> = failed.map(|call| call.0).collect();
+        let recently_failed = failed.iter().filter(|at| is_recent(**at)).count();
+        let moments = moments(failed.into_iter());
+        let moments = moments.into_iter().filter(|at| is_recent(*at)).count();
+        let is_rate = moments >= 2 && recently_failed * 100 >= recent * 60;
+        let opens = match self.state {
+            Told::Closed if recent < 3 => row >= 2,
+            _ => is_rate,
+        };
+        if opens {
+            self.open(now);
         }
     }
 
@@ -101,7 +133,7 @@ impl Model {
             Step::Answered => self.call(now, true),
             Step::Failed => self.call(now, false),
             Step::Disconnected => match self.state {
-                Told::Open if self.probes > 0 => self.open(),
+                Told::Open if self.probes > 0 => self.open(now),
                 _ => self.call(now, false),
             },
             Step::ProbeAnswered if self.state == Told::Open => {
@@ -111,17 +143,15 @@ impl Model {
                     self.ramp = now + 100;
                 }
             }
-            Step::ProbeFailed if self.state == Told::Open => self.open(),
+            Step::ProbeFailed if self.state == Told::Open => self.open(now),
             Step::Pass | Step::PassLong => match self.state {
                 Told::Ramp(10) if now >= self.ramp => {
                     self.state = Told::Ramp(50);
                     self.ramp = now + 100;
                 }
                 Told::Ramp(_) if now >= self.ramp => {
-                    *self = Self {
-                        window: now,
-                        ..Self::default()
-                    };
+                    self.state = Told::Closed;
+                    self.closed_at = now;
                 }
                 _ => {}
             },
@@ -153,7 +183,7 @@ fn explore(machine: &Machine, model: &Model, now: u64, depth: u32, history: &mut
         };
         let time = Duration::from_millis(now);
         history.push(step);
-        let before = model.opened;
+        let before = machine.plan();
         match step {
             Step::Answered => machine.record(1, 0, time),
             Step::Failed => machine.record(0, 1, time),
@@ -168,16 +198,18 @@ fn explore(machine: &Machine, model: &Model, now: u64, depth: u32, history: &mut
         match (machine.state(), machine.plan()) {
             (BreakerState::Closed, Plan::Nothing) => {}
             (BreakerState::Open, Plan::Probe(at)) => {
-                if model.opened > before {
-                    let pause = (200 << (model.opened - 1).min(8)).min(700);
-                    let paused = at.saturating_sub(time).as_millis();
+                if step == Step::Connected {
+                    // Not before the shortest pause has passed.
+                    let earliest = Duration::from_millis(now.max(model.opened_at + 200));
+                    assert!(at <= earliest, "{history:?}");
+                    assert!(before == Plan::Probe(at) || at == earliest, "{history:?}");
+                } else if before != Plan::Probe(at) {
+                    let paused = at.saturating_sub(time).as_micros() as u64;
+                    let least = model.present * 1_000;
                     assert!(
-                        (pause / 2..=pause).contains(&paused),
+                        (least..=least * 3 / 2 + 1_000).contains(&paused),
                         "{history:?}: {paused}"
                     );
-                }
-                if step == Step::Connected {
-                    assert!(at <= time, "{history:?}");
                 }
             }
             (BreakerState::Probing, Plan::Probe(at)) => assert!(at <= time, "{history:?}"),
@@ -195,52 +227,161 @@ fn explore(machine: &Machine, model: &Model, now: u64, depth: u32, history: &mut
 
 #[test]
 fn every_history_of_seven_steps_is_what_the_model_says() {
-    let machine = Machine::new(settings(), 7);
+    let machine = Machine::new(options(), 7);
     let histories = explore(&machine, &Model::default(), 0, 7, &mut Vec::new());
     assert_eq!(histories, 8_u64.pow(7));
 }
 
 #[test]
-fn every_history_of_five_steps_after_a_recovery_is_what_the_model_says() {
-    let (mut machine, mut model) = (Machine::new(settings(), 7), Model::default());
+fn every_history_of_six_steps_after_a_recovery_is_what_the_model_says() {
+    let (mut machine, mut model) = (Machine::new(options(), 7), Model::default());
     let mut history = Vec::new();
-    for step in [
-        Step::Failed,
-        Step::Failed,
-        Step::ProbeAnswered,
-        Step::ProbeAnswered,
+    for (step, now) in [
+        (Step::Failed, 0),
+        (Step::Failed, 100),
+        (Step::ProbeAnswered, 100),
+        (Step::ProbeAnswered, 100),
     ] {
-        model.step(step, 0);
+        model.step(step, now);
         history.push(step);
     }
-    machine.record(0, 2, Duration::ZERO);
-    machine.probed(true, Duration::ZERO);
-    machine.probed(true, Duration::ZERO);
+    let after = Duration::from_millis(100);
+    machine.record(0, 1, Duration::ZERO);
+    machine.record(0, 1, after);
+    machine.probed(true, after);
+    machine.probed(true, after);
     assert_eq!(machine.state(), BreakerState::Ramping { percent: 10 });
-    explore(&machine, &model, 0, 5, &mut history);
+    explore(&machine, &model, 100, 6, &mut history);
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
 }
 
 #[test]
-fn half_of_many_calls_failing_opens_it_although_others_are_answered() {
-    let mut machine = Machine::new(BreakerSettings::default(), 1);
-    for call in 0..19 {
-        machine.record(
-            u32::from(call % 2 == 0),
-            u32::from(call % 2 == 1),
-            Duration::ZERO,
-        );
+fn with_little_traffic_five_failures_in_a_row_open_it_and_an_answer_ends_the_row() {
+    let mut machine = Machine::new(BreakerOptions::default(), 1);
+    for at in [0, 1_000, 2_000, 3_000] {
+        machine.record(0, 1, ms(at));
+    }
+    machine.record(1, 0, ms(3_500));
+    for at in [4_000, 5_000, 6_000, 7_000] {
+        machine.record(0, 1, ms(at));
         assert_eq!(machine.state(), BreakerState::Closed);
     }
-    machine.record(0, 1, Duration::ZERO);
+    machine.record(0, 1, ms(8_000));
     assert_eq!(machine.state(), BreakerState::Open);
 }
 
 #[test]
-fn failures_of_an_earlier_window_are_forgotten() {
-    let mut machine = Machine::new(BreakerSettings::default(), 1);
-    for call in 0..200 {
-        let now = Duration::from_millis(call * 150);
-        machine.record(u32::from(call % 2 == 0), u32::from(call % 2 == 1), now);
+fn on_a_busy_connection_a_row_of_failures_is_not_enough() {
+    let mut machine = Machine::new(BreakerOptions::default(), 1);
+    // 400 answers, and then 1 000 ms in which a fifth of as many calls fail, in a row.
+    machine.record(400, 0, ms(0));
+    for at in (100..900).step_by(10) {
+        machine.record(0, 1, ms(at));
+        assert_eq!(machine.state(), BreakerState::Closed, "{at}");
+    }
+}
+
+#[test]
+fn failures_of_one_moment_count_once_however_many_they_are() {
+    let mut machine = Machine::new(BreakerOptions::default(), 1);
+    for moment in 0..4 {
+        for call in 0..100 {
+            machine.record(0, 7, ms(moment * 125 + call));
+            assert_eq!(machine.state(), BreakerState::Closed);
+        }
+    }
+    machine.record(0, 1, ms(500));
+    assert_eq!(machine.state(), BreakerState::Open);
+}
+
+#[test]
+fn half_of_many_calls_failing_opens_it_although_others_are_answered() {
+    let fail = |answered, failed| {
+        let mut machine = Machine::new(BreakerOptions::default(), 1);
+        for at in (0..3_000).step_by(50) {
+            machine.record(answered, failed, ms(at));
+        }
+        machine.state()
+    };
+    assert_eq!(fail(51, 49), BreakerState::Closed);
+    assert_eq!(fail(50, 50), BreakerState::Open);
+}
+
+#[test]
+fn failures_before_the_window_are_forgotten() {
+    let mut machine = Machine::new(BreakerOptions::default(), 1);
+    for round in 0..50 {
+        // All fails for less than half of a window, and for more than that nothing does.
+        for at in (0..450).step_by(5) {
+            machine.record(0, 1, ms(round * 1_500 + at));
+        }
+        for at in (450..1_500).step_by(5) {
+            machine.record(1, 0, ms(round * 1_500 + at));
+        }
         assert_eq!(machine.state(), BreakerState::Closed);
     }
+}
+
+#[test]
+fn one_failure_does_not_end_a_ramp_and_a_rate_of_them_does() {
+    let ramping = || {
+        let mut machine = Machine::new(BreakerOptions::default().failures(1), 1);
+        machine.record(0, 1, ms(0));
+        machine.probed(true, ms(200));
+        machine.probed(true, ms(200));
+        machine.options = BreakerOptions::default();
+        assert_eq!(machine.state(), BreakerState::Ramping { percent: 10 });
+        machine
+    };
+    let mut machine = ramping();
+    machine.record(0, 3, ms(210));
+    machine.record(0, 1, ms(300));
+    assert_eq!(machine.state(), BreakerState::Ramping { percent: 10 });
+    machine.tick(ms(350));
+    machine.record(9, 1, ms(400));
+    machine.tick(ms(500));
+    assert_eq!(machine.state(), BreakerState::Closed);
+    let mut machine = ramping();
+    machine.record(0, 1, ms(210));
+    machine.record(0, 1, ms(340));
+    assert_eq!(machine.state(), BreakerState::Open);
+}
+
+#[test]
+fn pauses_double_while_trouble_returns_at_once_and_decay_when_it_does_not() {
+    let options = BreakerOptions::default().failures(1);
+    let mut machine = Machine::new(options.clone(), 1);
+    let mut now = ms(0);
+    let mut opens = |machine: &mut Machine, after: Duration| {
+        now += after;
+        machine.record(0, 1, now);
+        let Plan::Probe(at) = machine.plan() else {
+            panic!("it is open");
+        };
+        let pause = at - now;
+        now = at;
+        machine.probed(true, now);
+        machine.probed(true, now);
+        for _ in 0..2 {
+            now += options.ramp / 2;
+            machine.tick(now);
+        }
+        assert_eq!(machine.state(), BreakerState::Closed);
+        pause
+    };
+    let soon = ms(1);
+    let mut least = options.pause;
+    for _ in 0..10 {
+        let pause = opens(&mut machine, soon);
+        assert!(pause >= least && pause <= least * 3 / 2, "{pause:?}");
+        least = (least * 2).min(options.longest_pause);
+    }
+    // Doubled once, and halved five times.
+    let pause = opens(&mut machine, Duration::from_secs(5));
+    assert!(pause >= options.longest_pause / 16 && pause < options.longest_pause / 8);
+    let pause = opens(&mut machine, Duration::from_secs(60));
+    assert!(pause <= options.pause * 3 / 2);
 }

@@ -90,6 +90,11 @@ impl Map {
             .ok_or_else(|| self.nobody.clone())
     }
 
+    /// Why a slot has no owner here.
+    pub(super) fn unknown(&self) -> &CallError {
+        &self.nobody
+    }
+
     /// Makes the server at `place` the owner of a slot, if it is a member.
     pub(super) fn correct(&self, slot: u16, place: &Place) -> Option<&Arc<Member>> {
         let owner = self.find(place)?;
@@ -142,7 +147,9 @@ mod tests {
     use super::*;
     use crate::{
         address::Address,
-        connection::{error::CallErrorKind, options::NodeOptions, resp::Decoder},
+        connection::{
+            address_map::AddressMap, error::CallErrorKind, options::NodeOptions, resp::Decoder,
+        },
     };
 
     fn tcp(port: u16) -> Place {
@@ -156,7 +163,12 @@ mod tests {
         let Ok(Some((answer, _))) = decoder.decode(answer.as_bytes()) else {
             panic!("it is an answer");
         };
-        let table = Table::read(&answer.into_value().unwrap(), &tcp(1)).unwrap();
+        let table = Table::read(
+            &answer.into_value().unwrap(),
+            &tcp(1),
+            &AddressMap::default(),
+        );
+        let table = table.unwrap();
         let nobody = CallError::new(CallErrorKind::Unavailable, "nobody");
         let address = Address::parse("redis-cluster://127.0.0.1:1").unwrap();
         let map = Map::of(&table, &[tcp(1), tcp(2)], nobody, |place, _| {

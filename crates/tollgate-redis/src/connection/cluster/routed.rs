@@ -15,6 +15,7 @@ use crate::connection::{
     cluster::{map::Member, redirect::Redirect, shared::Shared},
     error::{CallError, CallErrorKind, code_of},
     request::Request,
+    traffic::Resent,
     value::Value,
 };
 
@@ -121,7 +122,11 @@ impl Future for ClusterCall {
 impl Asked {
     /// Sends the call to where an error says, or gives back the error that is its end.
     fn follow(&mut self, error: CallError) -> Result<(), CallError> {
-        let Some(redirect) = Redirect::of(&error, &self.member.place) else {
+        let Some(redirect) = Redirect::of(
+            &error,
+            &self.member.place,
+            &self.shared.options.node.address_map,
+        ) else {
             if matches!(code_of(error.line()), "CLUSTERDOWN" | "READONLY") {
                 self.shared.stale().notify_one();
             }
@@ -165,6 +170,10 @@ impl Asked {
                 Redirect::Ask(_) => (waiting.asking(), call),
             }
         };
+        self.shared.options.node.traffic.resent(match redirect {
+            Redirect::Moved(_) => Resent::Moved,
+            Redirect::Ask(_) => Resent::Asked,
+        });
         self.call = member.node.send(waiting);
         self.member = member;
         self.mind_the_deadline();

@@ -121,6 +121,19 @@ impl Cluster {
         !map.primaries().is_empty() && primaries.all(|member| member.node.is_connected())
     }
 
+    /// Why some requests do not go to their server.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let map = self.shared.map.load();
+        if map.primaries().is_empty() {
+            return Some(map.unknown().to_string());
+        }
+        let mut primaries = map.primaries().iter();
+        primaries.find_map(|member| {
+            let trouble = member.node.trouble()?;
+            Some(format!("{}: {trouble}", member.place))
+        })
+    }
+
     /// The servers that have slots, and whether requests are kept from them.
     pub(crate) fn breakers(&self) -> Vec<(Place, BreakerState)> {
         let map = self.shared.map.load();

@@ -3,6 +3,7 @@
 use crate::{
     address::Place,
     connection::{
+        address_map::AddressMap,
         cluster::{redirect::named, slot::SLOTS},
         value::Value,
     },
@@ -27,14 +28,14 @@ impl Table {
     /// Reads the answer of the server at `from`. `None` if it cannot be read, or no slot has a server.
     ///
     /// What cannot be read in part, such as a server that nobody has a name for yet, is left out.
-    pub(super) fn read(answer: &Value, from: &Place) -> Option<Self> {
+    pub(super) fn read(answer: &Value, from: &Place, map: &AddressMap) -> Option<Self> {
         let (mut ranges, mut servers) = (Vec::new(), Vec::new());
         for entry in answer.list()? {
             let [Value::Integer(first), Value::Integer(last), members @ ..] = entry.list()? else {
                 return None;
             };
             let (first, last) = (number(*first)?, number(*last)?);
-            let primary = members.first().and_then(|member| server(member, from));
+            let primary = members.first().and_then(|member| server(member, from, map));
             if let Some(primary) = primary {
                 ranges.push(Range {
                     first,
@@ -43,7 +44,7 @@ impl Table {
                 });
             }
             for member in members {
-                if let Some(place) = server(member, from)
+                if let Some(place) = server(member, from, map)
                     && !servers.contains(&place)
                 {
                     servers.push(place);
@@ -71,7 +72,7 @@ fn number(slot: i64) -> Option<u16> {
 
 /// `[host, port, id, what else is known]`. The host may be absent, and the last is a map in version 3 of the protocol and a
 /// list in version 2, or not there.
-fn server(member: &Value, from: &Place) -> Option<Place> {
+fn server(member: &Value, from: &Place, map: &AddressMap) -> Option<Place> {
     let [host, Value::Integer(port), rest @ ..] = member.list()? else {
         return None;
     };
@@ -81,7 +82,7 @@ fn server(member: &Value, from: &Place) -> Option<Place> {
         host => host.text()?,
     };
     let host = named(host, from).or_else(|| address(rest.get(1)?))?;
-    Some(Place::Tcp(host, port))
+    Some(map.place(host, port))
 }
 
 /// The number of a server that has no name yet.
@@ -104,7 +105,7 @@ mod tests {
             panic!("{answer:?} is no answer");
         };
         let value = reply.into_value()?;
-        Table::read(&value, &tcp("asked", 7000))
+        Table::read(&value, &tcp("asked", 7000), &AddressMap::default())
     }
 
     fn tcp(host: &str, port: u16) -> Place {

@@ -1,6 +1,6 @@
 //! Asking servers for the table of slots.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     select,
@@ -11,8 +11,12 @@ use tokio::{
 use crate::{
     address::{Address, Place},
     connection::{
-        cluster::table::Table, connect::connect, connect_error::ConnectError, handshake::Handshake,
-        security::Security, stream::Stream, value::Value,
+        address_map::AddressMap,
+        cluster::table::Table,
+        connect::{Connected, Connector},
+        connect_error::{ConnectError, ConnectErrorKind},
+        log_in::CredentialsSource,
+        value::Value,
     },
 };
 
@@ -20,7 +24,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Topology {
     pub(super) address: Address,
-    pub(super) security: Option<Security>,
+    pub(super) connector: Arc<Connector>,
+    /// Where servers are reached that others name.
+    pub(super) map: AddressMap,
+    pub(super) credentials: CredentialsSource,
     /// How long one server may take, with the connection.
     pub(super) patience: Duration,
     /// How long a server is waited for alone before the next one is asked too.
@@ -41,7 +48,7 @@ impl Topology {
         let mut places = places.into_iter();
         // Dropped with this future, and all connections with it.
         let mut asked = JoinSet::new();
-        let mut second_best = Err(ConnectError::unavailable("no server of it is known"));
+        let mut second_best = Err(unresolved("no server of it is known"));
         loop {
             let next = places.next();
             let is_last = next.is_none();
@@ -64,32 +71,48 @@ impl Topology {
     }
 
     async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
-        let answer = async {
-            let login = self.address.login();
-            let mut handshake = connect(place, login, 0, self.security.as_ref()).await?;
-            testify(&mut handshake, place).await
-        };
-        match timeout(self.patience, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(ConnectError::unavailable("no answer in time")),
+        let access = self.credentials.brief_access(self.address.access());
+        let access = access
+            .await
+            .map_err(|error| error.at(format_args!("{place}")))?;
+        let asked = [vec!["CLUSTER", "INFO"], vec!["CLUSTER", "SLOTS"]];
+        let answer = timeout(
+            self.patience,
+            self.connector.connect(place, &access, &asked),
+        );
+        let timed_out = || ConnectError::new(ConnectErrorKind::Timeout, "no answer in time");
+        let answer = answer
+            .await
+            .unwrap_or_else(|_| Err(timed_out()))
+            .and_then(|connected| testify(&connected, place, &self.map));
+        if answer.is_err() {
+            self.credentials.forget();
         }
-        .map_err(|error| error.at(format_args!("{place}")))
+        answer.map_err(|error| error.at(format_args!("{place}")))
     }
 }
 
-async fn testify(
-    handshake: &mut Handshake<Stream>,
+fn unresolved(what: &str) -> ConnectError {
+    ConnectError::new(ConnectErrorKind::Unresolved, what)
+}
+
+fn testify(
+    connected: &Connected,
     place: &Place,
+    map: &AddressMap,
 ) -> Result<Testimony, ConnectError> {
+    let [info, slots] = &connected.answers[..] else {
+        return Err(unresolved("it was not asked"));
+    };
     // A server that keeps this to itself is believed.
-    let is_in_touch = match handshake.ask(&["CLUSTER", "INFO"]).await? {
+    let is_in_touch = match info {
         Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
         Ok(_) | Err(_) => true,
     };
-    match handshake.ask(&["CLUSTER", "SLOTS"]).await? {
-        Ok(answer) => Table::read(&answer, place)
+    match slots {
+        Ok(answer) => Table::read(answer, place, map)
             .map(|table| Testimony { table, is_in_touch })
-            .ok_or_else(|| ConnectError::unavailable("it knows of no slots that anybody has")),
-        Err(line) => Err(ConnectError::of_server("CLUSTER SLOTS", &line)),
+            .ok_or_else(|| unresolved("it knows of no slots that anybody has")),
+        Err(line) => Err(ConnectError::of_server("CLUSTER SLOTS", line)),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
             table::Table,
             topology::Topology,
         },
+        connect::Connector,
         error::{CallError, CallErrorKind},
         event::{EventSink, NodeEvent},
         node::Node,
@@ -67,10 +68,12 @@ impl TopologyRefresh {
                 Target::Server(_) | Target::Sentinel(_) => Vec::new(),
             },
             topology: Topology {
-                security: address.is_encrypted().then(|| node.security.clone()),
+                connector: Arc::new(Connector::new(&address, node)),
+                map: node.address_map.clone(),
+                credentials: node.credentials.clone(),
                 address: address.clone(),
-                patience: node.connect_timeout,
-                head_start: node.deadline.min(node.connect_timeout),
+                patience: node.connect_timeout(),
+                head_start: node.deadline.min(node.connect_timeout()),
             },
             rng: Rng::with_seed(node.seed),
             address,
@@ -160,7 +163,7 @@ impl TopologyRefresh {
         options.seed = self.rng.u64(..);
         // In a slot of its own the server has to write, elsewhere it only says whose slot it is.
         let tag = tag_in(slot.unwrap_or(0));
-        options.probe_key.extend(format!(":{{{tag}}}").into_bytes());
+        options.probe_key = options.probe_key.with_tag(&tag);
         let (all, each) = (options.events, self.shared.options.events.clone());
         let (stale, place) = (Arc::clone(self.shared.stale()), place.clone());
         options.events = EventSink::new(move |event| {

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::{Breaker, BreakerSettings},
+    breaker::{Breaker, BreakerOptions},
     call::{Call, Waiting},
     driver::Driver,
     error::CallErrorKind,
@@ -141,7 +141,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     let (client, server) = duplex(rng.usize(1..2_000));
     let server = tokio::spawn(serve(server, rng.u64(..)));
     let queue = Arc::new(Queue::new(options.waiting));
-    let breaker = Breaker::new(BreakerSettings::default(), 1, EventSink::default());
+    let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
     let driver = Driver::new(client, Arc::clone(&queue), Arc::new(breaker), &options);
     let driver = tokio::spawn(driver);
     let script = Arc::new(Script::new("return 1"));

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::{Breaker, BreakerSettings, BreakerState},
+    breaker::{Breaker, BreakerOptions, BreakerState},
     call::{Call, Waiting},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
@@ -41,7 +41,7 @@ impl Bench {
         let (client, server) = duplex(buffer);
         let queue = Arc::new(Queue::new(options.waiting));
         let breaker = Arc::new(Breaker::new(
-            BreakerSettings::default(),
+            options.breaker.clone(),
             1,
             EventSink::default(),
         ));
@@ -207,14 +207,29 @@ async fn a_call_that_was_never_sent_ends_at_its_deadline_too_and_did_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_dropped_after_three_deadlines_although_nobody_asks_any_more() {
+async fn a_silent_server_is_dropped_after_half_a_second_although_nobody_asks_any_more() {
     let mut bench = by_default(65_536);
     let began = Instant::now();
     let call = bench.call("a");
     bench.received().await;
     assert_eq!(kind(call.await), CallErrorKind::Unknown);
     assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
-    assert_eq!(began.elapsed(), 3 * bench.options.deadline);
+    assert_eq!(began.elapsed(), Duration::from_millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_longer_deadline_a_silent_server_is_dropped_after_three_of_them() {
+    let options = NodeOptions {
+        deadline: Duration::from_millis(300),
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    let began = Instant::now();
+    let call = bench.call("a");
+    bench.received().await;
+    assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
+    assert_eq!(began.elapsed(), Duration::from_millis(900));
 }
 
 #[tokio::test(start_paused = true)]
@@ -356,12 +371,20 @@ async fn a_replica_is_left_after_every_answer_was_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_calls_without_an_answer_open_the_breaker() {
-    let mut bench = by_default(65_536);
-    let calls: Vec<_> = (0..5).map(|_| bench.call("a")).collect();
-    bench.received().await;
-    for call in calls {
-        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+async fn calls_without_an_answer_at_five_moments_open_the_breaker() {
+    let options = NodeOptions {
+        silence: Some(Duration::from_secs(5)),
+        ..NodeOptions::default()
+    };
+    let mut bench = Bench::new(options, 65_536);
+    for _ in 0..5 {
+        assert_eq!(bench.breaker.state(), BreakerState::Closed);
+        let calls: Vec<_> = (0..3).map(|_| bench.call("a")).collect();
+        bench.received().await;
+        for call in calls {
+            assert_eq!(kind(call.await), CallErrorKind::Unknown);
+        }
+        tokio::time::sleep(Duration::from_millis(125)).await;
     }
     assert_eq!(bench.breaker.state(), BreakerState::Open);
 }

@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
                 Some(count) => Value::List(self.list(count, depth)?),
                 None => Value::Nil,
             },
-            b'~' | b'>' => Value::List(self.list(length(text)?.unwrap_or(0), depth)?),
+            b'~' | b'>' => Value::List(self.list(count(text)?, depth)?),
             b'%' => Value::List(self.list(pairs(text)?, depth)?),
             // Says something about the value that follows, which is the answer.
             b'|' => {
@@ -163,11 +163,14 @@ impl<'a> Reader<'a> {
                 b"f" => Value::Integer(0),
                 _ => return malformed("a boolean is neither t nor f"),
             },
-            b'!' => error(self.bulk(length(text)?.unwrap_or(0))?),
+            b'!' => error(self.bulk(count(text)?)?),
             b'=' => {
-                let text = self.bulk(length(text)?.unwrap_or(0))?;
-                // Four bytes of format come first.
-                Value::Text(text.get(4..).unwrap_or_default().to_vec())
+                let text = self.bulk(count(text)?)?;
+                match text.iter().position(|byte| *byte == b':') {
+                    // Three bytes of format come first.
+                    Some(3) => Value::Text(text[4..].to_vec()),
+                    _ => return malformed("a verbatim string has no format"),
+                }
             }
             _ => return malformed("a reply begins with no known mark"),
         })
@@ -180,7 +183,15 @@ fn error(text: &[u8]) -> Value {
 
 /// How many values there are in so many pairs. What is too many for a number is too many.
 fn pairs(text: &[u8]) -> Result<usize, Stop> {
-    Ok(length(text)?.unwrap_or(0).saturating_mul(2))
+    Ok(count(text)?.saturating_mul(2))
+}
+
+/// A length of what is there in any case: only strings and arrays of version 2 may be nothing.
+fn count(text: &[u8]) -> Result<usize, Stop> {
+    match length(text)? {
+        Some(count) => Ok(count),
+        None => malformed("a length is negative"),
+    }
 }
 
 /// A length, or `None` for -1.

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     address::Address,
     connection::{
-        breaker::BreakerState,
+        breaker::{BreakerOptions, BreakerState},
         call::Call,
         error::{CallError, CallErrorKind},
         event::{EventSink, NodeEvent},
@@ -27,6 +27,13 @@ pub(super) struct Bench {
     pub(super) node: Node,
     events: Arc<Mutex<Vec<NodeEvent>>>,
     script: Arc<Script>,
+}
+
+/// A breaker with short pauses.
+pub(super) fn quick() -> BreakerOptions {
+    BreakerOptions::default()
+        .longest_pause(Duration::from_millis(500))
+        .ramp(Duration::from_millis(100))
 }
 
 /// Longer than any machine takes to run a task that is ready, however busy it is.
@@ -48,8 +55,7 @@ impl Bench {
             ..NodeOptions::default()
         }
         .probing_with("tests", "one");
-        options.breaker.longest_pause = Duration::from_millis(500);
-        options.breaker.step = Duration::from_millis(50);
+        options.breaker = quick();
         change(&mut options);
         Self {
             node: Node::start(Address::parse(url).unwrap(), options).unwrap(),

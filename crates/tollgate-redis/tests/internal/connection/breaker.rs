@@ -14,10 +14,10 @@ async fn while_it_is_open_requests_do_no_io_and_probes_write() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start_with(&server.url(), |options| {
         // So that it stays open while the test looks.
-        options.breaker.first_pause = std::time::Duration::from_secs(600);
-        options.breaker.longest_pause = std::time::Duration::from_secs(600);
-        // A new connection would end the pause.
-        options.silent_deadlines = 1_000_000;
+        options.breaker = options
+            .breaker
+            .clone()
+            .pause(std::time::Duration::from_secs(600));
     });
     bench.recovers("k").await;
     server.stop();
@@ -74,6 +74,6 @@ async fn it_closes_by_way_of_probes_and_growing_shares() {
             BreakerState::Probing
         ]
     );
-    let probe = server.ask(&["PTTL", "tests:probe:one"]).await;
+    let probe = server.ask(&["PTTL", "{tests}:probe:one"]).await;
     assert!(!probe.starts_with(":-2"), "no probe has written: {probe}");
 }

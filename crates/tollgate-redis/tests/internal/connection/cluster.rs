@@ -4,6 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use crate::{
     connection::{
+        address_map::AddressMap,
         cluster::{
             event::ClusterEvent,
             slot::{SLOTS, slot},
@@ -39,6 +40,24 @@ async fn undisturbed(bench: &ClusterBench, keys: &[String], until: impl Future<O
         }
     };
     tokio::join!(until, ask);
+}
+
+/// As behind a NAT, or with certificates for names: servers name numbers, and are reached by a name.
+#[tokio::test]
+async fn servers_are_reached_where_the_map_says() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start_with(&cluster.url_of([0]), |options| {
+        options.node.deadline = Duration::from_secs(10);
+        options.node.address_map = AddressMap::new(|host, port| {
+            (host == "127.0.0.1").then(|| ("localhost".to_owned(), port))
+        });
+    });
+    bench.is_well(&keys()).await;
+    let places = bench.places();
+    let mapped = places
+        .iter()
+        .filter(|place| place.starts_with("localhost:"));
+    assert_eq!(mapped.count(), 3, "{places:?}");
 }
 
 #[tokio::test]
@@ -85,47 +104,6 @@ async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
         assert_eq!(calls_of(cluster.server(number), "evalsha").await, 0);
     }
     assert_eq!(bench.places().len(), 3);
-}
-
-#[tokio::test]
-async fn a_primary_that_is_killed_takes_only_its_slots_along_and_its_replica_brings_them_back() {
-    let mut cluster = RedisCluster::start().await;
-    let bench = ClusterBench::start(&cluster.url());
-    bench.is_well(&keys()).await;
-    cluster.is_replicated(1).await;
-    cluster.server_mut(1).kill();
-    let lost = keys_of(1, 0..20);
-    undisturbed(&bench, &others(1), async {
-        let failed = eventually("the loss is noticed", || async {
-            bench.take(&lost[0]).await.err()
-        });
-        let kind = failed.await.kind();
-        assert!(matches!(
-            kind,
-            CallErrorKind::Unavailable | CallErrorKind::Unknown
-        ));
-        bench.is_well(&lost).await;
-    })
-    .await;
-    eventually("only servers that are there are asked", || async {
-        let places = [0, 2, 4].map(|number| cluster.server(number).port());
-        let mut places = places.map(|port| format!("127.0.0.1:{port}"));
-        places.sort();
-        (bench.places() == places).then_some(())
-    })
-    .await;
-    let servers = [0, 2, 4].map(|number| cluster.server(number));
-    bench.nothing_ran_twice(&servers).await;
-    let gone = format!("127.0.0.1:{}", cluster.server(1).port());
-    let named = |event: &ClusterEvent| matches!(event, ClusterEvent::Node(place, NodeEvent::Lost(_)) if place.to_string() == gone);
-    assert_eq!(bench.count_events(named), 1);
-    let left = |event: &ClusterEvent| matches!(event, ClusterEvent::Left(place) if place.to_string() == gone);
-    assert_eq!(bench.count_events(left), 1);
-    // It comes back as a replica, and is not asked.
-    cluster.server_mut(1).restart().await;
-    cluster.is_whole().await;
-    bench.is_well(&keys()).await;
-    assert_eq!(calls_of(cluster.server(1), "evalsha").await, 0);
 }
 
 #[tokio::test]

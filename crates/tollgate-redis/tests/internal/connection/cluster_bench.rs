@@ -21,7 +21,7 @@ use crate::{
         script::Script,
         value::Value,
     },
-    internal_tests::connection::bench::eventually,
+    internal_tests::connection::bench::{eventually, quick},
     support::{redis_cluster::RedisCluster, redis_server::RedisServer},
 };
 
@@ -58,8 +58,7 @@ impl ClusterBench {
         options.node.deadline = Duration::from_secs(1);
         options.node.longest_pause = Duration::from_millis(500);
         options.node.seed = 7;
-        options.node.breaker.longest_pause = Duration::from_millis(500);
-        options.node.breaker.step = Duration::from_millis(50);
+        options.node.breaker = quick();
         change(&mut options);
         Self {
             cluster: Cluster::start(Address::parse(url).unwrap(), options).unwrap(),

@@ -68,7 +68,7 @@ async fn a_seed_that_swallows_everything_is_not_waited_for() {
         let bench = ClusterBench::start_with(&seeds, |options| {
             options.node.seed = seed;
             // Whoever waits for the hole waits for longer than this test.
-            options.node.connect_timeout = Duration::from_secs(600);
+            options.node.connect_timeout = Some(Duration::from_secs(600));
         });
         bench.is_well(&keys()[..1]).await;
     }

@@ -20,6 +20,7 @@ use crate::{
     internal_tests::connection::{
         bench::Bench,
         cluster_bench::{ClusterBench, keys},
+        far::far,
     },
     support::redis_server::{RedisServer, free_port},
 };
@@ -96,7 +97,7 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
     let mut encrypted = Encrypted::start().await;
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = Bench::start_with(&encrypted.url("127.0.0.1"), |options| {
-        options.connect_timeout = std::time::Duration::from_secs(5);
+        options.connect_timeout = Some(std::time::Duration::from_secs(5));
         options.security = security;
     });
     bench.recovers("k").await;
@@ -109,6 +110,24 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_130_ms_away_is_connected_to_encrypted_and_with_a_database() {
+    let encrypted = Encrypted::start().await;
+    let proxy = far(encrypted.port).await;
+    let security = encrypted.trusting(&[&encrypted.certificate]);
+    let url = format!("rediss://127.0.0.1:{}/1", proxy.port());
+    let bench = Bench::start_with(&url, |options| {
+        options.deadline = std::time::Duration::from_secs(5);
+        options.security = security;
+    });
+    assert_eq!(bench.recovers("k").await, 1);
+    let answer = encrypted
+        .server
+        .ask_all(&[&["SELECT", "1"], &["GET", "k"]])
+        .await;
+    assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
+}
+
+#[tokio::test]
 async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
     let encrypted = Encrypted::start().await;
     let other = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -118,12 +137,12 @@ async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
     ] {
         let security = encrypted.trusting(&[trusted]);
         let bench = Bench::start_with(&encrypted.url(host), |options| {
-            options.connect_timeout = std::time::Duration::from_secs(5);
+            options.connect_timeout = Some(std::time::Duration::from_secs(5));
             options.security = security;
         });
         bench
             .happens("the certificate is refused", |event| {
-                matches!(event, NodeEvent::NotConnected(why) if why.contains("TLS: invalid peer certificate"))
+                matches!(event, NodeEvent::NotConnected(_, why) if why.contains("TLS: invalid peer certificate"))
             })
             .await;
     }
@@ -157,7 +176,7 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = ClusterBench::start_with(&url, |options| {
-        options.node.connect_timeout = std::time::Duration::from_secs(5);
+        options.node.connect_timeout = Some(std::time::Duration::from_secs(5));
         options.node.security = security;
     });
     bench.is_well(&keys()).await;

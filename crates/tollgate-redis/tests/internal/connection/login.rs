@@ -14,7 +14,7 @@ fn url(server: &RedisServer, login: &str) -> String {
 async fn a_wrong_password_is_a_mistake_that_is_named_and_recovers_when_the_server_learns_it() {
     let server = RedisServer::start(&["--requirepass", "old"]).await;
     let bench = Bench::start(&url(&server, ":new"));
-    let refused = |event: &NodeEvent| matches!(event, NodeEvent::NotConnected(why) if why.contains("WRONGPASS"));
+    let refused = |event: &NodeEvent| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("WRONGPASS"));
     bench.happens("the password is refused", refused).await;
     let error = bench.take("k").await.unwrap_err();
     // Also when the breaker has opened in the meantime the call did not run.
@@ -42,7 +42,7 @@ async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers
     bench
         .happens(
             "the password is refused",
-            |event| matches!(event, NodeEvent::NotConnected(why) if why.contains("WRONGPASS")),
+            |event| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("WRONGPASS")),
         )
         .await;
     server
@@ -84,7 +84,7 @@ async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stay
 #[tokio::test]
 async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
     let server = RedisServer::start(&[]).await;
-    let user = "ACL SETUSER rl on >pass ~limits:* ~tests:probe:* resetchannels -@all \
+    let user = "ACL SETUSER rl on >pass ~limits:* ~{tests}:probe:* resetchannels -@all \
                 +hello +auth +select +evalsha +eval +incrby +set";
     server
         .ask(&user.split_whitespace().collect::<Vec<_>>())

@@ -9,9 +9,11 @@ mod cluster_slots;
 mod cluster_start;
 #[cfg(feature = "tls")]
 mod encrypted;
+mod far;
 mod login;
 mod network;
 mod refusals;
 mod scripts;
 mod sentinel;
 mod server;
+pub(crate) mod stalls;

@@ -13,6 +13,7 @@ use tollgate_core::{
 
 use crate::support::{
     blocking_server::RedisServer,
+    eventually::eventually,
     resp::{Resp, Value},
 };
 
@@ -114,7 +115,7 @@ async fn the_user_of_the_guide_needs_each_of_its_commands() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_read_states_is_told_so() {
+async fn a_user_without_read_permission_gets_a_clear_error() {
     let server = server_without("+get");
     let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))]).expect("a valid rule");
     let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
@@ -136,11 +137,79 @@ async fn a_user_who_may_not_read_states_is_told_so() {
 #[tokio::test]
 async fn the_user_of_the_guide_may_touch_the_keys_of_each_partition() {
     let server = server_with(line());
-    for partition in [Partition::Key, Partition::One] {
+    for partition in [
+        Partition::Key,
+        Partition::One,
+        Partition::ByRule("api".into()),
+    ] {
         assert_eq!(
             works_with(builder(&server, "").partition(partition)).await,
             Ok(())
         );
+    }
+}
+
+/// A store in another namespace, with all that it writes on a server.
+async fn other_namespace(server: &RedisServer, namespace: &str, partition: Partition) {
+    let address = format!("redis://{}", server.address());
+    let store = RedisStore::builder(address, namespace, crate::Keys::plain())
+        .partition(partition)
+        .meter(1)
+        .connect()
+        .expect("a runtime");
+    let rules = ["tenant", "api"].map(|name| Rule::new(name, Quota::fixed_window(2, 60 * MINUTE)));
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let key = Key::of("client");
+    let checks = ["tenant", "api"].map(|name| limiter.check(name, &key).expect("it is there"));
+    let connection = std::cell::RefCell::new(Resp::connect(server.address()));
+    eventually("everything is written", || {
+        let decision = limiter.acquire(&checks);
+        let kinds = ["api", "instances", "quotas"];
+        let pattern = |kind: &str| format!("KEYS *{namespace}*:{kind}*");
+        let all = kinds
+            .iter()
+            .all(|kind| connection.borrow_mut().say(&pattern(kind)) != Value::List(vec![]));
+        async move {
+            let _ = decision.await;
+            all.then_some(())
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_user_of_the_guide_may_touch_no_key_of_a_namespace_that_begins_like_its_own() {
+    let server = server_with(line());
+    let (mut all, mut user) = (Resp::connect(server.address()), logged_in(&server));
+    let partitions = [
+        Partition::One,
+        Partition::Key,
+        Partition::ByRule("tenant".into()),
+    ];
+    for (place, partition) in partitions.into_iter().enumerate() {
+        for namespace in ["shop:eu", "shop:", "shop:probe", "shop:instances"] {
+            let namespace = format!("{namespace}{place}");
+            other_namespace(&server, &namespace, partition.clone()).await;
+        }
+    }
+    let Value::List(keys) = all.say("KEYS *") else {
+        panic!("keys are a list");
+    };
+    assert!(keys.len() >= 12 * 4, "{keys:?}");
+    for key in keys {
+        let Value::Bytes(key) = key else {
+            panic!("a key is a text");
+        };
+        for command in [&b"GET"[..], b"DEL"] {
+            let answer = user.ask([command, &key]);
+            assert!(
+                matches!(&answer, Value::Error(error) if error.starts_with("NOPERM")),
+                "{}: {answer:?}",
+                key.escape_ascii()
+            );
+        }
+        // What the guide gave once.
+        assert!(key.starts_with(b"shop:") || key.starts_with(b"{shop:"));
     }
 }
 

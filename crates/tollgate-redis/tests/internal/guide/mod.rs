@@ -4,6 +4,7 @@ mod access;
 mod by_hand;
 mod failures;
 mod memory;
+mod stalls;
 mod tables;
 mod watching;
 

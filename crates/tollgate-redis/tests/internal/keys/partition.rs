@@ -52,7 +52,7 @@ fn tags_of(encoder: &Encoder, checks: &[Check]) -> Vec<String> {
 
 #[test]
 fn rules_of_one_request_are_together_unless_something_else_is_said() {
-    let encoder = encoder(Partition::default());
+    let encoder = encoder(Partition::One);
     let checks = [check(&encoder, 0, "192.0.2.1"), check(&encoder, 1, "acme")];
     assert_eq!(tags_of(&encoder, &checks), ["shop", "shop"]);
 }
@@ -96,12 +96,8 @@ fn a_ticket_is_settled_and_a_reset_made_where_a_request_was_decided() {
     let names = |call: &Call| -> Vec<Vec<u8>> { call.keys().map(<[u8]>::to_vec).collect() };
     let mut taken = Call::new();
     assert!(taken.acquire(&encoder, &checks).is_some());
-    let at = Taken { at: 1, fresh_at: 2 };
-    let holdings = checks.map(|check| Receipt {
-        check,
-        taken: at,
-        source: tollgate_core::Source::Store,
-    });
+    let at = Taken::new(1, 2);
+    let holdings = checks.map(|check| Receipt::of_store(check, at));
     let mut settled = Call::new();
     assert!(settled.settle_all(&encoder, &holdings, Settlement::Cancel));
     assert_eq!(names(&taken), names(&settled));

@@ -134,19 +134,13 @@ impl History {
     fn hold(&mut self, wanted: &[(u16, KeyBuf, u64)], checks: &[Check], decision: &Decision) {
         for ((check, verdict), (_, key, _)) in checks.iter().zip(decision.verdicts()).zip(wanted) {
             if check.cost() > 0 && verdict.outcome() == Outcome::Allow {
-                let taken = Taken {
-                    at: decision.at(),
-                    fresh_at: decision.at() + verdict.reset_after().as_micros() as u64,
-                };
+                let taken = Taken::new(
+                    decision.at(),
+                    decision.at() + verdict.reset_after().as_micros() as u64,
+                );
                 let check = *check;
-                self.held.push((
-                    key.clone(),
-                    Receipt {
-                        check,
-                        taken,
-                        source: tollgate_core::Source::Store,
-                    },
-                ));
+                self.held
+                    .push((key.clone(), Receipt::of_store(check, taken)));
             }
         }
     }
@@ -168,15 +162,7 @@ impl History {
         let check = Check::new(rule, process.fingerprint(rule, &key), holding.check.cost());
         let mut call = Call::at(self.clock.now(), MARGIN);
         let taken = holding.taken;
-        assert!(call.settle(
-            process,
-            &Receipt {
-                check,
-                taken,
-                source: tollgate_core::Source::Store
-            },
-            how
-        ));
+        assert!(call.settle(process, &Receipt::of_store(check, taken), how));
         self.server.send(&call);
     }
 

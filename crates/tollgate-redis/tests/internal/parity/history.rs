@@ -354,14 +354,13 @@ impl<'a> History<'a> {
                 && check.cost() > 0
                 && version.bound.rules().enforces(verdict.rule())
             {
-                let holding = Receipt {
-                    check: *check,
-                    taken: Taken {
-                        at: decision.at(),
-                        fresh_at: decision.at() + verdict.reset_after().as_micros() as u64,
-                    },
-                    source: tollgate_core::Source::Store,
-                };
+                let holding = Receipt::of_store(
+                    *check,
+                    Taken::new(
+                        decision.at(),
+                        decision.at() + verdict.reset_after().as_micros() as u64,
+                    ),
+                );
                 self.held.push((version.clone(), holding));
             }
         }

@@ -7,29 +7,6 @@ use crate::internal_tests::script::Subject;
 use crate::support::resp::Value;
 
 #[test]
-fn requests_of_one_call_see_each_other_in_order() {
-    let mut subject = Subject::new([Rule::new("api", Quota::fixed_window(2, MINUTE))]);
-    let checks = [Subject::check(0, 1)];
-    let mut call = Call::at(
-        crate::internal_tests::script::NOW,
-        crate::internal_tests::script::MARGIN,
-    );
-    let layout: Vec<_> = (0..3)
-        .map(|_| {
-            call.acquire(&subject.encoder, &checks)
-                .expect("there is room")
-        })
-        .collect();
-    let reply = subject.send(&call).integers();
-    let reply = Reply::new(call.checks(), reply).expect("a whole reply");
-    let allowed: Vec<bool> = layout
-        .iter()
-        .map(|layout| reply.decision(layout, &checks, &subject.rules).is_allowed())
-        .collect();
-    assert_eq!(allowed, [true, true, false]);
-}
-
-#[test]
 fn the_time_is_that_of_the_server() {
     let mut subject = Subject::new([Rule::new("api", Quota::gcra(2, MINUTE))]);
     let time = |subject: &mut Subject| match subject.connection.say("TIME") {

@@ -87,15 +87,8 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
             let check = Subject::check(rule, 1);
             let decision = subject.acquire(NOW, &[check]);
             assert_eq!(decision.outcome(), Outcome::Failed, "{rule} {theirs:?}");
-            let taken = Taken {
-                at: NOW,
-                fresh_at: NOW + 1,
-            };
-            let holding = tollgate_core::store::Receipt {
-                check,
-                taken,
-                source: tollgate_core::Source::Store,
-            };
+            let taken = Taken::new(NOW, NOW + 1);
+            let holding = tollgate_core::store::Receipt::of_store(check, taken);
             for how in [Settlement::Cancel, Settlement::Charge(1)] {
                 let mut call = Call::at(NOW, MARGIN);
                 assert!(call.settle(&subject.encoder, &holding, how));
@@ -161,16 +154,9 @@ fn a_damaged_state_never_ends_the_script() {
             for cost in [0, 1, 11] {
                 let _ = call.acquire(&subject.encoder, &[Subject::check(rule, cost)]);
             }
-            let taken = Taken {
-                at: NOW,
-                fresh_at: NOW + 1_000_000,
-            };
+            let taken = Taken::new(NOW, NOW + 1_000_000);
             let check = Subject::check(rule, 1);
-            let holding = tollgate_core::store::Receipt {
-                check,
-                taken,
-                source: tollgate_core::Source::Store,
-            };
+            let holding = tollgate_core::store::Receipt::of_store(check, taken);
             call.settle(&subject.encoder, &holding, Settlement::Cancel);
             let reply = subject.send(&call);
             assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");

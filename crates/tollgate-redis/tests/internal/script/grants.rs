@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use tollgate_core::{
-    Check, Fingerprint, Quota, Rule, RuleSet, SECOND, Source,
+    Check, Fingerprint, Quota, Rule, RuleSet, SECOND,
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
@@ -58,10 +58,7 @@ impl Subject {
             .decision(&layout, &checks, &self.rules);
         let verdict = decision.verdicts()[0];
         let lasts = verdict.reset_after().as_micros() as u64;
-        let taken = Taken {
-            at: self.now,
-            fresh_at: self.now + lasts,
-        };
+        let taken = Taken::new(self.now, self.now + lasts);
         (decision.is_allowed().then(|| verdict.remaining()), taken)
     }
 
@@ -92,11 +89,7 @@ impl Subject {
     }
 
     fn refund(&mut self, units: u64, taken: Taken) {
-        let holding = Receipt {
-            check: check().with_cost(units),
-            taken,
-            source: Source::Store,
-        };
+        let holding = Receipt::of_store(check().with_cost(units), taken);
         let mut call = self.call();
         assert!(call.settle(&self.encoder, &holding, Settlement::Cancel));
         self.send(&call);
@@ -144,7 +137,7 @@ fn a_refund_gives_back_what_time_has_not_given_back_though_a_lease_was_out() {
 }
 
 #[test]
-fn nothing_is_granted_beside_a_request_that_another_of_its_checks_denies() {
+fn no_lease_is_granted_if_another_check_denies_the_request() {
     for quota in [
         Quota::gcra(100, SECOND),
         Quota::fixed_window(100, SECOND),

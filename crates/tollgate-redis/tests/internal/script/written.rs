@@ -125,18 +125,6 @@ fn if_one_rule_denies_none_is_written() {
 }
 
 #[test]
-fn checks_on_one_state_are_one_check() {
-    let mut subject = Subject::new([Rule::new("api", Quota::gcra(3, MINUTE))]);
-    let twice = [Subject::check(0, 2), Subject::check(0, 2)];
-    assert!(!subject.acquire(NOW, &twice).is_allowed());
-    let twice = [Subject::check(0, 2), Subject::check(0, 1)];
-    let decision = subject.acquire(NOW, &twice);
-    assert!(decision.is_allowed());
-    assert_eq!(decision.verdicts()[1].remaining(), 0);
-    assert_eq!(subject.written().len(), 1);
-}
-
-#[test]
 fn a_reset_and_a_refund_of_everything_leave_no_state() {
     use tollgate_core::{
         algorithm::Taken,
@@ -149,19 +137,12 @@ fn a_reset_and_a_refund_of_everything_leave_no_state() {
         let decision = subject.acquire(NOW, &[check]);
         let reset = decision.verdicts()[0].reset_after().as_micros() as u64;
         subject.written();
-        let taken = Taken {
-            at: NOW,
-            fresh_at: NOW + reset,
-        };
+        let taken = Taken::new(NOW, NOW + reset);
         // Without a margin, so that nothing is kept that is fresh.
         let mut call = Call::at(NOW, std::time::Duration::ZERO);
         assert!(call.settle(
             &subject.encoder,
-            &Receipt {
-                check,
-                taken,
-                source: tollgate_core::Source::Store
-            },
+            &Receipt::of_store(check, taken),
             Settlement::Cancel
         ));
         assert_eq!(subject.send(&call).integers()[1], -1);

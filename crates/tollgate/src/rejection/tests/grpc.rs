@@ -333,12 +333,7 @@ proptest! {
         let mut scene = scene();
         let rule = Rule::new(&*name, Quota::fixed_window(limit, MINUTE));
         scene.rules = RuleSet::new([rule]).expect("a valid rule");
-        let answer = Assessment {
-            fits: false,
-            remaining: 0,
-            reset_after: micros,
-            retry: Retry::after_micros(micros),
-        };
+        let answer = Assessment::new(false, 0, micros, Retry::after_micros(micros));
         let decision = scene.decide([Verdict::new(0, 0, answer, Source::Store)]);
         let denial = Denial::new(&scene.head, &decision, &scene.rules, TOO_MANY);
         let response = respond(&scene, &denial);

@@ -57,12 +57,7 @@ impl Scene {
 }
 
 pub(super) fn denied(rule: u16, plan: u16, retry: Retry) -> Verdict {
-    let answer = Assessment {
-        fits: false,
-        remaining: 0,
-        reset_after: 16_000_001,
-        retry,
-    };
+    let answer = Assessment::new(false, 0, 16_000_001, retry);
     Verdict::new(rule, plan, answer, Source::Store)
 }
 

@@ -54,7 +54,7 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
     let stream = Pieces::default();
     let pieces = Arc::clone(&stream.0);
     let queue = Arc::new(Queue::new(options.waiting));
-    let breaker = Breaker::new(BreakerSettings::default(), 1, EventSink::default());
+    let breaker = Breaker::new(BreakerOptions::default(), 1, EventSink::default());
     let mut driver = pin!(Driver::new(
         stream,
         Arc::clone(&queue),

@@ -1,0 +1,163 @@
+//! A memory store with a switch.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{task::yield_now, time::sleep};
+use tollgate_core::{
+    Check, Decision, Fingerprint, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step,
+    Store, StoreError, StoreErrorKind, Verdict,
+    store::{Receipt, RuleRegistry, RuleStore, Settlement, Usage},
+};
+
+/// A [`MemoryStore`] that can be switched off, that can be slow, and that counts its calls.
+///
+/// Cheap to clone; clones share the state, the switch and the counter.
+#[derive(Clone, Debug)]
+pub struct SwitchedStore {
+    memory: MemoryStore,
+    /// `None`: it decides at once.
+    delay: Option<Duration>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    off: AtomicBool,
+    instances: AtomicU32,
+    calls: AtomicU64,
+}
+
+impl SwitchedStore {
+    /// A store that decides at once.
+    #[must_use]
+    pub fn at_once(memory: MemoryStore) -> Self {
+        Self {
+            memory,
+            delay: None,
+            shared: Arc::default(),
+        }
+    }
+
+    /// A store that decides after `delay`. A delay of zero lets the other tasks of the runtime run first.
+    #[must_use]
+    pub fn after(delay: Duration, memory: MemoryStore) -> Self {
+        Self {
+            delay: Some(delay),
+            ..Self::at_once(memory)
+        }
+    }
+
+    /// Switches it on or off. While it is off, each call fails.
+    pub fn switch(&self, on: bool) {
+        self.shared.off.store(!on, SeqCst);
+    }
+
+    /// Sets the number of instances that it reports; at first 0: unknown.
+    pub fn know(&self, instances: u32) {
+        self.shared.instances.store(instances, SeqCst);
+    }
+
+    /// The number of requests for units so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.shared.calls.load(SeqCst)
+    }
+
+    fn is_off(&self) -> bool {
+        self.shared.off.load(SeqCst)
+    }
+}
+
+impl Store for SwitchedStore {
+    fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
+        Ok(Arc::new(Bound {
+            memory: self.memory.bind(rules)?,
+            store: self.clone(),
+        }))
+    }
+
+    fn registry(&self) -> &RuleRegistry {
+        self.memory.registry()
+    }
+}
+
+#[derive(Debug)]
+struct Bound {
+    memory: Arc<dyn RuleStore>,
+    store: SwitchedStore,
+}
+
+impl Bound {
+    fn decide(&self, checks: &[Check], take: bool) -> Step<Decision> {
+        if self.store.is_off() {
+            let failed = checks
+                .iter()
+                .map(|check| Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed));
+            let enforced = |verdict: &Verdict| self.rules().enforces(verdict.rule());
+            return Step::Ready(Decision::new(0, failed, enforced));
+        }
+        if take {
+            self.memory.acquire(checks)
+        } else {
+            self.memory.peek(checks)
+        }
+    }
+}
+
+impl RuleStore for Bound {
+    fn rules(&self) -> &Arc<RuleSet> {
+        self.memory.rules()
+    }
+
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.memory.fingerprint(rule, key)
+    }
+
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        self.store.shared.calls.fetch_add(1, SeqCst);
+        let decision = self.decide(checks, true);
+        let Some(delay) = self.store.delay else {
+            return decision;
+        };
+        Step::Wait(Pending::new(async move {
+            if delay.is_zero() {
+                yield_now().await;
+            } else {
+                sleep(delay).await;
+            }
+            decision.await
+        }))
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        self.decide(checks, false)
+    }
+
+    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+        if !self.store.is_off() {
+            self.memory.settle(receipts, how);
+        }
+    }
+
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        if self.store.is_off() {
+            let (kind, text) = (StoreErrorKind::Unavailable, "the store is switched off");
+            return Step::Ready(Err(StoreError::new(kind, text)));
+        }
+        self.memory.reset(checks)
+    }
+
+    fn instances(&self) -> u32 {
+        self.store.shared.instances.load(SeqCst)
+    }
+
+    fn usage(&self, rule: u16) -> Option<Usage> {
+        self.memory.usage(rule)
+    }
+}

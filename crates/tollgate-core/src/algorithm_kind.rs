@@ -1,0 +1,48 @@
+//! The algorithms by name.
+
+use std::fmt;
+
+/// The algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AlgorithmKind {
+    /// [`fixed_window`](crate::algorithm::fixed_window)
+    FixedWindow,
+    /// [`sliding_window`](crate::algorithm::sliding_window)
+    SlidingWindow,
+    /// [`sliding_buckets`](crate::algorithm::sliding_buckets)
+    SlidingBuckets,
+    /// [`sliding_log`](crate::algorithm::sliding_log)
+    SlidingLog,
+    /// [`token_bucket`](crate::algorithm::token_bucket)
+    TokenBucket,
+    /// [`gcra`](crate::algorithm::gcra)
+    Gcra,
+    /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
+    LeakyBucket,
+    /// No limit: no call to the store, no header fields.
+    Unlimited,
+}
+
+impl AlgorithmKind {
+    /// The name in metrics, logs and files: `fixed_window`, `gcra`, …
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingBuckets => "sliding_buckets",
+            Self::SlidingLog => "sliding_log",
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::Unlimited => "unlimited",
+        }
+    }
+}
+
+impl fmt::Display for AlgorithmKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

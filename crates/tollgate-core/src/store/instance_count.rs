@@ -1,0 +1,207 @@
+//! How many instances share a store: a number that grows at once and falls after a while.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use crate::time::{Tick, micros};
+
+/// How long fewer instances have to be known before the number falls, in microseconds. A deployment, a late heartbeat, or a
+/// server that lost its states must not lower the count for a moment.
+const LOWER_AFTER: u64 = 30_000_000;
+
+/// The number of instances that share a store. It grows at once, and falls to the most of half a minute with fewer.
+///
+/// For stores that count instances themselves, and for the shares that are cut by their number while a store fails.
+#[derive(Clone, Debug)]
+pub struct InstanceCount {
+    /// What the user said. Never fewer.
+    least: NonZeroU32,
+    counted: NonZeroU32,
+    longest_pause: u64,
+    fewer: Option<Fewer>,
+}
+
+/// Fewer instances than are counted.
+#[derive(Clone, Copy, Debug)]
+struct Fewer {
+    since: Tick,
+    last: Tick,
+    /// The most that were known in this time.
+    most: NonZeroU32,
+}
+
+impl InstanceCount {
+    /// A count that never falls below `least`.
+    #[must_use]
+    pub fn new(least: NonZeroU32) -> Self {
+        Self {
+            least,
+            counted: least,
+            longest_pause: LOWER_AFTER - 1,
+            fewer: None,
+        }
+    }
+
+    /// Sets the longest pause between two observations of fewer instances. After a longer one nothing is known of the time in
+    /// between, and the half minute begins anew. Default: just under half a minute.
+    #[must_use]
+    pub fn longest_pause(self, pause: Duration) -> Self {
+        Self {
+            longest_pause: micros(pause),
+            ..self
+        }
+    }
+
+    /// The least number of instances.
+    #[must_use]
+    pub fn least(&self) -> NonZeroU32 {
+        self.least
+    }
+
+    /// The number of instances to count with.
+    #[must_use]
+    pub fn counted(&self) -> NonZeroU32 {
+        self.counted
+    }
+
+    /// Notes that `known` instances were seen at `now`; 0 if their number is not known. True if the count has changed.
+    pub fn observe(&mut self, known: u32, now: Tick) -> bool {
+        let Some(known) = NonZeroU32::new(known) else {
+            // Not to know is no reason to believe that there are fewer.
+            self.fewer = None;
+            return false;
+        };
+        let known = known.max(self.least);
+        if known >= self.counted {
+            self.fewer = None;
+            let grown = known > self.counted;
+            self.counted = known;
+            return grown;
+        }
+        let anew = Fewer {
+            since: now,
+            last: now,
+            most: known,
+        };
+        let fewer = match self.fewer {
+            Some(fewer) if now.abs_diff(fewer.last) <= self.longest_pause => Fewer {
+                last: now,
+                most: fewer.most.max(known),
+                ..fewer
+            },
+            _ => anew,
+        };
+        if now.saturating_sub(fewer.since) < LOWER_AFTER {
+            self.fewer = Some(fewer);
+            return false;
+        }
+        self.counted = fewer.most;
+        self.fewer = (known < fewer.most).then_some(anew);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    fn counting(known: u32) -> InstanceCount {
+        let mut instances = InstanceCount::new(NonZeroU32::MIN);
+        assert!(instances.observe(known, 0));
+        instances
+    }
+
+    #[test]
+    fn more_count_at_once() {
+        let mut instances = counting(3);
+        assert!(instances.observe(5, 1));
+        assert!(!instances.observe(5, 2));
+        assert_eq!(instances.counted().get(), 5);
+    }
+
+    #[test]
+    fn fewer_count_after_half_a_minute() {
+        let mut instances = counting(5);
+        for second in 100..130 {
+            assert!(!instances.observe(3, second * S), "{second}");
+        }
+        assert!(!instances.observe(3, 130 * S - 1));
+        assert!(instances.observe(3, 130 * S));
+        assert_eq!(instances.counted().get(), 3);
+    }
+
+    #[test]
+    fn the_most_of_the_half_minute_counts() {
+        let mut instances = counting(5);
+        instances.observe(2, 100 * S);
+        instances.observe(4, 115 * S);
+        assert!(instances.observe(2, 130 * S));
+        assert_eq!(instances.counted().get(), 4);
+        // And two only if that stays so for as long again.
+        instances.observe(2, 145 * S);
+        assert!(!instances.observe(2, 159 * S));
+        assert!(instances.observe(2, 160 * S));
+        assert_eq!(instances.counted().get(), 2);
+    }
+
+    #[test]
+    fn what_comes_back_or_is_not_known_begins_the_half_minute_anew() {
+        for between in [5, 0] {
+            let mut instances = counting(5);
+            instances.observe(3, 100 * S);
+            instances.observe(between, 115 * S);
+            assert!(!instances.observe(3, 130 * S), "{between}");
+            assert_eq!(instances.counted().get(), 5, "{between}");
+        }
+    }
+
+    #[test]
+    fn a_pause_without_checks_does_not_count() {
+        let mut instances = counting(5);
+        instances.observe(3, 100 * S);
+        assert!(!instances.observe(3, 86_400 * S));
+        assert!(!instances.observe(3, 86_429 * S));
+        assert!(instances.observe(3, 86_430 * S));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_makes_it_later_and_never_earlier() {
+        let mut instances = counting(5);
+        instances.observe(3, 100 * S);
+        assert!(!instances.observe(3, 80 * S));
+        assert!(!instances.observe(3, 105 * S));
+        assert_eq!(instances.counted().get(), 5);
+    }
+
+    #[test]
+    fn never_fewer_than_the_user_said() {
+        let mut instances = InstanceCount::new(NonZeroU32::new(4).expect("not zero"));
+        for seconds in (0..100).step_by(10) {
+            assert!(!instances.observe(2, seconds * S));
+        }
+        assert_eq!(instances.counted().get(), 4);
+    }
+
+    /// Each instance comes back to an empty set, and is counted with those that came before; then the set is lost again.
+    #[test]
+    fn a_set_that_is_young_or_lost_again_and_again_lowers_nothing() {
+        for young in 1..=4 {
+            let mut instances = counting(4);
+            for crash in 0..20 {
+                instances.observe(young, 20 * crash * S);
+                instances.observe(4, (20 * crash + 5) * S);
+                instances.observe(0, (20 * crash + 6) * S);
+                assert_eq!(instances.counted().get(), 4);
+            }
+        }
+        let mut lost = counting(4);
+        let mut paused = counting(4).longest_pause(Duration::from_secs(15));
+        for crash in 0..20 {
+            lost.observe(1, 10 * crash * S);
+            lost.observe(0, (10 * crash + 1) * S);
+            paused.observe(1, 16 * crash * S);
+        }
+        assert_eq!([lost.counted().get(), paused.counted().get()], [4, 4]);
+    }
+}

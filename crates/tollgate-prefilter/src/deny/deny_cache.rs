@@ -1,0 +1,280 @@
+//! Denials that need no call: what an earlier denial has taught.
+//!
+//! A bucket's arrival time only grows, and so does the count of a window. So a denial teaches a bound that stays true for
+//! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
+//! only, and then one request queries the store again.
+//!
+//! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
+//! is refused here it would refuse as well.
+
+use std::{fmt, time::Duration};
+
+use tollgate_core::{
+    AlgorithmKind, Fingerprint, Quota, Retry, Tick, Verdict,
+    algorithm::{Algorithm, Assessment, DenyBound, Gcra},
+    store::SeqCells,
+};
+
+use crate::{
+    sync::{Mutex, MutexGuard, lock},
+    table::table_key::TableKey,
+};
+
+/// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
+const TRUST: Tick = 1_000_000;
+
+/// An answer that took longer, in µs, teaches nothing.
+const LATEST: Tick = 0xffff;
+
+/// At most so many cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two
+/// others.
+const SHARDS: usize = 1 << 8;
+const PER_SHARD: usize = 1 << 8;
+
+/// What was learned of keys that were denied, for all limits of a store.
+pub(crate) struct DenyCache {
+    cells: SeqCells<3>,
+    /// One writer of a shard at a time.
+    writers: Box<[Mutex<()>]>,
+}
+
+/// In the second word of a cell, above what is left: by this much of a key its cell is known where the quota is not.
+const REST_BITS: u32 = 52;
+
+/// How the denials of a quota are remembered.
+#[derive(Clone, Debug)]
+pub(crate) enum Denials {
+    /// By the arrival time, which says when any cost fits. From empty to full it takes `fill` µs.
+    Bucket { quota: Gcra, fill: Tick },
+    /// By the units left until the window is over, which says it of any cost.
+    Window { limit: u64 },
+    /// By the cost: when that cost fits.
+    Cost,
+}
+
+impl Denials {
+    /// Those of a quota; `has_plans`: its rule has other quotas too.
+    pub(crate) fn new(quota: &Quota, has_plans: bool) -> Self {
+        if quota.algorithm() == AlgorithmKind::FixedWindow {
+            return Self::Window {
+                limit: quota.limit(),
+            };
+        }
+        match Gcra::new(quota) {
+            // Of several, the one that wrote the state says when the units fit, by its own rate. From that nothing follows
+            // for other costs, nor for the arrival time under this one.
+            Some(bucket) if !has_plans => Self::Bucket {
+                quota: bucket,
+                fill: fill(quota),
+            },
+            _ => Self::Cost,
+        }
+    }
+
+    /// Under what a denial of so many units is found again.
+    fn salt(&self, slot: TableKey, cost: u64) -> u64 {
+        let limit = u64::from(slot.limit);
+        match self {
+            Self::Bucket { .. } | Self::Window { .. } => limit,
+            // All bits of a cost count, and small costs stay away from the numbers of limits.
+            Self::Cost => limit ^ cost.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32),
+        }
+    }
+}
+
+impl DenyCache {
+    /// Of a process that keeps something of so many keys: one cell for four of them.
+    pub(crate) fn new(keys: usize) -> Self {
+        let per_shard = (keys / 4 / SHARDS).clamp(2, PER_SHARD);
+        Self {
+            cells: SeqCells::new(SHARDS, per_shard),
+            writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
+        }
+    }
+
+    fn shard(key: Fingerprint) -> usize {
+        (key.bits() >> 40) as usize & (SHARDS - 1)
+    }
+
+    /// Denies `cost` units, if what was learned says so. Also whether what is left is known: where nothing can be left,
+    /// nothing is. Of anything else others may have taken since.
+    #[inline]
+    pub(crate) fn deny(
+        &self,
+        denials: &Denials,
+        slot: TableKey,
+        now: Tick,
+        cost: u64,
+    ) -> Option<(Assessment, bool)> {
+        let shard = Self::shard(slot.key());
+        let salt = denials.salt(slot, cost);
+        let [until, rest, told] = self.cells.get(shard, slot.key(), salt)?;
+        // When it was learned in ms, and by how much later than the query was sent the answer came.
+        let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
+        let rest = rest & ((1 << REST_BITS) - 1);
+        if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
+            return None;
+        }
+        match denials {
+            Denials::Bucket { quota, fill } => {
+                let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
+                let denied = assess(until)?;
+                // Rather too late than too early.
+                if denied.remaining == 0 {
+                    return Some((later(denied, late), true));
+                }
+                let denied = assess(until.saturating_add(late)).unwrap_or(denied);
+                Some((denied, false))
+            }
+            Denials::Window { limit } => {
+                let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
+                (cost > rest).then(|| (denial(rest, wait + late, cost > *limit), rest == 0))
+            }
+            Denials::Cost => {
+                let wait = until.checked_sub(now).filter(|wait| *wait > 0)?;
+                // Time may have given something back since, if not enough.
+                Some((denial(rest, wait + late, false), cost == 1))
+            }
+        }
+    }
+
+    /// Learns from a denial by the store of a query that was sent at `sent` and answered at `now`. Where a rule has plans,
+    /// the last denial of a key counts: what was learned under another plan may have been overtaken.
+    pub(crate) fn learn(
+        &self,
+        denials: &Denials,
+        slot: TableKey,
+        (sent, now): (Tick, Tick),
+        cost: u64,
+        verdict: &Verdict,
+        has_plans: bool,
+    ) {
+        let after = |wait: Duration| {
+            sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
+        };
+        let (until, rest) = match (denials, verdict.retry()) {
+            (Denials::Bucket { quota, .. }, retry) => {
+                let retry = match retry {
+                    Retry::After(wait) => Some((after(wait), cost)),
+                    _ => None,
+                };
+                let earliest = quota.earliest(after(verdict.reset_after()), retry);
+                (earliest.tat(), u64::from(earliest.rest()))
+            }
+            (Denials::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
+            (Denials::Cost, Retry::After(wait)) => (after(wait), verdict.remaining()),
+            (Denials::Cost, _) => return,
+        };
+        // A process that was stopped in between has learned nothing that is worth telling.
+        let Some(late) = now.checked_sub(sent).filter(|late| *late <= LATEST) else {
+            return;
+        };
+        if rest >> REST_BITS > 0 {
+            return;
+        }
+        let key = slot.key();
+        let words = [
+            until,
+            rest | mark(key) << REST_BITS,
+            (now / 1_000) << 16 | late,
+        ];
+        let (shard, salt) = (Self::shard(key), denials.salt(slot, cost));
+        let _writer = self.writer(shard);
+        if has_plans && self.cells.get(shard, key, salt).is_none() {
+            self.cells.remove_if(shard, key, is_of(key));
+        }
+        self.cells.insert(shard, key, salt, words);
+    }
+
+    /// Forgets what was learned of a key: something of it is given back or was taken.
+    pub(crate) fn forget(&self, key: Fingerprint) {
+        let shard = Self::shard(key);
+        // What is written meanwhile is of a denial that came later.
+        if self.cells.any(shard, key, is_of(key)) {
+            let _writer = self.writer(shard);
+            self.cells.remove_if(shard, key, is_of(key));
+        }
+    }
+
+    fn writer(&self, shard: usize) -> MutexGuard<'_, ()> {
+        lock(&self.writers[shard])
+    }
+}
+
+/// Twelve bits that choose no cell.
+fn mark(key: Fingerprint) -> u64 {
+    (key.bits() >> 52) as u64 & 0xfff
+}
+
+/// Whether the words of a cell may be of a key; of another, they are now and then.
+fn is_of(key: Fingerprint) -> impl Fn(&[u64; 3]) -> bool {
+    move |words| words[1] >> REST_BITS == mark(key)
+}
+
+/// The same denial by a bound that is so much later, where nothing is left anyway.
+fn later(denied: Assessment, late: Tick) -> Assessment {
+    Assessment {
+        reset_after: denied.reset_after.saturating_add(late),
+        retry: match denied.retry {
+            Retry::After(wait) => Retry::After(wait.saturating_add(Duration::from_micros(late))),
+            other => other,
+        },
+        ..denied
+    }
+}
+
+/// From empty to full, in µs, rounded down.
+fn fill(quota: &Quota) -> Tick {
+    let fill = u128::from(quota.limit()) * quota.period().as_micros();
+    Tick::try_from(fill / u128::from(quota.rate().max(1))).unwrap_or(Tick::MAX)
+}
+
+/// What a bucket denies, by what is known of it.
+///
+/// Reports take more than there is. Until that has come back nothing fits, and then the bucket is empty.
+fn assess(
+    quota: &Gcra,
+    fill: Tick,
+    DenyBound(until, rest): DenyBound,
+    now: Tick,
+    cost: u64,
+) -> Option<Assessment> {
+    let overdraft = until.saturating_sub(now).saturating_sub(fill);
+    if overdraft == 0 {
+        return quota.deny_by(DenyBound(until, rest), now, cost);
+    }
+    let empty = quota.deny_by(DenyBound(until - overdraft, 0), now, cost)?;
+    let retry = match empty.retry {
+        Retry::After(wait) => Retry::after_micros(
+            overdraft.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
+        ),
+        other => other,
+    };
+    Some(Assessment {
+        reset_after: empty.reset_after.saturating_add(overdraft),
+        retry,
+        ..empty
+    })
+}
+
+fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
+    Assessment {
+        fits: false,
+        remaining,
+        reset_after: wait,
+        retry: if never {
+            Retry::Never
+        } else {
+            Retry::after_micros(wait)
+        },
+    }
+}
+
+impl fmt::Debug for DenyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCache").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

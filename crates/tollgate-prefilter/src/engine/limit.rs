@@ -1,0 +1,181 @@
+//! One quota of one rule.
+
+use std::{collections::VecDeque, fmt};
+
+use tollgate_core::{Fingerprint, Quota, Tick};
+
+use crate::{
+    deny::deny_cache::Denials,
+    effective::Effective,
+    engine::windows::Windows,
+    lease::terms::LeaseTerms,
+    report::terms::ReportTerms,
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
+    table::table_key::TableKey,
+};
+
+/// One quota of one rule, with its consistency.
+///
+/// Rule sets that have the same rule with the same quota share it, so leases, local usage and denials outlive each of them.
+pub(crate) struct Limit {
+    /// No other limit of the engine has it.
+    pub(crate) id: u32,
+    pub(crate) quota: Quota,
+    pub(crate) effective: Effective,
+    /// If it is leased, and is not a bucket.
+    pub(crate) windows: Option<Windows>,
+    pub(crate) denials: Denials,
+    /// Whether its rule has other quotas, for other plans.
+    pub(crate) has_plans: bool,
+    /// Keys with unreported units.
+    due: Mutex<VecDeque<Fingerprint>>,
+    is_due: AtomicBool,
+    /// Keys with a lease.
+    leased: Mutex<Vec<Fingerprint>>,
+    /// Held by who goes through either: meanwhile keys are missing that stay.
+    visiting: Mutex<()>,
+    /// How many rule sets that are in use have it.
+    in_use: AtomicUsize,
+    /// How many rule sets have it, in use or retired.
+    bound: AtomicUsize,
+}
+
+impl Limit {
+    pub(crate) fn new(id: u32, quota: Quota, effective: Effective, has_plans: bool) -> Self {
+        Self {
+            id,
+            windows: Windows::new(&quota, &effective),
+            denials: Denials::new(&quota, has_plans),
+            quota,
+            effective,
+            has_plans,
+            due: Mutex::new(VecDeque::new()),
+            is_due: AtomicBool::new(false),
+            leased: Mutex::new(Vec::new()),
+            visiting: Mutex::new(()),
+            in_use: AtomicUsize::new(0),
+            bound: AtomicUsize::new(0),
+        }
+    }
+
+    /// Where what is kept of a key is.
+    #[inline]
+    pub(crate) fn slot(&self, key: Fingerprint) -> TableKey {
+        TableKey::new(self.id, key)
+    }
+
+    #[inline]
+    pub(crate) fn lease_terms(&self) -> Option<&LeaseTerms> {
+        match &self.effective {
+            Effective::Leased(terms) => Some(terms),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn report_terms(&self) -> Option<&ReportTerms> {
+        match &self.effective {
+            Effective::Eventual(terms) => Some(terms),
+            _ => None,
+        }
+    }
+
+    /// How often leases and reports need maintenance, in µs; `None`: never.
+    pub(crate) fn pause(&self) -> Option<Tick> {
+        const LEASES: Tick = 1_000_000;
+        const SHORTEST: Tick = 5_000;
+        match &self.effective {
+            Effective::Leased(_) => Some(LEASES),
+            Effective::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
+            Effective::Exact(_) => None,
+        }
+    }
+
+    /// A rule set that has it is in use from now on.
+    pub(crate) fn bind(&self) {
+        self.in_use.fetch_add(1, Ordering::SeqCst);
+        self.bound.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A rule set that has it is no longer in use.
+    pub(crate) fn retire(&self) {
+        self.in_use.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A rule set that had it, and was retired, is gone. Whether it was the last.
+    pub(crate) fn unbind(&self) -> bool {
+        self.bound.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.in_use.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether any key may have unreported units.
+    #[inline]
+    pub(crate) fn has_due(&self) -> bool {
+        self.is_due.load(Ordering::Relaxed)
+    }
+
+    /// A key has unreported units from now on.
+    pub(crate) fn add_due(&self, key: Fingerprint) {
+        let mut due = lock(&self.due);
+        due.push_back(key);
+        self.is_due.store(true, Ordering::Relaxed);
+    }
+
+    /// Goes through the keys with unreported units, each at most once, until `visit` says to stop. Keys for which it returns
+    /// `Visit::Keep` are visited again next time.
+    pub(crate) fn visit_due(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
+        let mut kept = Vec::new();
+        let count = lock(&self.due).len();
+        for _ in 0..count {
+            let Some(key) = lock(&self.due).pop_front() else {
+                break;
+            };
+            match visit(key) {
+                Visit::Keep => kept.push(key),
+                Visit::Drop => {}
+                Visit::Stop => {
+                    lock(&self.due).push_front(key);
+                    break;
+                }
+            }
+        }
+        let mut due = lock(&self.due);
+        due.extend(kept);
+        self.is_due.store(!due.is_empty(), Ordering::Relaxed);
+    }
+
+    /// A key has a lease from now on.
+    pub(crate) fn add_leased(&self, key: Fingerprint) {
+        lock(&self.leased).push(key);
+    }
+
+    /// Goes through the keys with leases. Those for which `visit` returns `Visit::Keep` are visited again next time.
+    pub(crate) fn visit_leased(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
+        let mut keys = std::mem::take(&mut *lock(&self.leased));
+        keys.retain(|key| visit(*key) == Visit::Keep);
+        lock(&self.leased).append(&mut keys);
+    }
+}
+
+/// What becomes of a key that was visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visit {
+    Keep,
+    Drop,
+    /// It was not looked at, and neither are those behind it.
+    Stop,
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limit")
+            .field("id", &self.id)
+            .field("quota", &self.quota)
+            .finish_non_exhaustive()
+    }
+}

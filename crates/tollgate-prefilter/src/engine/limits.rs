@@ -1,0 +1,45 @@
+//! The limits of a rule set.
+
+use std::sync::Arc;
+
+use tollgate_core::{Check, Tick};
+
+use crate::{effective::Effective, engine::limit::Limit};
+
+/// The limits of a rule set, by rule and plan. `None`: nothing that a process may decide locally, because the rule is not
+/// enforced or the quota has no limit.
+#[derive(Debug)]
+pub(crate) struct Limits(pub(crate) Box<[Plans]>);
+
+/// The limits of a rule, by plan.
+pub(crate) type Plans = Box<[Option<Arc<Limit>>]>;
+
+impl Limits {
+    /// The limit of a check.
+    #[inline]
+    pub(crate) fn of(&self, check: &Check) -> Option<&Limit> {
+        let plans = self.0.get(usize::from(check.rule()))?;
+        let plan = plans.get(usize::from(check.plan()));
+        plan.or_else(|| plans.first())?.as_deref()
+    }
+
+    /// The consistency of each quota of a rule.
+    pub(crate) fn effective(&self, rule: usize) -> impl Iterator<Item = Option<Effective>> {
+        let plans = self.0.get(rule).into_iter().flatten();
+        plans.map(|limit| limit.as_ref().map(|limit| limit.effective))
+    }
+
+    /// All limits, with a rule and plan that each belongs to.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
+        // A rule set has fewer than 65 536 rules, and a rule fewer plans.
+        (0_u16..).zip(&self.0).flat_map(|(rule, plans)| {
+            let plans = (0_u16..).zip(plans);
+            plans.filter_map(move |(plan, limit)| Some((rule, plan, limit.as_ref()?)))
+        })
+    }
+
+    /// How often they need maintenance, in µs; `None`: never.
+    pub(crate) fn pause(&self) -> Option<Tick> {
+        self.iter().filter_map(|(_, _, limit)| limit.pause()).min()
+    }
+}

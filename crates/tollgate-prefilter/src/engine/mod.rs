@@ -1,0 +1,37 @@
+//! The engine: everything that a process decides locally, as one value without I/O.
+
+mod bound_rules;
+#[allow(clippy::module_inception, reason = "the file is named after its type")]
+mod engine;
+mod events;
+mod follow_up;
+mod index_set;
+mod leases;
+pub(crate) mod limit;
+mod limits;
+mod local;
+mod query;
+mod reply;
+mod reports;
+mod request;
+mod reset;
+#[cfg(all(test, tollgate_shuttle))]
+mod schedules;
+mod store_rules;
+mod store_time;
+#[cfg(test)]
+mod tests;
+mod wait;
+mod windows;
+
+pub use self::{
+    bound_rules::{Begin, BoundRules},
+    engine::{Engine, EngineOptions},
+    events::{EngineEvents, LeaseEvent, ReportEvent},
+    follow_up::FollowUp,
+    index_set::IndexSet,
+    query::{Done, LeaseItem, Next, Query},
+    reply::{GrantReply, LeaseReply, NoReply, Reply, ReportReply},
+    reset::Reset,
+    store_rules::StoreRules,
+};

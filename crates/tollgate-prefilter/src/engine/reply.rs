@@ -1,0 +1,68 @@
+//! What a store replies to a query.
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Tick};
+
+use crate::{engine::index_set::IndexSet, lease::grant::Grant};
+
+/// The store's reply to a [`Query`](crate::Query).
+#[derive(Debug)]
+pub struct Reply {
+    /// The time of the reply by the store's clock.
+    pub at: Tick,
+    /// The decision about [`Query::checks`](crate::Query::checks).
+    pub decision: Decision,
+    /// The checks whose state belongs to other clients as well. Their denials are not cached.
+    pub shared: IndexSet,
+    /// By the index in [`Query::reports`](crate::Query::reports).
+    pub reports: SmallVec<[ReportReply; 1]>,
+    /// By the index in [`Query::leases`](crate::Query::leases).
+    pub leases: SmallVec<[LeaseReply; 1]>,
+}
+
+/// The store's reply to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportReply {
+    /// The units were counted.
+    Counted {
+        /// How many are left.
+        left: u64,
+        /// In how many µs nothing is used any more.
+        reset_after: Tick,
+    },
+    /// Certainly nothing was counted.
+    Refused,
+    /// It is unknown whether they were counted.
+    Unknown,
+}
+
+/// The store's reply about the lease of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseReply {
+    /// Whether the store certainly did not take back the lease that was returned.
+    pub is_refused: bool,
+    /// What it granted.
+    pub grant: GrantReply,
+}
+
+/// Whether a lease was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantReply {
+    /// None was wanted, or none was granted.
+    None,
+    /// This one.
+    Granted(Grant),
+    /// It is unknown.
+    Lost,
+}
+
+/// Why there is no reply to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoReply {
+    /// The query certainly was not carried out.
+    NotRun,
+    /// No check of the query has a limit, so it was not sent.
+    NothingToAsk,
+    /// It is unknown whether it was carried out. It must not be sent again.
+    Unknown,
+}

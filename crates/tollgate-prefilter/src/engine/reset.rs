@@ -1,0 +1,83 @@
+//! A reset in flight.
+
+use tollgate_core::{Check, Tick};
+
+use crate::{
+    engine::{bound_rules::BoundRules, reply::NoReply},
+    lease::grant::ReturnedLease,
+};
+
+/// States that are about to be forgotten. What this process holds and knows of them is taken out already.
+#[derive(Debug)]
+#[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
+pub struct Reset {
+    rules: BoundRules,
+    checks: Vec<Check>,
+    returned: Vec<(Check, ReturnedLease)>,
+    was_counted: bool,
+}
+
+impl Reset {
+    pub(crate) fn new(rules: &BoundRules, checks: &[Check], now: Tick) -> Self {
+        let mut reset = Self {
+            rules: rules.clone(),
+            checks: checks.iter().filter(|it| it.cost() > 0).copied().collect(),
+            returned: Vec::new(),
+            was_counted: false,
+        };
+        let local = rules.local();
+        for check in &reset.checks {
+            let key = check.key();
+            local.unlearn(key);
+            for (plan, limit) in rules.limits_of(check.rule()) {
+                let check = check.with_plan(plan).with_cost(0);
+                if let Some(leases) = local.leases() {
+                    let returned = leases.forget(limit, key, now);
+                    reset
+                        .returned
+                        .extend(returned.map(|returned| (check, returned)));
+                }
+                if let Some(reports) = local.reports() {
+                    reset.was_counted |= reports.unsent(limit, key) > 0;
+                    reports.forget(limit, key, now);
+                }
+            }
+        }
+        reset
+    }
+
+    /// Leases that go back to the store before the states are forgotten.
+    #[must_use]
+    pub fn returned(&self) -> &[(Check, ReturnedLease)] {
+        &self.returned
+    }
+
+    /// Whether this process had counted units that the store does not know of.
+    #[must_use]
+    pub fn was_counted(&self) -> bool {
+        self.was_counted
+    }
+
+    /// Processes the reply: `is_refused` says, by the index in [`returned`](Self::returned), whether the store certainly did
+    /// not take a lease back.
+    pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
+        let is_back = |index: usize| match reply {
+            Ok(is_refused) => is_refused(index),
+            Err(NoReply::NotRun | NoReply::NothingToAsk) => true,
+            Err(NoReply::Unknown) => false,
+        };
+        for (index, (check, returned)) in self.returned.iter().enumerate() {
+            if let (true, Some(limit), Some(leases)) = (
+                is_back(index),
+                self.rules.limit(check),
+                self.rules.local().leases(),
+            ) {
+                leases.on_not_sent(limit, check.key(), Some(*returned));
+            }
+        }
+        // Denials that were decided before may have come in between.
+        for check in &self.checks {
+            self.rules.local().unlearn(check.key());
+        }
+    }
+}

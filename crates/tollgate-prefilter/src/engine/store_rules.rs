@@ -1,0 +1,15 @@
+//! What a store knows of a rule set.
+
+use std::fmt;
+
+use tollgate_core::{Check, Fingerprint, Rule};
+
+/// What a store knows of a rule set, and its engine has to.
+pub trait StoreRules: fmt::Debug + Send + Sync {
+    /// Why this rule can only be exact, whatever its consistency and quota are; `None`: it can be leased and reported.
+    fn exact(&self, rule: &Rule) -> Option<&'static str>;
+
+    /// Where the state of one of a request's checks lies. Checks with the same answer are decided in one step, the others one
+    /// step after the other.
+    fn place(&self, checks: &[Check], check: &Check) -> Option<Fingerprint>;
+}

@@ -1,0 +1,5 @@
+//! A bounded table of what a process keeps of keys.
+
+pub(crate) mod bloom_filter;
+pub(crate) mod key_table;
+pub(crate) mod table_key;

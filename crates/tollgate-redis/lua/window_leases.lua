@@ -1,0 +1,79 @@
+-- Leases and reports for counting windows: resets (4), reports (5), returned leases (6) and grants (7), as
+-- `WindowGrantor` of tollgate-prefilter has them.
+--
+-- A lease is counted in the window that grants it, and ends with that window. While units are on lease, 16 bytes follow
+-- the state: the number of the window, and the units on lease.
+--
+-- Takes the parts of a check that `decide.lua` has parsed. Returns what an algorithm returns: the three numbers of the
+-- reply, then the state to write and the µs until it is fresh.
+
+return function(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+  if what == 4 then
+    local wrote, period = unpack('<Bd', raw)
+    local number, out = unpack('<dd', lent)
+    -- A sliding window still weighs during the next one.
+    local ends = (number + 1) * period
+    local ttl = ends + (alg - 18) * period - now
+    if wrote ~= alg or not (period >= 1 and ends > now and ttl < 2^53 and out >= 1 and out < 2^32) then return -1, 0, 0 end
+    local counts = alg == 18 and pack('<dd', number, out) or pack('<dI4I4', number, 0, out)
+    return -1, 0, 0, sub(raw, 1, 21) .. counts .. lent, ttl
+  end
+  if what == 5 then
+    if alg == 20 then return -3, 0, 0 end
+    -- Take under an unreachable limit, then restore the quota of the check in the state.
+    local _, _, _, state, ttl = step(raw, first, 2^49, third, now, cost)
+    if not state then return -3, 0, 0 end
+    state = sub(check, 18, 38) .. sub(state, 22)
+    local _, left, reset = step(state, first, limit, third, now, 0)
+    return -1, left, reset, state, ttl
+  end
+
+  -- This algorithm has no leases, or there is no state to grant from.
+  if alg > 19 or not raw or unpack('<B', raw) ~= alg then return what == 6 and -1 or 0, 0, 0 end
+  -- The window of the quota that wrote the state, which may not be the quota of this check.
+  local _, first0, limit0, third0, last = unpack('<BddI4d', raw)
+  if not (first0 >= 1 and first0 <= 2^53) then return what == 6 and -1 or 0, 0, 0 end
+  local window = (now - now % first0) / first0
+  -- The state is of a future window: the clock went back.
+  if last > window then return what == 6 and -1 or 0, 0, 0 end
+  local number, out = window, 0
+  if lent then number, out = unpack('<dd', lent) end
+  if number ~= window then out = 0 end
+
+  if what == 6 then
+    -- `left` may exceed the size of the lease: it includes units of earlier leases that were returned later. In a
+    -- sliding window, units of the previous window still weigh until this one ends.
+    local left, generation = unpack('<dd', check, 39)
+    local current, at = (now - now % first) / first, now
+    if generation == current then
+      -- The state that counted this lease is gone.
+      if out < cost then return -1, 0, 0 end
+      out = out - cost
+    elseif alg == 19 and generation + 1 == current then
+      at = generation * first
+    else
+      return -1, 0, 0
+    end
+    local state, ttl = raw, nil
+    if left > 0 then
+      local fresh_at = (generation + (alg == 19 and 2 or 1)) * first
+      local _
+      _, state, ttl = step_of(alg, true)(raw, first, limit, third, now, left, at, fresh_at)
+      if not state then return -1, 0, 0 end
+    else
+      local _, _, reset = step(raw, first0, limit0, third0, now, 0)
+      ttl = reset
+    end
+    if state ~= '' and out > 0 then state = state .. pack('<dd', window, out) end
+    return -1, 0, 0, state, ttl
+  end
+
+  -- Another quota wrote the state: grant nothing.
+  if sub(raw, 1, 21) ~= sub(check, 18, 38) then return 0, 0, 0 end
+  local reserve = unpack('<d', check, 39)
+  local _, level = step(raw, first, limit, third, now, 0)
+  local units = lease_size(cost, level, reserve - out)
+  if units == 0 then return 0, 0, 0 end
+  local _, _, _, state, ttl = step(raw, first, limit, third, now, units)
+  return 1, units, window, state .. pack('<dd', window, out + units), ttl
+end

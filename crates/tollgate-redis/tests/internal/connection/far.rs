@@ -1,0 +1,64 @@
+//! Servers that are far away, and what servers are told about a connection.
+
+use std::time::Duration;
+
+use crate::{
+    connection::event::NodeEvent,
+    internal_tests::connection::bench::Bench,
+    support::{
+        proxy::{Fault, Proxy},
+        redis_server::RedisServer,
+    },
+};
+
+/// Each way.
+pub(super) const FAR: Duration = Duration::from_millis(130);
+
+pub(super) async fn far(port: u16) -> Proxy {
+    let proxy = Proxy::start(port, 3).await;
+    proxy.set(Fault::Delay(FAR, FAR));
+    proxy
+}
+
+#[tokio::test]
+async fn a_server_that_is_130_ms_away_is_connected_to_with_a_database() {
+    let server = RedisServer::start(&[]).await;
+    let proxy = far(server.port()).await;
+    // Also where no call could be answered in time.
+    let bench = Bench::start(&format!("{}/1", proxy.url()));
+    bench
+        .happens("it is connected", |event| {
+            matches!(event, NodeEvent::Connected(_))
+        })
+        .await;
+    let bench = Bench::start_with(&format!("{}/1", proxy.url()), |options| {
+        options.deadline = Duration::from_secs(5);
+    });
+    assert_eq!(bench.recovers("k").await, 1);
+    let answer = server.ask_all(&[&["SELECT", "1"], &["GET", "k"]]).await;
+    assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
+}
+
+#[tokio::test]
+async fn a_server_shows_who_is_connected_and_is_told_of() {
+    let server = RedisServer::start(&[]).await;
+    let bench = Bench::start_with(&server.url(), |options| {
+        options.client_name = Some("tollgate:shop".to_owned());
+    });
+    bench.recovers("k").await;
+    let clients = server.ask(&["CLIENT", "LIST"]).await;
+    assert!(clients.contains(" name=tollgate:shop "), "{clients}");
+    let events = bench.events();
+    let peer = events.iter().find_map(|event| match event {
+        NodeEvent::Connected(peer) => Some(peer),
+        _ => None,
+    });
+    let peer = peer.expect("it was told");
+    assert_eq!((&*peer.role, peer.protocol), ("master", 3));
+    assert!(!peer.version.is_empty() && !peer.server.is_empty());
+    let version = format!("redis_version:{}", peer.version);
+    let info = server.ask(&["INFO", "server"]).await;
+    let is_it =
+        info.contains(&version) || info.contains(&format!("valkey_version:{}", peer.version));
+    assert!(is_it, "{peer}");
+}

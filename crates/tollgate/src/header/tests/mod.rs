@@ -1,0 +1,5 @@
+//! The fields as bytes.
+
+mod fields;
+mod one_layer;
+mod stacked;
