@@ -1,8 +1,9 @@
 //! What a request gets when the store fails.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use axum::{Router, routing};
+use tokio::time::{Instant, sleep};
 use tollgate::{Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -156,4 +157,24 @@ async fn a_store_failure_is_reported_whatever_the_fallback() {
             assert!(warnings.contains("named"), "{answer:?}: {warnings:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_store_that_responds_again_is_reported_with_the_rules_of_its_layer() {
+    let events = Events::listen();
+    let [store, _] = stores();
+    store.switch(false);
+    let rules = ["per-key", "per-tenant"].map(|name| rule(name, 1_000_000, OnStoreError::Allow));
+    let layer = RateLimitLayer::new(store.clone(), rules.to_vec()).unwrap();
+    let server = served(layer).await;
+    server.get("/").await;
+    store.switch(true);
+    // It is not reported before it has not failed for a while.
+    let patience = Instant::now() + Duration::from_secs(30);
+    while events.at(Level::INFO).is_empty() {
+        assert!(Instant::now() < patience, "it is not reported");
+        server.get("/").await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    events.one(Level::INFO, &["responds again", "per-key, per-tenant"]);
 }

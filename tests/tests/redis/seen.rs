@@ -87,7 +87,30 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     .await;
     assert!(limiter.acquire(&[check]).await.is_allowed());
     assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.recorded());
-    assert_eq!(events.at(Level::INFO).len(), 1, "{:?}", events.recorded());
+    let told = |words: &str| {
+        let told = events.recorded().into_iter();
+        let told = told.filter(|event| event.level == Level::INFO && event.fields.contains(words));
+        told.map(|event| event.fields).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told("Redis decides again").len(),
+        1,
+        "{:?}",
+        events.recorded()
+    );
+    // To whom, once while it is the same server.
+    let connected = told("connected to Redis");
+    assert!(connected[0].contains(&node), "{connected:?}");
+    assert!(connected[0].contains("master"), "{connected:?}");
+    let counted = metrics.counted();
+    let refused = format!("tollgate_redis_connect_failures_total{{kind=tcp,node={node}}}");
+    let refused_too = format!("tollgate_redis_connect_failures_total{{node={node},kind=tcp}}");
+    assert!(counted.count(&refused) + counted.count(&refused_too) > 0);
+    let round_trips = counted.recorded("tollgate_redis_round_trip_duration_seconds{}");
+    let waits = counted.recorded("tollgate_redis_queue_duration_seconds{}");
+    assert!(!round_trips.is_empty() && waits.len() >= round_trips.len());
+    // The server was new, and then it was another one.
+    assert!(counted.count("tollgate_redis_resent_total{why=noscript}") >= 2);
 }
 
 #[tokio::test]

@@ -34,23 +34,6 @@ pub(crate) enum ConnectErrorKind {
     Server,
 }
 
-impl ConnectErrorKind {
-    /// What it is called in metrics.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Dns => "dns",
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
-            Self::Login => "login",
-            Self::Credentials => "credentials",
-            Self::Timeout => "timeout",
-            Self::NotMaster => "not_master",
-            Self::Unresolved => "unresolved",
-            Self::Server => "server",
-        }
-    }
-}
-
 impl ConnectError {
     pub(super) fn new(kind: ConnectErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self {

@@ -149,7 +149,7 @@ impl<S: Transport> Driver<S> {
                     break;
                 }
             };
-            match self.backlog.answer(reply) {
+            match self.backlog.answer(reply, self.heard) {
                 Ok(heard) => {
                     answered += heard.answered;
                     failed += heard.failed;

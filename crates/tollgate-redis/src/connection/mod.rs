@@ -1,7 +1,7 @@
 //! Connections that look after themselves.
 //!
 //! A [`Node`](node::Node) is one server. Its supervisor connects, tries again with growing pauses, and probes; requests only
-//! ever find a connection that is there, or are told at once that there is none. A [`Driver`](wire::Wire) is one connection
+//! ever find a connection that is there, or are told at once that there is none. A [`Driver`](driver::Driver) is one connection
 //! while it lasts: what waits goes out in one write, one timer serves every call, and a call is sent at most once.
 //!
 //! The wire is written on the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
@@ -11,9 +11,9 @@
 //!
 //! ```text
 //! cluster
-//! └─ node ── supervisor ── line, prober ── wire ── queue ── call ── request ── script, command, error
+//! └─ node ── supervisor ── link, prober ── driver ── queue ── call ── request ── script, command, error
 //!                       │                  └─ breaker ── event, options
-//!                       └─ sentinel ── establish ── dialogue ── security ── stream, resp ── value, connect_error
+//!                       └─ sentinel ── connect ── dial, handshake ── security ── stream, resp ── peer, connect_error
 //! ```
 
 pub(crate) mod address_map;
@@ -45,4 +45,5 @@ pub(crate) mod security;
 mod sentinel;
 pub(crate) mod stream;
 mod supervisor;
+pub(crate) mod traffic;
 pub(crate) mod value;

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::connection::{
     address_map::AddressMap, breaker::BreakerOptions, event::EventSink, log_in::CredentialsSource,
-    probe_key::ProbeKey, security::Security,
+    probe_key::ProbeKey, security::Security, traffic::TrafficSink,
 };
 
 /// How a node behaves. The defaults are for a server in the same network.
@@ -43,8 +43,12 @@ pub(crate) struct NodeOptions {
     pub(crate) credentials: CredentialsSource,
     /// How connections are encrypted, where the address asks for it.
     pub(crate) security: Security,
+    /// For how long one command may keep the server from others, as it is estimated.
+    pub(crate) batch_time: Duration,
     /// Who is told what happens.
     pub(crate) events: EventSink,
+    /// Who is told what happens to calls.
+    pub(crate) traffic: TrafficSink,
     /// Where the chance in pauses begins.
     pub(crate) seed: u64,
 }
@@ -67,7 +71,9 @@ impl Default for NodeOptions {
             breaker: BreakerOptions::default(),
             credentials: CredentialsSource::default(),
             security: Security::default(),
+            batch_time: Duration::from_micros(250),
             events: EventSink::default(),
+            traffic: TrafficSink::default(),
             seed: fastrand::u64(..),
         }
     }

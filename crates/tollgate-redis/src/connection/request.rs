@@ -3,7 +3,7 @@
 //! A call of the script that decides carries checks, each of which names its key by number. So the keys of several calls can
 //! stand in one command, one behind the other, with the numbers in the checks moved.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 use crate::connection::{
     command::{push_argument, push_count, push_number},
@@ -33,11 +33,23 @@ struct Checks {
     slot: u16,
     /// How many of them are for sliding logs.
     logs: u16,
+    /// For how long they keep the server, as it is estimated.
+    time: Duration,
 }
 
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
 const ALGORITHM: usize = 17;
 const LOG: u8 = 20;
+
+/// Where a check says the limit of its quota.
+const LIMIT: Range<usize> = 26..34;
+
+/// For how long checks keep a server: usual ones, logs, and logs for each unit of their limits. Measured, rounded up.
+const CHECK_TIME: Duration = Duration::from_micros(4);
+const LOG_TIME: Duration = Duration::from_micros(8);
+const LOG_UNIT_TIME: Duration = Duration::from_nanos(150);
+/// Logs of more units are refused.
+const MOST_UNITS: f64 = 1e6;
 
 /// Where a check keeps the number of its key, counted from 1, little endian.
 const KEY: Range<usize> = 3..5;
@@ -87,8 +99,10 @@ impl Request {
         }
         let (count, at) = (args.len(), request.bytes.len());
         let mut logs = 0_u16;
+        let mut time = Duration::ZERO;
         for check in args {
             logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
+            time = time.saturating_add(time_of(check));
             request.push_arg(check);
         }
         request.checks = Some(Checks {
@@ -96,6 +110,7 @@ impl Request {
             at,
             slot,
             logs,
+            time,
         });
         request
     }
@@ -142,6 +157,11 @@ impl Request {
     pub(super) fn weight(&self) -> usize {
         self.checks
             .map_or(0, |checks| checks.count + usize::from(checks.logs))
+    }
+
+    /// For how long it keeps a server, as it is estimated.
+    pub(super) fn server_time(&self) -> Duration {
+        self.checks.map_or(CHECK_TIME, |checks| checks.time)
     }
 
     /// A bit for each rule that it is about. Two rules may share one.
@@ -246,6 +266,16 @@ fn move_keys(mut checks: &mut [u8], by: usize) {
         }
         checks = rest;
     }
+}
+
+fn time_of(check: &[u8]) -> Duration {
+    if check.get(ALGORITHM) != Some(&LOG) {
+        return CHECK_TIME;
+    }
+    let limit = check.get(LIMIT).and_then(|limit| limit.try_into().ok());
+    let limit = limit.map_or(0.0, f64::from_le_bytes);
+    // A limit is a whole number, and so is what it is cut to.
+    LOG_TIME + LOG_UNIT_TIME * limit.clamp(0.0, MOST_UNITS) as u32
 }
 
 fn move_key(key: &mut [u8], by: usize) {

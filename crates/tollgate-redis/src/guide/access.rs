@@ -19,6 +19,7 @@
 //! | Sentinel | `+role`, on the servers |
 //! | Cluster | `+cluster\|slots +cluster\|info +asking` |
 //! | knowing how many instances there are, for their shares while Redis fails, and whether their quotas differ | `+zadd +zremrangebyscore +zcard +zrange +pexpire`; or call [`without_heartbeats`](crate::RedisStoreBuilder::without_heartbeats) |
+//! | the name and version of this crate in `CLIENT LIST`, from Redis 7.2 on | `+client\|setinfo`; without it the server notes a refusal for each connection in `ACL LOG`, and all works |
 //! | a clock of the caller's own, on servers whose scripts may not tell the time | nothing; leave out `+time` |
 //!
 //! The sentinels themselves are asked for `SENTINEL GET-MASTER-ADDR-BY-NAME` only. Where they want a login, it is

@@ -28,6 +28,9 @@
 //! | metric | what it is | alarm |
 //! | --- | --- | --- |
 //! | `tollgate_redis_call_duration_seconds` | how long requests have waited for Redis, failed ones included | its 99th percentile near the deadline |
+//! | `tollgate_redis_round_trip_duration_seconds` | from a command that is sent to its answer: the network and Redis | it is near the deadline, while the next one is not: Redis or the network is slow |
+//! | `tollgate_redis_queue_duration_seconds` | how long the first call of each command has waited to be sent | it is near the deadline: this process is busy, or has too many calls [in flight](crate::ConnectionOptions::in_flight) |
+//! | `tollgate_redis_resent_total{why}` | calls that had not run and were sent once more: `noscript` (the server did not know the script), `alone` (another call of its command [was refused](super::failures#what-is-refused-alone)), `moved` and `ask` (redirects of a cluster) | a rate of `alone`: a right is missing; of `noscript`: somebody flushes scripts |
 //! | `tollgate_redis_errors_total{error}` | requests that Redis has not decided: `unavailable`, `overloaded`, `expired` (it was never sent), `not_writable` (the server is full, cannot save, or has too few replicas), `unknown` (it may have counted), `try_again` (a slot on the move), `misconfigured`, `protocol` | any `misconfigured`, `not_writable` or `protocol`; a rate of the others |
 //! | `tollgate_redis_connected{node}` | 1 or 0 | 0 |
 //! | `tollgate_redis_connections_lost_total{node}` | connections that were lost | a rate |

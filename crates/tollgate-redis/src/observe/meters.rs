@@ -9,6 +9,7 @@ use tollgate_prefilter::{LeaseEvent, ReportEvent};
 
 use crate::{
     connection::{
+        connect_error::ConnectErrorKind,
         error::{CallError, CallErrorKind},
         event::NodeEvent,
     },
@@ -271,7 +272,7 @@ impl Meters {
             NodeEvent::Connected(_) => connected(1.0),
             NodeEvent::NotConnected(kind, _) => {
                 connected(0.0);
-                let (node, kind) = (node.to_owned(), kind.label());
+                let (node, kind) = (node.to_owned(), label(*kind));
                 counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
             }
             NodeEvent::Lost(_) => {
@@ -284,5 +285,20 @@ impl Meters {
                 gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
             }
         }
+    }
+}
+
+/// What a step on the way to a connection is called.
+fn label(kind: ConnectErrorKind) -> &'static str {
+    match kind {
+        ConnectErrorKind::Dns => "dns",
+        ConnectErrorKind::Tcp => "tcp",
+        ConnectErrorKind::Tls => "tls",
+        ConnectErrorKind::Login => "login",
+        ConnectErrorKind::Credentials => "credentials",
+        ConnectErrorKind::Timeout => "timeout",
+        ConnectErrorKind::NotMaster => "not_master",
+        ConnectErrorKind::Unresolved => "unresolved",
+        ConnectErrorKind::Server => "server",
     }
 }

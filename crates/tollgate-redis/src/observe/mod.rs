@@ -10,6 +10,8 @@ mod rule_counts;
 #[cfg(feature = "metrics")]
 mod rule_meters;
 mod timer;
+#[cfg(feature = "metrics")]
+mod traffic_meters;
 mod what;
 
 pub(crate) use self::{

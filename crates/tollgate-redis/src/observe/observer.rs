@@ -12,9 +12,9 @@ use tollgate_core::{Rule, RuleSet};
 use tollgate_prefilter::{DowngradeReason, Effective, LeaseEvent, ReportEvent};
 
 #[cfg(feature = "metrics")]
-use crate::observe::meters::Meters;
+use crate::observe::{meters::Meters, traffic_meters::TrafficMeters};
 use crate::{
-    connection::{error::CallError, event::NodeEvent},
+    connection::{error::CallError, event::NodeEvent, traffic::TrafficSink},
     observe::{events::Events, rule_counts::RuleCounts, timer::Timer, what::CallFor},
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Observer {
     units_lost: AtomicU64,
     #[cfg(feature = "metrics")]
     meters: Meters,
+    #[cfg(feature = "metrics")]
+    traffic: Arc<TrafficMeters>,
 }
 
 impl Observer {
@@ -225,6 +227,14 @@ impl Observer {
     /// A start waits for Redis.
     pub(crate) fn waits(&self, since: Duration, why: &str) {
         self.events.waits(since, why);
+    }
+
+    /// Who is told what happens to calls on their way.
+    pub(crate) fn traffic(&self) -> TrafficSink {
+        #[cfg(feature = "metrics")]
+        return TrafficSink::new(self.traffic.clone());
+        #[cfg(not(feature = "metrics"))]
+        TrafficSink::default()
     }
 
     /// Something happened to a connection.

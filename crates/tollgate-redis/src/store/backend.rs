@@ -57,6 +57,7 @@ impl Backend {
         observer: &Arc<Observer>,
     ) -> Result<Self, AddressError> {
         let observer = Arc::clone(observer);
+        options.traffic = observer.traffic();
         if matches!(address.target(), Target::Cluster(_)) {
             let options = ClusterOptions {
                 node: options,

@@ -63,7 +63,7 @@
 //! | debug | a request was denied; one event for each rule that denied | `rule`, `reason` (`quota`, `never`, `store_failed`), `source` (`store`, `deny_cache`, `lease`, `local`, `fallback`), `retry_after_ms` |
 //! | debug | a request was rejected because it has no key | `rule` |
 //! | warn | the store failed, and the rule's own answer applied; once for each outage | `rule`, `allowed` |
-//! | info | the store answers again, and has not failed for two seconds | |
+//! | info | the store responds again to a layer, and has not failed for two seconds | `rules`, those of the layer |
 //! | warn | none of the first hundred requests of a rule had a key; once for each rule | |
 //! | warn | a key was not looked up in time; once for each rule | |
 //! | warn | a request names a plan that its rule does not have, or has a computed cost that never fits; once for each rule | |

@@ -141,7 +141,12 @@ impl Events {
     #[cold]
     fn store_recovered(&self) {
         if self.outage.succeeded(second()) {
-            tracing::info!(target: "tollgate", "the store responds again");
+            let rules: Vec<&str> = self.rules.iter().map(|rule| &*rule.name).collect();
+            tracing::info!(
+                target: "tollgate",
+                rules = rules.join(", "),
+                "the store responds again to the layer with these rules"
+            );
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) struct Recent {
     slices: [Slice; KEPT],
     sum: Slice,
     /// The number of the slice that goes on.
-    at: u128,
+    at: u64,
     /// When a failure was last counted as a moment.
     counted: Option<Duration>,
 }
@@ -29,11 +29,12 @@ impl Recent {
     /// Adds calls at this time; a time that goes back counts as the last one.
     pub(super) fn add(&mut self, answered: u32, failed: u32, now: Duration, slice: Duration) {
         // A slice is a millisecond at least.
-        let number = now.as_nanos() / slice.as_nanos().max(1);
-        let passed = number.saturating_sub(self.at).min(KEPT as u128);
+        let micros = |time: Duration| time.as_micros() as u64;
+        let number = micros(now) / micros(slice).max(1);
+        let passed = number.saturating_sub(self.at).min(KEPT as u64);
         self.at = self.at.max(number);
         for back in 0..passed {
-            let old = std::mem::take(&mut self.slices[((self.at - back) % KEPT as u128) as usize]);
+            let old = std::mem::take(&mut self.slices[((self.at - back) % KEPT as u64) as usize]);
             self.sum.calls -= old.calls;
             self.sum.failed -= old.failed;
             self.sum.moments -= old.moments;
@@ -47,7 +48,7 @@ impl Recent {
         let failed = failed.min(room);
         let calls = failed + answered.min(room - failed);
         for sum in [
-            &mut self.slices[(self.at % KEPT as u128) as usize],
+            &mut self.slices[(self.at % KEPT as u64) as usize],
             &mut self.sum,
         ] {
             sum.calls += calls;

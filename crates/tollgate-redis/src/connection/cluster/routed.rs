@@ -15,6 +15,7 @@ use crate::connection::{
     cluster::{map::Member, redirect::Redirect, shared::Shared},
     error::{CallError, CallErrorKind, code_of},
     request::Request,
+    traffic::Resent,
     value::Value,
 };
 
@@ -169,6 +170,10 @@ impl Asked {
                 Redirect::Ask(_) => (waiting.asking(), call),
             }
         };
+        self.shared.options.node.traffic.resent(match redirect {
+            Redirect::Moved(_) => Resent::Moved,
+            Redirect::Ask(_) => Resent::Asked,
+        });
         self.call = member.node.send(waiting);
         self.member = member;
         self.mind_the_deadline();

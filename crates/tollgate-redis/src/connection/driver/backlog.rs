@@ -1,6 +1,6 @@
 //! Which calls wait, which were sent, and what becomes of each.
 
-use std::{collections::VecDeque, sync::Arc, task::Context};
+use std::{collections::VecDeque, sync::Arc, task::Context, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use crate::connection::{
     request::{Request, push_asking},
     resp::Reply,
     script::Script,
+    traffic::{Resent, TrafficSink},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
@@ -32,6 +33,10 @@ pub(super) struct Backlog {
     room: usize,
     /// How many checks may travel together.
     together: usize,
+    /// For how long one command may keep the server.
+    batch_time: Duration,
+    deadline: Duration,
+    traffic: TrafficSink,
     isolation: Isolation,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
@@ -57,6 +62,9 @@ impl Backlog {
             inflight: InFlight::default(),
             room: options.unanswered.max(1),
             together: options.together,
+            batch_time: options.batch_time,
+            deadline: options.deadline,
+            traffic: options.traffic.clone(),
             isolation: Isolation::default(),
             lost: None,
             taken: VecDeque::new(),
@@ -106,7 +114,14 @@ impl Backlog {
             // Calls on the same keys stay in order.
             self.taken.make_contiguous().sort_by_key(place);
         }
+        let is_any = !self.taken.is_empty();
+        let now = (is_any && self.traffic.is_there()).then(Instant::now);
         while let Some(first) = self.taken.front() {
+            if let Some(now) = now
+                && !first.is_again()
+            {
+                self.traffic.queued(self.waited(first, now));
+            }
             // The first one brings the text, and the others find it there.
             let script = first.request().script();
             let place = script.and_then(|script| {
@@ -119,20 +134,29 @@ impl Backlog {
             if is_asking {
                 // Nobody wants its answer; what it is good for shows in the next one.
                 push_asking(out);
-                self.inflight.push(std::iter::empty(), out.len());
+                self.inflight.push(std::iter::empty(), out.len(), None);
             }
             let requests = self.taken.range(..count).map(Waiting::request);
             Request::write_all(requests, with_body, out);
-            self.inflight.push(self.taken.drain(..count), out.len());
+            self.inflight
+                .push(self.taken.drain(..count), out.len(), now);
         }
+    }
+
+    /// How long a call has waited, by its deadline: of several that one request waits for, since the first of them.
+    fn waited(&self, call: &Waiting, now: Instant) -> Duration {
+        let began = call.deadline().checked_sub(self.deadline);
+        began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began))
     }
 
     /// How many of the calls that were taken become one command, beginning with the first.
     fn company(&self, first: &Waiting) -> usize {
         let mut weight = first.request().weight();
+        let mut time = first.request().server_time();
         let others = self.taken.iter().skip(1).take_while(|call| {
             weight += call.request().weight();
-            weight <= self.together && first.goes_with(call)
+            time += call.request().server_time();
+            weight <= self.together && time <= self.batch_time && first.goes_with(call)
         });
         1 + others.count()
     }
@@ -148,14 +172,17 @@ impl Backlog {
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: Reply<'_>) -> Result<Received, Lost> {
+    pub(super) fn answer(&mut self, reply: Reply<'_>, now: Instant) -> Result<Received, Lost> {
         if reply == Reply::Push {
             return Ok(Received::default());
         }
-        let Some(entries) = self.inflight.answered() else {
+        let Some((sent, entries)) = self.inflight.answered() else {
             return Err(Lost::Malformed("there was an answer without a question"));
         };
         self.entries.extend(entries);
+        if let Some(sent) = sent {
+            self.traffic.round_trip(now.saturating_duration_since(sent));
+        }
         match reply {
             Reply::Error(line) => self.refuse(&line),
             reply => Ok(self.hand_out(reply)),
@@ -218,6 +245,10 @@ impl Backlog {
                 _ => false,
             };
             if goes_again {
+                self.traffic.resent(match code {
+                    "NOSCRIPT" => Resent::WithScript,
+                    _ => Resent::Alone,
+                });
                 self.again.push_back(call);
             } else {
                 heard.failed += u32::from(error.weighs());

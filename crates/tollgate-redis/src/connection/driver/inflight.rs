@@ -32,11 +32,18 @@ struct Command {
     /// Where it begins and ends in the bytes of the connection.
     begin: u64,
     end: u64,
+    sent: Option<Instant>,
 }
 
 impl InFlight {
     /// Calls that were added, as one command, to a buffer of which nothing is written yet, and that now has `length` bytes.
-    pub(super) fn push(&mut self, calls: impl Iterator<Item = Waiting>, length: usize) {
+    /// `sent` is the time, where somebody wants to know how long the answer takes.
+    pub(super) fn push(
+        &mut self,
+        calls: impl Iterator<Item = Waiting>,
+        length: usize,
+        sent: Option<Instant>,
+    ) {
         let before = self.calls.len();
         self.calls.extend(calls.map(|call| Entry {
             checks: call.request().count().unwrap_or(0),
@@ -48,6 +55,7 @@ impl InFlight {
             // The command before may have been answered and be gone from the list.
             begin: begin.max(self.written),
             end: self.written + length as u64,
+            sent,
         });
     }
 
@@ -71,10 +79,12 @@ impl InFlight {
         self.commands.is_empty()
     }
 
-    /// The calls that the next answer is for; `None` if there are none.
-    pub(super) fn answered(&mut self) -> Option<impl Iterator<Item = Entry>> {
+    /// When the command of the next answer was sent, and its calls; `None` if there is none.
+    pub(super) fn answered(
+        &mut self,
+    ) -> Option<(Option<Instant>, impl Iterator<Item = Entry> + '_)> {
         let command = self.commands.pop_front()?;
-        Some(self.calls.drain(..command.calls))
+        Some((command.sent, self.calls.drain(..command.calls)))
     }
 
     pub(super) fn first_deadline(&self) -> Option<Instant> {

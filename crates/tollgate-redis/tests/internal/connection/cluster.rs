@@ -4,6 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use crate::{
     connection::{
+        address_map::AddressMap,
         cluster::{
             event::ClusterEvent,
             slot::{SLOTS, slot},
@@ -39,6 +40,24 @@ async fn undisturbed(bench: &ClusterBench, keys: &[String], until: impl Future<O
         }
     };
     tokio::join!(until, ask);
+}
+
+/// As behind a NAT, or with certificates for names: servers name numbers, and are reached by a name.
+#[tokio::test]
+async fn servers_are_reached_where_the_map_says() {
+    let cluster = RedisCluster::start().await;
+    let bench = ClusterBench::start_with(&cluster.url_of([0]), |options| {
+        options.node.deadline = Duration::from_secs(10);
+        options.node.address_map = AddressMap::new(|host, port| {
+            (host == "127.0.0.1").then(|| ("localhost".to_owned(), port))
+        });
+    });
+    bench.is_well(&keys()).await;
+    let places = bench.places();
+    let mapped = places
+        .iter()
+        .filter(|place| place.starts_with("localhost:"));
+    assert_eq!(mapped.count(), 3, "{places:?}");
 }
 
 #[tokio::test]

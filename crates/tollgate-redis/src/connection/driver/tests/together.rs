@@ -1,6 +1,7 @@
 //! Calls of the script that decides, which travel together.
 
 use super::*;
+use crate::connection::traffic::{Resent, Traffic, TrafficSink};
 
 impl Bench {
     /// A call of one check, on this key.
@@ -337,4 +338,83 @@ async fn an_answer_of_another_length_is_nobodys() {
     bench.received().await;
     bench.answers(&answer(&[1])).await;
     next.await.unwrap();
+}
+
+/// A call of a log with this limit.
+fn log(bench: &Bench, key: &str, limit: f64) -> Call {
+    let mut check = vec![0_u8; 38];
+    check[3..5].copy_from_slice(&1_u16.to_le_bytes());
+    check[17] = 20;
+    check[26..34].copy_from_slice(&limit.to_le_bytes());
+    let args = [&b""[..], &check].into_iter();
+    let keys = [key.as_bytes()].into_iter();
+    bench.send(Request::checks(&bench.script, 0, keys, args))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_is_bounded_by_the_time_that_it_keeps_the_server() {
+    for (limit, together) in [(60.0, 14), (500.0, 3), (1_000.0, 1), (1e300, 1)] {
+        let mut bench = by_default(65_536);
+        let _calls: Vec<_> = (0..28).map(|_| log(&bench, "k", limit)).collect();
+        let mut bytes = vec![0; 65_536];
+        // The first command goes alone to a server that has nothing to do.
+        let length = bench.server.read(&mut bytes).await.unwrap();
+        let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let keys = text.split("\r\n").nth(6).map(str::to_owned);
+        assert_eq!(keys, Some(together.to_string()), "{limit}");
+    }
+}
+
+/// What was counted on the way.
+#[derive(Default)]
+struct Counts(std::sync::Mutex<Vec<String>>);
+
+impl Traffic for Counts {
+    fn queued(&self, waited: Duration) {
+        self.0.lock().unwrap().push(format!("queued {waited:?}"));
+    }
+
+    fn round_trip(&self, took: Duration) {
+        self.0.lock().unwrap().push(format!("took {took:?}"));
+    }
+
+    fn resent(&self, why: Resent) {
+        self.0.lock().unwrap().push(format!("{why:?}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_round_trip_is_told_apart_from_the_wait_before_it() {
+    let counts = Arc::new(Counts::default());
+    let options = NodeOptions {
+        traffic: TrafficSink::new(counts.clone()),
+        unanswered: 1,
+        ..NodeOptions::default()
+    };
+    let ms = Duration::from_millis;
+    let mut bench = Bench::new(options, 65_536);
+    let first = bench.check("a");
+    bench.received().await;
+    let second = bench.check("b");
+    tokio::time::sleep(ms(7)).await;
+    bench.answers(&answer(&[1])).await;
+    assert!(first.await.is_ok());
+    bench.received().await;
+    tokio::time::sleep(ms(3)).await;
+    bench.answers("-NOSCRIPT No matching script.\r\n").await;
+    bench.received().await;
+    tokio::time::sleep(ms(2)).await;
+    bench.answers(&answer(&[2])).await;
+    assert!(second.await.is_ok());
+    assert_eq!(
+        *counts.0.lock().unwrap(),
+        [
+            "queued 0ns",
+            "took 7ms",
+            "queued 7ms",
+            "took 3ms",
+            "WithScript",
+            "took 2ms"
+        ]
+    );
 }
