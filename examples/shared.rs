@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .as_ref()
             .map_or_else(|| "$REDIS_URL".to_owned(), RedisServer::url);
         format!(
-            "Start another beside it, which shares its limits:
+            "Start a second process, which shares its limits:
   REDIS_URL={redis} PORT=0 cargo run --example shared
 
 Try:
@@ -79,7 +79,7 @@ fn secret() -> Result<Secret, SecretError> {
         return Secret::from_env("TOLLGATE_SECRET");
     }
     println!(
-        "TOLLGATE_SECRET is not set: taking one that everybody knows, so that whoever reads Redis could find out who the clients are"
+        "TOLLGATE_SECRET is not set: using a publicly known one, with which anyone who reads Redis can find out who the clients are"
     );
-    Secret::from_bytes(*b"a secret that everybody knows...")
+    Secret::from_bytes(*b"a secret that is public knowledge")
 }

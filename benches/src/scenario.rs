@@ -135,7 +135,7 @@ fn local_of_many(knows: Knows) -> Made {
     }))
 }
 
-/// A client that was never seen, about whom Redis has to be asked: all that this process does for it.
+/// A new client, which needs a call to Redis: all that this process does for it.
 fn cold(knows: Knows) -> Made {
     let server = Server::start()?;
     let local = Local::connect(&server, knows)?;

@@ -36,7 +36,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it as a crash would: nobody is told, and what it knew is gone.
+    /// Ends it as a crash would: connections break, and its data is gone.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended already, and there is nobody left to tell.
+        // It may have ended already.
         let _ = self.kill();
     }
 }

@@ -25,7 +25,7 @@ pub async fn serve(
         .map_err(|error| format!("127.0.0.1:{port}: {error}; choose another with PORT=…"))?;
     let address = listener.local_addr()?;
     // Before anybody can know that it is there.
-    let end = told_to_end()?;
+    let end = shutdown_signal()?;
     println!("listening on http://{address}\n\n{}", try_this(address));
     // Client IP addresses come from the socket, so the server has to hand them to the requests.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
@@ -37,7 +37,7 @@ pub async fn serve(
 
 /// Until Ctrl-C or a polite `kill`, which are waited for from this call on: what an example has started ends with it.
 #[cfg(unix)]
-fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -51,7 +51,7 @@ fn told_to_end() -> io::Result<impl Future<Output = ()>> {
 }
 
 #[cfg(not(unix))]
-fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
     Ok(async {
         // Where there is no Ctrl-C to wait for, the server runs until it is killed.
         if tokio::signal::ctrl_c().await.is_err() {

@@ -77,7 +77,7 @@ impl Drop for Process {
     }
 }
 
-/// Where cargo puts the example: beside the folder of this test.
+/// Where cargo puts the example: next to the folder of this test.
 fn program() -> PathBuf {
     let test = env::current_exe().expect("a test is a program");
     let profile = test.parent().and_then(|deps| deps.parent());
@@ -99,7 +99,7 @@ fn two_processes_on_one_redis_are_one_limit() {
         Process::start(Some(&address)),
         Process::start(Some(&address)),
     ];
-    // Five in any minute, whoever is asked.
+    // Five in any minute, whichever process decides.
     let statuses: Vec<u16> = (0..8)
         .map(|turn| processes[turn % 2].ask("POST", "/login"))
         .collect();

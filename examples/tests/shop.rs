@@ -104,7 +104,7 @@ async fn items_of_a_tenant_are_a_hundred_a_minute_whatever_the_keys() {
     let denied = shop.items("acme.fresh").await;
     assert_eq!(denied.status, 429);
     assert_eq!(shop.items("globex.k1").await.status, 200);
-    // Waiting as long as told is enough.
+    // Waiting for `Retry-After` is enough.
     let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
     shop.clock.advance(Duration::from_secs(wait));
     assert_eq!(shop.items("acme.fresh").await.status, 200);

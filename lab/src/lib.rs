@@ -1,6 +1,6 @@
 //! The laboratory in which the prefilter is measured and tuned.
 //!
-//! Virtual processes with virtual clocks, on a virtual network in front of a virtual store, run the state machines of
+//! Virtual processes with virtual clocks, on a virtual network in front of a virtual store, run the engine of
 //! `tollgate-prefilter`: the same code that a store runs over its connections. Everything is drawn from one seed.
 //!
 //! ```
@@ -29,6 +29,7 @@
 mod agent;
 mod clock;
 mod consistency;
+mod engine;
 mod figures;
 mod network;
 mod oracle;

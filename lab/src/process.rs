@@ -1,17 +1,30 @@
-//! A virtual process: its clock, and an agent for each key that it was asked for.
+//! A virtual process: its clock, and what decides in it.
 
 use std::collections::HashMap;
 
 use tollgate_core::Tick;
 
-use crate::{agent::Agent, clock::ProcessClock};
+use crate::{
+    agent::Agent,
+    clock::ProcessClock,
+    consistency::{Consistency, Terms},
+    engine::Local,
+};
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) clock: ProcessClock,
     /// How often it has died. What was sent in another life is not listened to.
     pub(crate) life: u32,
-    pub(crate) agents: HashMap<u32, Slot>,
+    pub(crate) decides: Decides,
+}
+
+/// What decides in a process.
+#[derive(Debug)]
+pub(crate) enum Decides {
+    Engine(Local),
+    /// By key.
+    Agents(HashMap<u32, Slot>),
 }
 
 #[derive(Debug)]
@@ -21,7 +34,7 @@ pub(crate) struct Slot {
     pub(crate) look: Option<Tick>,
 }
 
-/// An agent of one life of a process.
+/// One life of a process, and a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) process: u16,
@@ -30,26 +43,32 @@ pub(crate) struct Sender {
 }
 
 impl Process {
-    pub(crate) fn new(clock: ProcessClock) -> Self {
+    pub(crate) fn new(clock: ProcessClock, consistency: Consistency, terms: &Terms) -> Self {
         Self {
             clock,
             life: 0,
-            agents: HashMap::new(),
+            decides: Decides::new(consistency, terms),
         }
     }
 
     /// It is there again at once, and knows nothing.
-    pub(crate) fn die(&mut self) {
+    pub(crate) fn die(&mut self, consistency: Consistency, terms: &Terms) {
         self.life += 1;
-        self.agents.clear();
+        self.decides = Decides::new(consistency, terms);
     }
 }
 
-/// The agent, if its process still lives.
-pub(crate) fn find(processes: &mut [Process], sender: Sender) -> Option<(&mut Slot, ProcessClock)> {
-    let process = processes.get_mut(usize::from(sender.process))?;
-    if process.life != sender.life {
-        return None;
+impl Decides {
+    fn new(consistency: Consistency, terms: &Terms) -> Self {
+        match Local::new(consistency, terms) {
+            Some(local) => Self::Engine(local),
+            None => Self::Agents(HashMap::new()),
+        }
     }
-    Some((process.agents.get_mut(&sender.key)?, process.clock))
+}
+
+/// The process, if it still lives.
+pub(crate) fn find(processes: &mut [Process], sender: Sender) -> Option<&mut Process> {
+    let process = processes.get_mut(usize::from(sender.process))?;
+    (process.life == sender.life).then_some(process)
 }

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
 use tollgate_core::{
-    Tick,
+    Check, Decision, Fingerprint, Retry, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
+    store::Settlement,
 };
 use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, WindowGrantor, WindowState,
+    BucketGrantor, BucketState, Grant, GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply,
+    LeaseTerms, Reply, ReportReply, WindowGrantor, WindowState,
 };
 
-use crate::{
-    agent::{Answer, InFlightQuery},
-    consistency::Terms,
-};
+use crate::{agent::InFlightQuery, consistency::Terms, engine::Content};
 
 /// One state for each key. It decides in no time, and one query after the other.
 #[derive(Debug)]
@@ -27,15 +27,17 @@ pub(crate) enum Server {
 pub(crate) struct Buckets {
     arrival: Gcra,
     grantor: Option<BucketGrantor>,
-    states: HashMap<u32, BucketState>,
+    /// Units of every burst that are kept back for good.
+    held_back: u64,
+    limit: u64,
+    states: HashMap<Fingerprint, BucketState>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Windows<A: Algorithm> {
     quota: A,
     grantor: WindowGrantor<A>,
-    length: Tick,
-    states: HashMap<u32, WindowState<A::State>>,
+    states: HashMap<Fingerprint, WindowState<A::State>>,
 }
 
 impl Server {
@@ -52,63 +54,169 @@ impl Server {
             grantor: terms
                 .lease
                 .and_then(|lease| BucketGrantor::new(&terms.quota, lease)),
+            held_back: terms.held_back,
+            limit: terms.quota.limit(),
             states: HashMap::new(),
         })))
     }
 
+    /// Decides for an agent.
     pub(crate) fn decide(
         &mut self,
-        key: u32,
+        key: Fingerprint,
         now: Tick,
         query: &InFlightQuery,
-        terms: &Terms,
-    ) -> Answer {
-        let (mut cost, mut lease) = (query.cost, query.query);
-        if query.is_denied {
-            // Another rule has the last word: what comes back has come back, and that is all.
-            (cost, lease) = (
-                0,
-                LeaseQuery {
-                    returned: lease.returned,
-                    ..LeaseQuery::default()
-                },
-            );
-        }
-        let (assessment, grant) = match self {
-            Self::Buckets(one) => one.decide(key, now, cost, &lease, (query.report, terms)),
-            Self::Fixed(one) => one.decide(key, now, cost, &lease, query.refund),
-            Self::Sliding(one) => one.decide(key, now, cost, &lease, query.refund),
+    ) -> Assessment {
+        self.report(key, now, query.report);
+        // Where another rule has the last word, nothing is taken.
+        let cost = if query.is_denied { 0 } else { query.cost };
+        self.acquire(key, now, cost, &LeaseQuery::default()).0
+    }
+
+    /// Carries out what the engine of a process sends, as one step. The reply, unless nobody waits for it.
+    pub(crate) fn carry_out(&mut self, now: Tick, content: &Content) -> Option<Reply> {
+        let (checks, reports, leases) = match content {
+            Content::Settle(receipt, how) => {
+                let units = match how {
+                    Settlement::Refund(units) => *units,
+                    _ => receipt.check.cost(),
+                };
+                self.refund(receipt.check.key(), now, receipt.taken, units);
+                return None;
+            }
+            Content::Query {
+                checks,
+                reports,
+                leases,
+            } => (checks, reports, leases),
         };
-        Answer {
-            assessment,
-            grant,
+        for LeaseItem { check, query } in leases {
+            let back = LeaseQuery {
+                returned: query.returned,
+                ..LeaseQuery::default()
+            };
+            self.acquire(check.key(), now, 0, &back);
+        }
+        let report = |report: &Check| {
+            self.report(report.key(), now, report.cost());
+            let nothing = LeaseQuery::default();
+            let (answer, _) = self.acquire(report.key(), now, 0, &nothing);
+            ReportReply::Counted {
+                left: answer.remaining,
+                reset_after: answer.reset_after,
+            }
+        };
+        let reports = reports.iter().map(report).collect();
+        let is_denied = checks.iter().any(|check| check.rule() != 0);
+        // What the other rule denies once it need not deny again.
+        let mut shared = IndexSet::default();
+        for (index, _) in checks.iter().enumerate().filter(|_| is_denied) {
+            shared.insert(index);
+        }
+        let mut grant = None;
+        let mut verdicts = SmallVec::<[Verdict; 2]>::new();
+        for check in checks {
+            if check.rule() != 0 {
+                let denied = Assessment {
+                    fits: false,
+                    remaining: 0,
+                    reset_after: 0,
+                    retry: Retry::Unknown,
+                };
+                verdicts.push(Verdict::new(check.rule(), 0, denied, Source::Store));
+                continue;
+            }
+            let wanted = leases.first().map(|item| LeaseQuery {
+                returned: None,
+                ..item.query
+            });
+            let (cost, wanted) = match is_denied {
+                true => (0, LeaseQuery::default()),
+                false => (check.cost(), wanted.unwrap_or_default()),
+            };
+            let (answer, granted) = self.acquire(check.key(), now, cost, &wanted);
+            verdicts.push(Verdict::new(0, 0, answer, Source::Store));
+            grant = granted;
+        }
+        let lease = |_: &LeaseItem| LeaseReply {
+            is_refused: false,
+            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
+        };
+        Some(Reply {
             at: now,
+            decision: Decision::new(now, verdicts, |_| true),
+            shared,
+            reports,
+            leases: leases.iter().map(lease).collect(),
+        })
+    }
+
+    fn acquire(
+        &mut self,
+        key: Fingerprint,
+        now: Tick,
+        cost: u64,
+        query: &LeaseQuery,
+    ) -> (Assessment, Option<Grant>) {
+        match self {
+            Self::Buckets(one) => one.acquire(key, now, cost, query),
+            Self::Fixed(one) => one.acquire(key, now, cost, query),
+            Self::Sliding(one) => one.acquire(key, now, cost, query),
+        }
+    }
+
+    /// Only buckets are counted locally here.
+    fn report(&mut self, key: Fingerprint, now: Tick, mut units: u64) {
+        let Self::Buckets(one) = self else {
+            return;
+        };
+        let state = one.states.entry(key).or_default();
+        one.arrival
+            .hold_back(&mut state.arrival, now, one.held_back);
+        while units > 0 {
+            let some = units.min(one.limit);
+            one.arrival.take(&mut state.arrival, now, some);
+            units -= some;
+        }
+    }
+
+    fn refund(&mut self, key: Fingerprint, now: Tick, taken: Taken, units: u64) {
+        match self {
+            Self::Buckets(one) => {
+                let state = one.states.entry(key).or_default();
+                one.arrival.refund(&mut state.arrival, now, taken, units);
+            }
+            Self::Fixed(one) => one.refund(key, now, taken, units),
+            Self::Sliding(one) => one.refund(key, now, taken, units),
+        }
+    }
+
+    /// The units of a key that are on lease.
+    pub(crate) fn on_lease(&self, key: Fingerprint) -> u64 {
+        match self {
+            Self::Buckets(one) => one.states.get(&key).map_or(0, |it| it.leases.total()),
+            Self::Fixed(one) => one.states.get(&key).map_or(0, |it| it.granted),
+            Self::Sliding(one) => one.states.get(&key).map_or(0, |it| it.granted),
         }
     }
 }
 
 impl Buckets {
-    fn decide(
+    fn acquire(
         &mut self,
-        key: u32,
+        key: Fingerprint,
         now: Tick,
         cost: u64,
         query: &LeaseQuery,
-        (mut report, terms): (u64, &Terms),
     ) -> (Assessment, Option<Grant>) {
         let state = self.states.entry(key).or_default();
-        let arrival = &self.arrival;
         match &self.grantor {
             Some(grantor) => grantor.acquire(state, now, cost, query),
             // A debt is kept, and never repaired on a denial: what was reported above the limit has to be paid back.
             None => {
-                arrival.hold_back(&mut state.arrival, now, terms.held_back);
-                while report > 0 {
-                    let some = report.min(terms.quota.limit());
-                    arrival.take(&mut state.arrival, now, some);
-                    report -= some;
-                }
-                (arrival.acquire(&mut state.arrival, now, cost), None)
+                self.arrival
+                    .hold_back(&mut state.arrival, now, self.held_back);
+                (self.arrival.acquire(&mut state.arrival, now, cost), None)
             }
         }
     }
@@ -124,30 +232,23 @@ impl<A: Algorithm> Windows<A> {
         Some(Self {
             quota,
             grantor: WindowGrantor::new(A::new(&terms.quota)?, &lease)?,
-            length,
             states: HashMap::new(),
         })
     }
 
-    fn decide(
+    fn acquire(
         &mut self,
-        key: u32,
+        key: Fingerprint,
         now: Tick,
         cost: u64,
         query: &LeaseQuery,
-        refund: Option<(u64, u64)>,
     ) -> (Assessment, Option<Grant>) {
         let state = self.states.entry(key).or_default();
-        if let Some((window, units)) = refund {
-            // As it was when they were taken in that window.
-            let mut then = A::State::default();
-            self.quota.take(&mut then, window * self.length, units);
-            let taken = Taken {
-                at: now,
-                fresh_at: self.quota.fresh_at(&then),
-            };
-            self.quota.refund(&mut state.counts, now, taken, units);
-        }
         self.grantor.acquire(state, now, cost, query)
+    }
+
+    fn refund(&mut self, key: Fingerprint, now: Tick, taken: Taken, units: u64) {
+        let state = self.states.entry(key).or_default();
+        self.quota.refund(&mut state.counts, now, taken, units);
     }
 }

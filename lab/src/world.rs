@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::Tick;
+use tollgate_core::{Decision, Tick, algorithm::Assessment};
+use tollgate_prefilter::Reply;
 
 use crate::{
-    agent::{Agent, Answer, InFlightQuery, Step},
+    agent::{Agent, InFlightQuery, Step},
     clock::ProcessClock,
     consistency::{Consistency, Terms},
+    engine::{self, Message, fingerprint},
     figures::Figures,
     network::Network,
     oracle::Exact,
-    process::{Process, Sender, Slot, find},
+    process::{Decides, Process, Sender, Slot, find},
     schedule::Schedule,
     server::Server,
     workload::{Request, Scene},
@@ -22,6 +24,9 @@ const EPOCH: Tick = 1_700_000_000_000_000;
 
 /// When a query is given up, in µs.
 const DEADLINE: Tick = 50_000;
+
+/// For how long processes go on when the last request has come, in µs: longer than any lease that is tracked.
+const AFTER: Tick = 21_000_000;
 
 /// Runs a scene under a consistency. The same seed gives the same figures.
 ///
@@ -36,7 +41,7 @@ pub fn run(
     let terms = Terms::new(scene, consistency)?;
     let mut rng = fastrand::Rng::with_seed(seed);
     let processes = (0..scene.processes)
-        .map(|_| Process::new(ProcessClock::random(&mut rng)))
+        .map(|_| Process::new(ProcessClock::random(&mut rng), consistency, &terms))
         .collect();
     let mut world = World {
         server: Server::new(&terms)?,
@@ -47,12 +52,18 @@ pub fn run(
         rng,
         schedule: Schedule::new(),
         processes,
+        in_flight: HashMap::new(),
+        sent: 0,
+        ends: scene.requests.last().map_or(0, |last| last.at) + AFTER,
         admitted: HashMap::new(),
         ideal: HashMap::new(),
         figures: Figures::default(),
     };
     for (at, process) in &scene.deaths {
         world.schedule.plan(*at, Event::Death { process: *process });
+    }
+    for process in 0..scene.processes {
+        world.plan_maintenance(0, process);
     }
     for request in &scene.requests {
         world.until(request.at);
@@ -72,6 +83,11 @@ struct World {
     schedule: Schedule<Event>,
     server: Server,
     processes: Vec<Process>,
+    /// What is under way, by its number.
+    in_flight: HashMap<u64, InFlight>,
+    sent: u64,
+    /// When processes end.
+    ends: Tick,
     /// What was really admitted, at the time it was.
     admitted: HashMap<u32, Exact>,
     /// What an exact limiter would admit.
@@ -79,42 +95,31 @@ struct World {
     figures: Figures,
 }
 
-#[derive(Clone, Copy)]
-struct Sent {
+struct InFlight {
     sender: Sender,
-    query: InFlightQuery,
+    what: What,
     /// In the world's time.
     at: Tick,
     /// By the process's clock.
     clock: Tick,
+    /// The cost of the request that waits for it; 0: none does.
+    waits: u64,
+    is_denied: bool,
+}
+
+enum What {
+    Engine(Message, Option<Reply>),
+    Agent(InFlightQuery, Option<Assessment>),
 }
 
 #[derive(Clone, Copy)]
 enum Event {
-    Asked {
-        sent: Sent,
-        heard: bool,
-    },
-    Answered {
-        sent: Sent,
-        answer: Answer,
-    },
-    Lost {
-        sent: Sent,
-    },
-    Look {
-        sender: Sender,
-    },
-    /// Another rule has denied a request whose units were spent alone, at this time by the process's clock.
-    Denied {
-        sender: Sender,
-        spent: Tick,
-        window: Option<u64>,
-        cost: u64,
-    },
-    Death {
-        process: u16,
-    },
+    Asked { sent: u64, heard: bool },
+    Answered { sent: u64 },
+    Lost { sent: u64 },
+    Look { sender: Sender },
+    Maintain { process: u16, life: u32 },
+    Death { process: u16 },
 }
 
 impl World {
@@ -128,68 +133,94 @@ impl World {
     fn happen(&mut self, now: Tick, event: Event) {
         match event {
             Event::Asked { sent, heard } => self.asked(now, sent, heard),
-            Event::Answered { sent, answer } => self.heard(now, sent, Some(answer)),
-            Event::Lost { sent } => self.heard(now, sent, None),
+            Event::Answered { sent } => self.heard(now, sent, true),
+            Event::Lost { sent } => self.heard(now, sent, false),
             Event::Look { sender } => {
-                if let Some((slot, _)) = find(&mut self.processes, sender)
+                if let Some(slot) = self.slot(sender)
                     && slot.look == Some(now)
                 {
                     slot.look = None;
                     self.look(now, sender);
                 }
             }
-            Event::Denied {
-                sender,
-                spent,
-                window,
-                cost,
-            } => {
-                if let Some((slot, clock)) = find(&mut self.processes, sender) {
-                    let times = (clock.shows(now), spent);
-                    let refund = slot.agent.give_back(times, window, cost);
-                    if let Some(query) = refund {
-                        self.send(now, sender, times.0, query);
-                    }
-                    self.look(now, sender);
+            Event::Maintain { process, life } => {
+                let sender = Sender {
+                    process,
+                    life,
+                    key: 0,
+                };
+                if let Some(it) = find(&mut self.processes, sender)
+                    && let Decides::Engine(local) = &it.decides
+                {
+                    let messages = local.maintain(it.clock.shows(now));
+                    self.send_all(now, sender, messages);
+                    self.plan_maintenance(now, process);
                 }
             }
             Event::Death { process } => {
-                if let Some(process) = self.processes.get_mut(usize::from(process)) {
-                    process.die();
+                if let Some(it) = self.processes.get_mut(usize::from(process)) {
+                    it.die(self.consistency, &self.terms);
+                    self.plan_maintenance(now, process);
                 }
             }
         }
     }
 
-    /// An answer has come, or is not waited for any longer.
-    fn heard(&mut self, now: Tick, sent: Sent, answer: Option<Answer>) {
-        let waits = sent.query.cost > 0;
-        let found = find(&mut self.processes, sent.sender);
-        if waits && (answer.is_none() || found.is_none()) {
-            self.figures.failed += 1;
+    fn plan_maintenance(&mut self, now: Tick, process: u16) {
+        let it = &self.processes[usize::from(process)];
+        if let Decides::Engine(local) = &it.decides
+            && let Some(pause) = local.pause()
+            && now + pause <= self.ends
+        {
+            let life = it.life;
+            let maintain = Event::Maintain { process, life };
+            self.schedule.plan(now + pause, maintain);
         }
-        let Some((slot, clock)) = found else {
+    }
+
+    /// A reply has come, or is not waited for any longer.
+    fn heard(&mut self, now: Tick, sent: u64, is_answered: bool) {
+        let Some(sent) = self.in_flight.remove(&sent) else {
             return;
         };
-        let shows = clock.shows(now);
-        let next = match answer {
-            Some(answer) => {
-                let times = (sent.clock, shows);
-                slot.agent
-                    .on_reply(times, &sent.query, &answer, &self.terms)
-            }
-            None => {
-                slot.agent.lost(&sent.query);
-                None
-            }
+        let process = find(&mut self.processes, sent.sender);
+        if sent.waits > 0 && (!is_answered || process.is_none()) {
+            self.figures.failed += 1;
+        }
+        let Some(process) = process else {
+            return;
         };
-        if waits {
+        let shows = process.clock.shows(now);
+        if sent.waits > 0 {
             self.figures.waited(now - sent.at);
         }
-        if let Some(query) = next {
-            self.send(now, sent.sender, shows, query);
+        match sent.what {
+            What::Engine(message, reply) => {
+                let messages = message.finish(reply.filter(|_| is_answered), shows);
+                self.send_all(now, sent.sender, messages);
+            }
+            What::Agent(query, answer) => {
+                let terms = self.terms.clone();
+                let Some(slot) = self.slot(sent.sender) else {
+                    return;
+                };
+                match answer.filter(|_| is_answered) {
+                    Some(answer) => {
+                        let times = (sent.clock, shows);
+                        slot.agent.on_reply(times, &query, &answer, &terms);
+                    }
+                    None => slot.agent.lost(&query),
+                }
+                self.look(now, sent.sender);
+            }
         }
-        self.look(now, sent.sender);
+    }
+
+    fn slot(&mut self, sender: Sender) -> Option<&mut Slot> {
+        match &mut find(&mut self.processes, sender)?.decides {
+            Decides::Agents(agents) => agents.get_mut(&sender.key),
+            Decides::Engine(_) => None,
+        }
     }
 
     fn arrive(&mut self, request: Request) {
@@ -211,40 +242,55 @@ impl World {
             life: process.life,
             key: request.key,
         };
-        let slot = process.agents.entry(request.key).or_insert_with(|| Slot {
-            agent: Agent::new(self.consistency, process.life > 0, &self.terms),
-            look: None,
-        });
         let clock = process.clock.shows(now);
-        match slot.agent.arrive(clock, cost, &self.terms) {
-            Step::Admit if request.is_denied => {
-                let window = slot.agent.window();
-                // The other rule is asked, and that takes a round trip.
-                self.figures.calls += 1;
-                let at = now + self.network.way(&mut self.rng) + self.network.way(&mut self.rng);
-                let denied = Event::Denied {
-                    sender,
-                    spent: clock,
-                    window,
-                    cost,
-                };
-                self.schedule.plan(at, denied);
+        match &mut process.decides {
+            Decides::Engine(local) => {
+                let key = request.key;
+                match local.begin(clock, key, cost, request.is_denied) {
+                    engine::Step::Decided(decision) => self.decided(now, sender, cost, &decision),
+                    engine::Step::Query(message) => {
+                        let what = What::Engine(message, None);
+                        self.send(now, sender, what, (cost, request.is_denied));
+                    }
+                }
             }
-            Step::Admit => {
-                self.admit(now, sender, cost);
-                self.alone();
-            }
-            Step::Refuse if request.is_denied => self.alone(),
-            Step::Refuse => {
-                self.refuse(now, request.key, cost);
-                self.alone();
-            }
-            Step::LeaseQuery(mut query) => {
-                query.is_denied = request.is_denied;
-                self.send(now, sender, clock, query);
+            Decides::Agents(agents) => {
+                let slot = agents.entry(request.key).or_insert_with(|| Slot {
+                    agent: Agent::new(self.consistency, process.life > 0, &self.terms),
+                    look: None,
+                });
+                match slot.agent.arrive(clock, cost, &self.terms) {
+                    // The other rule is asked.
+                    Step::Admit if request.is_denied => self.figures.calls += 1,
+                    Step::Admit => {
+                        self.admit(now, sender, cost);
+                        self.alone();
+                    }
+                    Step::Refuse if request.is_denied => self.alone(),
+                    Step::Refuse => {
+                        self.refuse(now, request.key, cost);
+                        self.alone();
+                    }
+                    Step::Query(mut query) => {
+                        query.is_denied = request.is_denied;
+                        let what = What::Agent(query, None);
+                        self.send(now, sender, what, (cost, request.is_denied));
+                    }
+                }
+                self.look(now, sender);
             }
         }
-        self.look(now, sender);
+    }
+
+    /// The engine has decided a request by itself. One that the other rule denies it can only deny.
+    fn decided(&mut self, now: Tick, sender: Sender, cost: u64, decision: &Decision) {
+        let is_of_limit = decision.verdicts().len() == 1;
+        if is_of_limit && decision.is_allowed() {
+            self.admit(now, sender, cost);
+        } else if is_of_limit {
+            self.refuse(now, sender.key, cost);
+        }
+        self.alone();
     }
 
     fn alone(&mut self) {
@@ -254,12 +300,15 @@ impl World {
 
     /// Hears what an agent has to say unasked, and plans when to look at it again.
     fn look(&mut self, now: Tick, sender: Sender) {
-        let Some((slot, clock)) = find(&mut self.processes, sender) else {
+        let Some(process) = find(&mut self.processes, sender) else {
             return;
         };
-        let shows = clock.shows(now);
-        let query = slot.agent.on_not_sent(shows, &self.terms);
-        let due = slot.agent.due_at(&self.terms);
+        let clock = process.clock;
+        let Some(slot) = self.slot(sender) else {
+            return;
+        };
+        let query = slot.agent.on_not_sent(clock.shows(now));
+        let due = slot.agent.due_at();
         let due = due.map(|due| clock.when(due, now).max(now + 1));
         let sooner = match (due, slot.look) {
             (Some(due), Some(look)) => due < look,
@@ -269,24 +318,43 @@ impl World {
             slot.look = due;
         }
         if let Some(query) = query {
-            self.send(now, sender, shows, query);
+            self.send(now, sender, What::Agent(query, None), (0, false));
         }
         if let (Some(due), true) = (due, sooner) {
             self.schedule.plan(due, Event::Look { sender });
         }
     }
 
-    fn send(&mut self, now: Tick, sender: Sender, clock: Tick, query: InFlightQuery) {
-        self.figures.calls += 1;
-        let sent = Sent {
-            sender,
-            query,
-            at: now,
-            clock,
+    fn send_all(&mut self, now: Tick, sender: Sender, messages: Vec<Message>) {
+        for message in messages {
+            self.send(now, sender, What::Engine(message, None), (0, false));
+        }
+    }
+
+    fn send(&mut self, now: Tick, sender: Sender, what: What, (waits, is_denied): (u64, bool)) {
+        self.figures.calls += match &what {
+            What::Engine(message, _) => message.calls(),
+            What::Agent(..) => 1,
         };
-        let lost = |rng: &mut fastrand::Rng| rng.u32(0..1_000) < self.loss;
+        let Some(process) = find(&mut self.processes, sender) else {
+            return;
+        };
+        let clock = process.clock.shows(now);
+        let loss = self.loss;
+        let lost = |rng: &mut fastrand::Rng| rng.u32(0..1_000) < loss;
         let there = !lost(&mut self.rng);
         let back = !lost(&mut self.rng);
+        self.sent += 1;
+        let sent = self.sent;
+        let in_flight = InFlight {
+            sender,
+            what,
+            at: now,
+            clock,
+            waits,
+            is_denied,
+        };
+        self.in_flight.insert(sent, in_flight);
         if there {
             let at = now + self.network.way(&mut self.rng);
             self.schedule.plan(at, Event::Asked { sent, heard: back });
@@ -296,22 +364,37 @@ impl World {
         }
     }
 
-    fn asked(&mut self, now: Tick, sent: Sent, heard: bool) {
-        let Sent { sender, query, .. } = sent;
-        let answer = self
-            .server
-            .decide(sender.key, EPOCH + now, &query, &self.terms);
+    fn asked(&mut self, now: Tick, sent: u64, heard: bool) {
+        // It may have been given up.
+        let Some(in_flight) = self.in_flight.get_mut(&sent) else {
+            return;
+        };
+        let (sender, waits) = (in_flight.sender, in_flight.waits);
+        let is_denied = in_flight.is_denied;
+        let (at, key) = (EPOCH + now, fingerprint(sender.key));
+        let fits = match &mut in_flight.what {
+            What::Engine(message, reply) => {
+                *reply = self.server.carry_out(at, &message.content);
+                let decision = reply.as_ref().map(|reply| &reply.decision);
+                decision.is_some_and(Decision::is_allowed)
+            }
+            What::Agent(query, answer) => {
+                let decided = self.server.decide(key, at, query);
+                *answer = Some(decided);
+                decided.fits
+            }
+        };
         // Whether a request that the store has granted was let through is not looked at: counting it can only show more.
-        if query.is_denied {
+        if is_denied || waits == 0 {
             // Neither was it let through, nor did this rule refuse it.
-        } else if query.cost > 0 && answer.assessment.fits {
-            self.admit(now, sender, query.cost);
-        } else if query.cost > 0 {
-            self.refuse(now, sender.key, query.cost);
+        } else if fits {
+            self.admit(now, sender, waits);
+        } else {
+            self.refuse(now, sender.key, waits);
         }
         if heard {
             let at = now + self.network.way(&mut self.rng);
-            self.schedule.plan(at, Event::Answered { sent, answer });
+            self.schedule.plan(at, Event::Answered { sent });
         }
     }
 
@@ -330,15 +413,8 @@ impl World {
         self.figures.falsely_refused += 1;
         let room = admitted.room(&self.terms.quota, EPOCH + now);
         self.figures.room_then = self.figures.room_then.max(room);
-        let tracked: u64 = self
-            .processes
-            .iter()
-            .filter_map(|process| {
-                let slot = process.agents.get(&key)?;
-                Some(slot.agent.held(process.clock.shows(now)))
-            })
-            .sum();
-        let part = tracked as f64 / self.terms.quota.limit() as f64;
+        let on_lease = self.server.on_lease(fingerprint(key));
+        let part = on_lease as f64 / self.terms.quota.limit() as f64;
         self.figures.tracked_then = self.figures.tracked_then.max(part);
     }
 }

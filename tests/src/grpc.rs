@@ -79,7 +79,7 @@ impl Drop for GrpcServer {
 ///
 /// # Panics
 ///
-/// If nobody listens.
+/// If there is no listener.
 pub async fn channel(address: SocketAddr) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     endpoint.connect().await.expect("the server listens")

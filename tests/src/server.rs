@@ -202,7 +202,7 @@ impl Answer {
         values.join(", ")
     }
 
-    /// Whether a client is told anything of its budget.
+    /// Whether a response shows the client's budget.
     #[must_use]
     pub fn tells_budget(&self) -> bool {
         self.headers

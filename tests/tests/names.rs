@@ -30,6 +30,9 @@ const GONE: &[(&str, &str)] = &[
     ("pace_layer", "client rate limit layer"),
     ("given_up", "lost"),
     ("admitted_alone", "admitted in fallback"),
+    ("beside", "with, next to, another"),
+    ("whoever", "any, the one that"),
+    ("may_tell", "may log"),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -84,7 +87,8 @@ fn no_name_is_one_that_has_a_usual_word() {
     let mut wrong = BTreeSet::new();
     for file in files {
         let text = fs::read_to_string(&file).expect("a source file");
-        for name in text.lines().flat_map(names) {
+        let names: BTreeSet<&str> = text.lines().flat_map(names).collect();
+        for name in names {
             let snake = in_snake_case(name);
             for (gone, instead) in GONE.iter().filter(|(gone, _)| is_in(gone, &snake)) {
                 let file = file.strip_prefix(&root).unwrap_or(&file).display();

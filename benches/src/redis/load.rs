@@ -40,7 +40,7 @@ pub struct Measured {
     pub scripts: f64,
 }
 
-/// Lets `callers` ask for `span`: each names a client and waits for the answer before it asks again.
+/// Lets `callers` send requests for `span`: each picks a client and waits for the answer before the next request.
 ///
 /// Callers and connection share one thread, so that the server has a processor of its own on a machine of two.
 pub async fn run<F: Future<Output = ()> + 'static>(

@@ -41,10 +41,10 @@ pub struct Local {
     asked: AtomicU64,
 }
 
-/// A quota of which a lease is larger than what a bench takes while the lease lives.
+/// A quota whose leases are larger than what a bench takes during the life of a lease.
 const VAST: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000_000);
 
-/// The units of the request after which a lease is asked for. Its size follows from how many were wanted before.
+/// The cost of the request that queries a lease. The size of the lease follows from the demand before.
 const WANTED: u64 = 1_000_000_000;
 
 /// Queries that are under way at the same time before a bench begins.
@@ -144,7 +144,7 @@ impl Local {
         Ok(())
     }
 
-    /// Lets what is done in the background be done for so long. It rests at all other times, unless Redis is asked.
+    /// Runs the background task for this long. At other times it rests, unless Redis is called.
     pub fn background(&self, span: Duration) {
         // A sleep is made where the runtime is.
         self.runtime
@@ -172,7 +172,7 @@ impl Local {
         self.answer(self.limiter.rule_store().acquire(&[check]))
     }
 
-    /// How many checks Redis was asked about since [`learn`](Self::learn).
+    /// How many checks were sent to Redis since [`learn`](Self::learn).
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)

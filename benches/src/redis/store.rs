@@ -29,7 +29,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Connects, with as many checks in one command as the store takes of itself, or as it is told.
+    /// Connects, with the default or the given number of checks in one command.
     ///
     /// # Errors
     ///

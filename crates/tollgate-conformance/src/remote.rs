@@ -27,7 +27,7 @@ pub enum Fault {
     Silent,
 }
 
-/// A [`MemoryStore`] that has to be waited for, and that fails when told to.
+/// A [`MemoryStore`] that has to be waited for, and that fails on demand.
 ///
 /// Cheap to clone; clones share state, faults and counters. It wants a tokio runtime with a timer.
 #[derive(Clone, Debug)]
@@ -282,10 +282,7 @@ impl RuleStore for BoundRemote {
         Step::Wait(Pending::new(async move {
             match bound.call(|memory| memory.reset(&checks)).await {
                 Ok(answer) => answer,
-                Err(kind) => Err(StoreError::new(
-                    kind,
-                    "the network failed as it was told to",
-                )),
+                Err(kind) => Err(StoreError::new(kind, "the network failed on demand")),
             }
         }))
     }

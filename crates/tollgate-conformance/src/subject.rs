@@ -120,7 +120,7 @@ impl TestLimiter {
         self.peek(&[self.check(rule, who, 0)]).await.verdicts()[0].remaining()
     }
 
-    /// Waits until a settlement, which nobody waits for, has left `units`.
+    /// Waits until a settlement, which runs in the background, has left `units`.
     pub(crate) async fn settled(
         &self,
         rule: &str,

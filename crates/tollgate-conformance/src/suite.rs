@@ -2,17 +2,17 @@
 
 /// Makes one test of each of the [`cases`](crate::cases).
 ///
-/// Takes an `async fn(Clock) -> impl Store`, then, where they are needed, what the store does not promise, and the attribute
+/// Takes an `async fn(Clock) -> impl Store`; then, if needed, the name of what the store does not promise, and the attribute
 /// of a test. See the [module documentation](crate).
 ///
-/// | what is not promised | leaves out |
+/// | not promised | leaves out |
 /// | --- | --- |
-/// | `own_clock` | what needs a clock that the suite moves |
-/// | `leased` | the exact `retry` of a client that changes its plan: the other plan may hold a lot. And that of what passed: who answers from a lot does not know it to the tick |
-/// | `eventual` | exact counts of many tasks at once, of two limiters on one name, and of two plans on one state: each counts alone, and the others hear of it later, as does whoever asks them. And the exact time of a full state: units count from when they are reported |
+/// | `own_clock` | cases that need a clock that the suite moves |
+/// | `leased` | the exact `retry` of a client that changes its plan, because the other plan may hold a lease; and the exact `retry` of allowed requests, because a process that answers from a lease does not know it to the tick |
+/// | `eventual` | exact counts of many tasks at once, of two limiters on one name, and of two plans on one state: each counts locally and reports later. And the exact time of a full state: units count from when they are reported |
 ///
-/// What is left under `eventual` is exact for one limiter that is asked one thing after the other, however its reports fall in
-/// between: what it has counted alone is told before the store decides.
+/// Under `eventual`, one limiter that sends one request after the other is exact, whenever it reports: it flushes its
+/// unreported usage before the store decides.
 #[macro_export]
 macro_rules! conformance_suite {
     ($make:expr) => {

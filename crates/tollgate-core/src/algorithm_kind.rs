@@ -20,7 +20,7 @@ pub enum AlgorithmKind {
     Gcra,
     /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
     LeakyBucket,
-    /// No limit: no store is asked and no header is written.
+    /// No limit: no call to the store, no header fields.
     Unlimited,
 }
 

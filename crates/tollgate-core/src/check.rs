@@ -50,7 +50,7 @@ impl Check {
         self
     }
 
-    /// The same check with another cost in units. 0 asks without taking.
+    /// The same check with another cost in units. 0 queries without taking.
     #[must_use]
     pub fn with_cost(mut self, cost: u64) -> Self {
         self.cost = cost;
@@ -83,7 +83,7 @@ impl Check {
         self.key
     }
 
-    /// Units asked for.
+    /// The cost in units.
     #[inline]
     #[must_use]
     pub fn cost(&self) -> u64 {
@@ -92,10 +92,10 @@ impl Check {
 }
 
 impl Check {
-    /// The denial of a request that asks for one rule and key under two plans, which share a state: each has a limit of its
-    /// own, and the sum of the costs has neither. `None`: these checks do not. A plan without a limit is none of the two.
+    /// The denial of a request that checks one rule and key under two plans. They share a state, but each has its own limit,
+    /// and neither applies to the sum of their costs. `None` if no checks do; plans without a limit do not count.
     ///
-    /// A store asks before it decides or peeks. A mistake must not let a request pass.
+    /// A store calls this before it decides or peeks, so that this mistake does not let a request pass.
     #[must_use]
     pub fn deny_two_plans(rules: &RuleSet, checks: &[Self]) -> Option<Decision> {
         let same = |one: &Self, other: &Self| one.rule == other.rule && one.key == other.key;

@@ -4,18 +4,18 @@ use std::{fmt, time::Duration};
 
 /// How exactly the processes that share a store count together.
 ///
-/// In memory there is one process, and everything is exact. A store that is shared may let a process answer alone, which
-/// spares the question, and has a price:
+/// The memory store has one process, and is always exact. With a shared store, a process may answer some requests on its
+/// own. That saves calls to the store, at a price:
 ///
 /// | | above the limit by at most | the price |
 /// | --- | --- | --- |
-/// | [`Exact`](Self::Exact) | 0 | a question for each request that is let through |
+/// | [`Exact`](Self::Exact) | 0 | one call to the store for each admitted request |
 /// | [`Leased`](Self::Leased) | 0 | up to `share · limit` units may sit unused in some processes while another rejects requests |
-/// | [`Eventual`](Self::Eventual) | `N · max_unreported` for N processes | that |
+/// | [`Eventual`](Self::Eventual) | `N · max_unreported` for N processes | the excess |
 ///
-/// A denial teaches a process of every rule until when further ones follow, for up to a second: those need no question.
+/// Under every consistency, a process caches denials for up to a second, and repeats them without a call.
 ///
-/// A rule whose quota cannot have what it asks for is exact; the store says so when it is bound. The page
+/// A rule whose quota does not support its consistency is exact; the store logs that when it binds the rule. The page
 /// `guide::consistency` of `tollgate-redis` helps to choose.
 ///
 /// ```
@@ -26,7 +26,7 @@ use std::{fmt, time::Duration};
 /// let rules = [
 ///     // Five log-ins are five.
 ///     Rule::new("log-in", Quota::sliding_log(5, MINUTE)),
-///     // Never above 6 000 a minute. Some 600 of them may lie idle with a process that has fewer clients than it had.
+///     // Never above 6 000 a minute. Up to 600 of them may sit unused in processes with few clients.
 ///     Rule::new("per-key", Quota::gcra(6_000, MINUTE))
 ///         .consistency(Consistency::Leased { share: LeaseShare::percent(10) }),
 ///     // Keeps a backend from being overrun: with ten processes at most 1 000 above 50 000.
@@ -40,7 +40,7 @@ use std::{fmt, time::Duration};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// Every take is decided by the store.
+    /// The store decides every take.
     #[default]
     Exact,
     /// Processes lease units in advance and spend them without calling the store. The limit is never exceeded.
@@ -49,27 +49,27 @@ pub enum Consistency {
     /// denied while other processes still hold unused units: at most the share. The units that a crashed process holds are
     /// lost until time gives them back.
     ///
-    /// It pays for keys that one process sees several times a second. Buckets, fixed windows and sliding windows of two
+    /// Worthwhile for keys that one process sees several times a second. Buckets, fixed windows and sliding windows of two
     /// counters can be leased, with limits of 20 and above.
     Leased {
         /// How much of a key's limit or burst all processes together may hold on lease. 10 % is usual. More saves more
         /// calls, and more may sit unused.
         share: LeaseShare,
     },
-    /// Processes count alone and report; above the limit by at most `max_unreported` units for each process.
+    /// Processes count locally and report to the store. Each may exceed the limit by at most `max_unreported` units.
     ///
-    /// The units that are not reported yet are what the others do not know of. So N processes together are above the limit
-    /// by at most `N · max_unreported`, and by at most what they are asked for within `interval` and the way to the store.
-    /// What is above counts: it has to be paid back before anything is let through again. A process that crashes takes what
-    /// it had not reported with it: up to `max_unreported` more for each crash.
+    /// Processes do not see each other's unreported units. N processes together therefore exceed the limit by at most
+    /// `N · max_unreported`, and by at most the units requested within `interval` plus one call to the store. The excess
+    /// counts: it has to refill before the store admits anything again. A process that crashes loses its unreported units:
+    /// up to `max_unreported` more for each crash.
     ///
-    /// Every algorithm but the log can count so.
+    /// All algorithms except the log support it.
     Eventual {
-        /// How often a process reports what it has let through, more than 0. 50 to 500 ms is usual: more often costs calls,
-        /// more seldom lets more through above the limit.
+        /// How often a process reports the units that it admitted; more than 0. 50 to 500 ms is usual: a shorter interval costs
+        /// more calls, a longer one allows more units above the limit.
         interval: Duration,
-        /// How many units of one key a process may let through before it has reported them. At 0 the rule is exact, and so
-        /// is a plan whose limit is smaller; more than the largest limit of the rule and its plans is refused.
+        /// How many unreported units of one key a process may admit. With 0 the rule is exact, and so is a plan whose limit is
+        /// smaller. Above the largest limit of the rule and its plans it is an error.
         max_unreported: u64,
     },
 }

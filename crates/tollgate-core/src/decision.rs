@@ -17,19 +17,19 @@ pub enum Outcome {
     Allow,
     /// The units did not fit.
     Deny,
-    /// The store could not say.
+    /// The store failed to decide.
     Failed,
-    /// Nobody asked: another rule had decided already.
+    /// Not consulted: another rule had already denied the request.
     NotAsked,
 }
 
-/// Who answered a check.
+/// Where the answer to a check comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// The store.
     Store,
-    /// The deny cache: an earlier denial still holds, and the store was not asked.
+    /// The deny cache: an earlier denial still holds, so the store was not called.
     DenyCache,
     /// Units that this process holds on lease.
     Lease,
@@ -118,7 +118,7 @@ impl Verdict {
         }
     }
 
-    /// A verdict without numbers: the check failed, or nobody was asked.
+    /// A verdict without numbers: the check failed, or was not consulted.
     #[must_use]
     pub fn unanswered(rule: u16, plan: u16, outcome: Outcome) -> Self {
         Self {
@@ -201,8 +201,8 @@ impl Verdict {
         self.reset_after
     }
 
-    /// The same verdict, told so many µs before the state is full again: for a store that tells the verdicts of several times with
-    /// one.
+    /// The same verdict, with this many µs until the state is fresh: for a store that derives the verdicts of several
+    /// instants from one.
     #[inline]
     #[must_use]
     pub const fn with_reset_after(mut self, micros: u64) -> Self {
@@ -210,13 +210,13 @@ impl Verdict {
         self
     }
 
-    /// When the same cost fits: after a denial, and the next time if it was allowed. [`Retry::Now`] where as much is left. A
-    /// request of cost 0 is told when one unit fits.
+    /// After a denial, when the same cost fits; after an allowed request, when it fits again. [`Retry::Now`] if enough
+    /// units are left. For a cost of 0, when one unit fits.
     ///
     /// # Accuracy
     ///
-    /// Exact to the microsecond for one client alone on the key where the source is the store. Where it is not, a process
-    /// that does not know says rather too late than too early.
+    /// Exact to the microsecond if the source is the store and no other client uses the key. Other sources err on the late
+    /// side.
     #[inline]
     #[must_use]
     pub fn retry(&self) -> Retry {
@@ -252,7 +252,7 @@ impl Verdict {
         Self::unanswered(self.rule, self.plan, Outcome::NotAsked)
     }
 
-    /// A failed check that passes all the same.
+    /// Lets a failed check pass as degraded.
     pub(crate) fn pass_degraded(&mut self) {
         self.outcome = Outcome::Allow;
         self.source = Source::Fallback;
@@ -322,7 +322,7 @@ impl Decision {
         }
     }
 
-    /// The denial of a request that has no key, by a rule that rejects those. Nobody was asked.
+    /// The denial of a request without a key, by a rule that rejects those. The store was not called.
     pub fn without_key() -> Self {
         Self {
             outcome: Outcome::Deny,
@@ -332,7 +332,7 @@ impl Decision {
         }
     }
 
-    /// The denial of a request whose key could not be found out, by a rule that denies then. Nobody was asked.
+    /// The denial of a request whose key look-up failed, by a rule that denies then. The store was not called.
     pub fn without_answer() -> Self {
         Self {
             reason: Some(Reason::StoreFailed),

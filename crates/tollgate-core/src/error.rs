@@ -122,7 +122,7 @@ impl fmt::Debug for UnknownName {
 
 impl Error for UnknownName {}
 
-/// Why a limiter was not asked without waiting.
+/// Why a limiter cannot decide without waiting.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TryAcquireError {
@@ -174,13 +174,13 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The store did not answer in time; whether the command ran is not known.
     Timeout,
-    /// The store could not be reached; the command did not run.
+    /// The store is unreachable; the command did not run.
     Unavailable,
-    /// As many commands wait for the store as may wait; the command did not run.
+    /// Too many commands are waiting for the store; this one did not run.
     Overloaded,
-    /// The store refuses the command, and will until somebody changes something.
+    /// The store refuses the command until its configuration changes.
     Misconfigured,
-    /// The store answered something else than expected.
+    /// The store sent an unexpected reply.
     Protocol,
 }
 

@@ -231,7 +231,7 @@ impl PartialEq for KeyBuf {
 
 impl Eq for KeyBuf {}
 
-/// Shows the length only: a key is somebody's address or secret.
+/// Shows the length only: a key may be a client's address or secret.
 impl fmt::Debug for KeyBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyBuf({} bytes)", self.len())
@@ -256,7 +256,7 @@ impl fmt::Debug for KeyBuf {
 pub struct Key(KeyBuf);
 
 impl Key {
-    /// The one key of a rule that counts everybody together; also the bucket of requests without a key.
+    /// The single key of a rule that counts all clients together; also the bucket of requests without a key.
     #[must_use]
     pub fn shared() -> Self {
         let mut key = KeyBuf::new();

@@ -1,7 +1,7 @@
 //! What a rate limit is: time, key, quota, algorithms, rules, decisions, stores. No HTTP, and no I/O.
 //!
 //! This is the core of `tollgate`, the Tower middleware, which re-exports all of it. Take this crate alone where there is no
-//! HTTP: in workers, consumers of queues, clients of somebody else's API, or to write a store.
+//! HTTP: in workers, consumers of queues, clients of other APIs, or to write a store.
 //!
 //! # Example
 //!
@@ -45,17 +45,17 @@
 //! let bytes = limiter.check("bytes", &tenant)?;
 //!
 //! // Memory answers at once. A step of any store can be awaited as well.
-//! let ask = |bytes| limiter.acquire(&[job, bytes]).ready().expect("memory answers at once");
-//! assert!(ask(bytes.with_cost(900)).is_allowed());
+//! let acquire = |bytes| limiter.acquire(&[job, bytes]).ready().expect("memory answers at once");
+//! assert!(acquire(bytes.with_cost(900)).is_allowed());
 //!
 //! // 100 are left. All or nothing: the job is not debited either.
-//! let denied = ask(bytes.with_cost(600));
+//! let denied = acquire(bytes.with_cost(600));
 //! assert_eq!(denied.retry(), Retry::After(MINUTE));
 //! clock.advance(MINUTE);
-//! assert!(ask(bytes.with_cost(600)).is_allowed());
+//! assert!(acquire(bytes.with_cost(600)).is_allowed());
 //!
 //! // What can never fit says so.
-//! assert_eq!(ask(bytes.with_cost(1_001)).retry(), Retry::Never);
+//! assert_eq!(acquire(bytes.with_cost(1_001)).retry(), Retry::Never);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -79,7 +79,7 @@
 //! # What holds
 //!
 //! - All checks of an acquire are decided in one atomic step: if one is denied, none is debited.
-//! - A denial takes nothing. A cost of 0 asks without taking.
+//! - A denial takes nothing. A cost of 0 queries without taking.
 //! - Never more than the quota, under any number of threads; each algorithm's page states its bound.
 //! - [`Verdict::retry`] is exact to the microsecond for one client alone on its key.
 //! - Arithmetic is exact, from one a day to a million a second, prime rates included.

@@ -21,7 +21,7 @@ use crate::{
     wait_queue::WaitQueues,
 };
 
-/// Rules on a store. What a worker, a queue consumer or a layer asks.
+/// Rules on a store: what workers, queue consumers and layers call.
 ///
 /// Cheap to clone; clones share everything.
 ///
@@ -368,7 +368,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name, or the store may have to be waited for, in which case it was not asked: use
+    /// There is no rule of this name, or the store may have to be waited for, in which case it was not called: use
     /// [`acquire`](Self::acquire).
     pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
         let check = self.check(rule, key)?;
@@ -398,7 +398,7 @@ impl Limiter {
             |units| -> Checks { checks.iter().map(|check| check.with_cost(units)).collect() };
         let mut units = max;
         if !self.rules().all_enforced() {
-            // A shadow counts every attempt, so the first one asks for what is there.
+            // A shadow counts every attempt, so find out first how many units there are.
             let looked = self.peek(&with_cost(0)).await;
             if looked.outcome() == Outcome::Allow {
                 let left = looked
@@ -432,8 +432,8 @@ impl Limiter {
                 // Less does not help where nothing was counted. And one unit is the smallest grant.
                 None | Some(None) => return Grant { units: 0, decision },
                 Some(Some(_)) if units == 1 => return Grant { units: 0, decision },
-                // What is left is below what was denied; where it is not, somebody gave back, and one less is tried. Where
-                // nothing is left, one unit tells when there will be.
+                // Fewer units are left than were denied. If not, another request gave units back: try one less. If none is
+                // left, the denial of one unit says when it fits.
                 Some(Some(left)) => units = left.min(units - 1).max(1),
             }
         }

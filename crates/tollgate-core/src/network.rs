@@ -114,7 +114,7 @@ fn push<const N: usize>(key: &mut KeyBuf, head: [u8; 2], network: [u8; N]) {
     key.push(PartKind::ADDRESS, &part[..2 + N]);
 }
 
-/// Shows the prefixes only: an address is somebody's.
+/// Shows the prefixes only: an address identifies a client.
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Network")

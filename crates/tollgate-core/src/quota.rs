@@ -16,8 +16,8 @@ pub const MAX_UNITS: u64 = 999_999_999_999_999;
 /// The longest window or refill period: ten years.
 pub const MAX_PERIOD: Duration = Duration::from_secs(3_660 * 24 * 60 * 60);
 
-/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; an exact log of tens of thousands of
-/// entries a key stalls whoever keeps it.
+/// The largest limit of a sliding log. Each unit may be an entry of 16 bytes; a log of tens of thousands of entries per key
+/// would stall the store.
 pub const MAX_LOG: u64 = 1_000;
 
 /// The longest time from empty to full of a bucket: a hundred years.
@@ -52,7 +52,7 @@ pub struct Quota {
     needless_burst: Option<u64>,
 }
 
-/// A token bucket that still has to be told how fast it refills.
+/// A token bucket that needs a refill rate.
 #[must_use = "a token bucket needs `.refill(units, period)`"]
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucketOf {
@@ -67,7 +67,7 @@ impl TokenBucketOf {
     }
 }
 
-/// A leaky bucket that still has to be told how fast it leaks.
+/// A leaky bucket that needs a leak rate.
 #[must_use = "a leaky bucket needs `.leak(units, period)`"]
 #[derive(Clone, Copy, Debug)]
 pub struct LeakyBucketOf {
@@ -139,7 +139,7 @@ impl Quota {
     /// use tollgate_core::{Quota, SECOND};
     ///
     /// assert_eq!(Quota::per_second(10), Quota::gcra(10, SECOND));
-    /// // Ten each second, of which no two come together.
+    /// // Ten each second, never two at once.
     /// assert_eq!(Quota::per_second(10).burst(1).limit(), 1);
     /// ```
     #[must_use]
@@ -169,7 +169,7 @@ impl Quota {
         LeakyBucketOf { capacity }
     }
 
-    /// No limit. No store is asked and no header is written.
+    /// No limit: no call to the store, no header fields.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self::new(AlgorithmKind::Unlimited, MAX_UNITS, MAX_PERIOD)
@@ -215,7 +215,7 @@ impl Quota {
 
     /// What passes at once when nothing was used: the limit of a window, the burst or capacity of a bucket.
     ///
-    /// This is the number that clients are told as the quota; `remaining` is never above it.
+    /// Header fields show this number as the quota; `remaining` is never above it.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match self.algorithm {
@@ -240,7 +240,7 @@ impl Quota {
         }
     }
 
-    /// The time in which a bucket refills so many units, in microseconds, rounded up. `None` for all others.
+    /// The time in which a bucket refills `units`, in microseconds, rounded up. `None` for other algorithms.
     pub(crate) fn refill_micros(&self, units: u64) -> Option<u64> {
         if !matches!(
             self.algorithm,

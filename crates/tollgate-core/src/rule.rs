@@ -240,7 +240,7 @@ impl Rule {
                 .chain(self.plans[..index].iter().map(|(_, plan)| plan))
                 .find(|quota| !quota.is_unlimited());
             if let Some(other) = limited
-                && let Some(wrong) = plan_beside(plan, other)
+                && let Some(wrong) = plan_conflict(plan, other)
             {
                 return Err(self.error(RuleErrorKind::Plan, format!("plan {name:?} {wrong}")));
             }
@@ -271,7 +271,7 @@ impl Rule {
             }
             Consistency::Eventual { interval, .. } if interval.is_zero() => wrong(
                 "an interval of 0 leaves no time to report in; take 50 to 500 ms, or \
-                 Consistency::Exact to ask the store about each request"
+                 Consistency::Exact to call the store for each request"
                     .into(),
             ),
             Consistency::Eventual { max_unreported, .. } => match self.largest_limit() {
@@ -299,7 +299,7 @@ impl Rule {
         if self.cost == 0 {
             return Err(self.error(
                 RuleErrorKind::Cost,
-                "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To ask without \
+                "a cost of 0 units would never take anything, and so limit nothing; take at least 1. To query without \
                  taking, call `Limiter::peek` or give one check a cost of 0; to limit nothing, take Quota::unlimited() or off()",
             ));
         }
@@ -329,7 +329,7 @@ impl Rule {
 }
 
 /// Why a plan cannot share a state with another quota of its rule.
-fn plan_beside(plan: &Quota, other: &Quota) -> Option<String> {
+fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     use AlgorithmKind as A;
     if plan.is_unlimited() {
         return None;

@@ -16,27 +16,26 @@ use crate::{
     },
 };
 
-/// What an allowed request holds: settle to the real cost, give back, or let it be.
+/// The units that an allowed request took: settle to the real cost, refund, or keep.
 ///
-/// A ticket knows when its units were taken, not what became of the state since: one that outlives a
-/// [reset](crate::Limiter::reset) of its key may give back units that were taken after it.
+/// A ticket knows when its units were taken, but not what happened to the state since: one that outlives a
+/// [reset](crate::Limiter::reset) of its key may refund units that were taken after the reset.
 ///
-/// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: what was taken stays
-/// taken.
+/// Dropping a ticket settles nothing unless [`cancel_on_drop`](Self::cancel_on_drop) was called: its units stay taken.
 ///
 /// # Accuracy
 ///
-/// A ticket gives back what its state certainly still counts of it, so that nobody gains by holding tickets and cancelling
-/// them: what was taken and not given back stays within the quota, in every window of time.
+/// A ticket gives back only units that its state certainly still counts, so that holding and cancelling tickets gains
+/// nothing: the units taken and not given back stay within the quota, in every window of time.
 ///
-/// - Windows, sub-buckets and logs know the units: all come back, until they are forgotten.
-/// - A bucket refills meanwhile, and does not know which units. Those of the ticket come first: of `c` units that were held
-///   for a time `t`, at most `c − rate · t` come back. What is given back at once comes back whole.
+/// - Windows, sub-buckets and logs know the units: all come back, until they expire.
+/// - A bucket does not know which of its units have refilled. The ticket's count first: of `c` units that were held for a time
+///   `t`, at most `c − rate · t` come back. Units that you refund at once come back in full.
 ///
-/// Where another quota has [taken the place](crate::Limiter::replacing) of the ticket's, units are
+/// If another quota has [replaced](crate::Limiter::replacing) the ticket's, units are
 /// [converted](crate::algorithm::Algorithm::refund_converted).
 ///
-/// Where much is reserved, held for long, and mostly given back, take a window, or reserve what it will nearly cost.
+/// If requests reserve much, hold it for long, and give most of it back, use a window, or reserve close to the real cost.
 ///
 /// ```
 /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
@@ -85,8 +84,8 @@ impl Ticket {
         }
     }
 
-    /// The part of the ticket that one rule holds, where several rules admitted the request in units of their own: so
-    /// many requests, and so many bytes. The rest of the ticket is let be.
+    /// The part of the ticket that belongs to one rule, if several rules admitted the request in units of their own, such as
+    /// requests and bytes. The rest of the ticket is dropped: its units stay taken.
     ///
     /// # Errors
     ///
@@ -168,8 +167,8 @@ impl Ticket {
     }
 }
 
-/// What a bucket refills counts against these units first. A ticket may be held while others that were taken before it are
-/// given back, and the bucket fills up: what it was told when it took its units says nothing about that.
+/// Counts every refill of a bucket against these units first. While a ticket is held, earlier units may be given back and the
+/// bucket may fill up; the arrival time from when its units were taken says nothing about that.
 fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
     let check = &receipt.check;
     let rule = rules.rules().get(usize::from(check.rule()));

@@ -1,6 +1,6 @@
 //! Time: the tick, and the clocks that count it.
 //!
-//! Algorithms are told the time and read no clock. A store owns one [`Clock`]; tests hand it a [`ManualClock`].
+//! Algorithms take the time as an argument and read no clock. A store owns one [`Clock`]; tests hand it a [`ManualClock`].
 
 use std::{
     fmt,
@@ -50,7 +50,7 @@ impl Clock {
     /// A clock of your own. It may stand still, jump ahead or go back: limits stay safe, because time that goes back
     /// never refills.
     ///
-    /// It is read while states are locked: it must not ask a limiter on the same store.
+    /// It is read while states are locked: it must not call a limiter on the same store.
     pub fn custom(now: impl Fn() -> Tick + Send + Sync + 'static) -> Self {
         Self(Source::Custom(Arc::new(now)))
     }
@@ -104,7 +104,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A clock that moves only when told to. Clones share the time.
+/// A clock that moves only when you advance it. Clones share the time.
 ///
 /// By default it shows 2023-11-14, 22:13:20 UTC: a day at which windows, dates in header fields and states of the past look as
 /// they do in service, which they do not at the epoch.

@@ -105,6 +105,7 @@ mod effective;
 mod engine;
 mod lease;
 mod report;
+mod sync;
 mod table;
 
 pub use self::{

@@ -10,10 +10,12 @@ end
 local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
 -- Whether anything was written.
 local wrote = false
--- The checks of a request of several, thirteen places each, and which enforced rule denied: its number, or -1 for several.
+-- A request of several checks: thirteen fields for each check; and the enforced rule that denied: its number, or -1 for
+-- several rules.
 local group, size, denied = nil, 0, nil
--- Whether the request before was granted, or its only check denied for a time; what does for reports and leases of windows.
-local granted, waits, beside = false, false, nil
+-- Whether the previous request was granted, or denied by its only check for a time; the function of
+-- `window_leases.lua`.
+local granted, waits, window_leases = false, false, nil
 local i, n = 2, 1
 while i <= checks do
   local check = ARGV[i]
@@ -35,9 +37,9 @@ while i <= checks do
       retry, left = -3, code
     end
   else
-    -- A key to delete when the state is written to another, and what to tell: 1 of a new key, 2 of the overflow bucket too.
-    -- And its names in the format before, and whether it was found there.
-    local raw, gone, told, is_older
+    -- `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
+    -- overflow bucket too; `is_older` whether the state was found under a name of the previous format.
+    local raw, gone, notify, is_older
     local before, before_other = 0, 0
     if what < 8 then
       raw = try('GET', KEYS[key])
@@ -49,10 +51,10 @@ while i <= checks do
       end
       local other, overflow, overflow_other = unpack('<HHH', check, ends)
       local moves = what % 32 >= 16
-      told = what >= 32 and 1
+      notify = what >= 32 and 1
       what = what % 8
       if what > 1 and overflow > 0 then
-        -- Units that would be fresh by now were those of a state of its own, which was forgotten.
+        -- Units that would be fresh by now were counted in a state of their own, which has expired.
         local _, fresh_at = unpack('<dd', check, 39)
         if fresh_at <= now then overflow = 0 end
       end
@@ -70,35 +72,35 @@ while i <= checks do
         end
         local again = not raw and overflow > 0
         if again then
-          key, other, overflow, told = overflow, overflow_other, 0, told and 2
+          key, other, overflow, notify = overflow, overflow_other, 0, notify and 2
           before, before_other = overflow_before, overflow_before_other
         end
       until not again
-      if told == 2 then
-        -- Another client of the request may have taken from the same bucket.
+      if notify == 2 then
+        -- An earlier check of this request may have taken from the same overflow bucket.
         for place = 1, size, 13 do
           if group[place + 7] == key and group[place + 8] then raw = group[place + 8] end
         end
       end
     end
-    -- Of a window, what is out of it stands behind its state.
+    -- The leases of a window follow its state.
     local lent
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, lent = sub(raw, 1, 37), sub(raw, 38) end
     if what == 4 then
-      -- What is out in leases stays out, and whatever else lies there goes.
+      -- A reset keeps the leases and drops everything else.
       local _
       if alg == 17 and raw and #raw == 49 then
         _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what, check)
       elseif lent then
-        beside = beside or step_of(0)
-        _, _, _, state, ttl = beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+        window_leases = window_leases or step_of(0)
+        _, _, _, state, ttl = window_leases(what, check, step, alg, raw, lent, first, limit, third, now, cost)
       end
       state, ttl, lent, left = state or '', ttl or 0, nil, raw and 1 or 0
-    -- An error is a table, for a value of another type. Of a string, `err` is a method that there is not.
+    -- A failed GET returns a table with `err`. Of a string, `err` is nil.
     elseif raw and raw.err then
       retry = -3
       if not string.find(raw.err, 'WRONGTYPE', 1, true) then
-        -- Not the value: this user may not read.
+        -- The server refused the read, as for a user without the permission.
         local code = refusal(raw.err, wrote)
         if not code then return raw end
         retry, left = -3, code
@@ -109,15 +111,15 @@ while i <= checks do
       elseif alg == 17 then
         retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, check, granted)
       else
-        beside = beside or step_of(0)
+        window_leases = window_leases or step_of(0)
         retry, left, reset, state, ttl =
-          beside(what, check, step, alg, raw, lent, first, limit, third, now, cost)
+          window_leases(what, check, step, alg, raw, lent, first, limit, third, now, cost)
         if what > 5 then lent = nil end
       end
     elseif what < 2 then
       retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
       if retry == -1 and left == 0 and cost == 0 then
-        -- What one unit would be told, by the quota that wrote the state if a denial leaves it that.
+        -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
         local _, other
         again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
         if other then
@@ -129,14 +131,15 @@ while i <= checks do
         end
       end
       if leaves and retry ~= -1 then
-        -- A denial leaves a state to the quota that wrote it: cut to the limit of this one it would give away units of the
-        -- larger, and who can ask both in turn would never run out. The writer says when the units fit, and repairs it.
+        -- A denial leaves the state to the quota that wrote it. Cut to this smaller limit, it would give away units of
+        -- the larger one, and a client that alternates between the two quotas would never run out. The quota that wrote
+        -- the state says when the units fit, and repairs it.
         local _, first0, limit0, third0 = unpack('<BddI4', raw)
-        -- A bucket has said so itself.
+        -- A bucket has compared the limits itself.
         if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
           local later, _, later_reset, repaired, repaired_ttl =
             step(raw, first0, limit0, third0, now, cost + limit0 - limit)
-          -- It fits there only by a rounding; then there is nothing to repair, and nothing is taken.
+          -- It fits there only through rounding: nothing to repair, and nothing is taken.
           if later == -1 then
             state = nil
           else
@@ -147,7 +150,7 @@ while i <= checks do
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if lent and state then state, lent = kept_with(state, lent, now, raw), nil end
       if more == 1 or size > 0 or what == 1 or role > 0 then
-        -- Several checks, or one that does not simply take: all are decided, then all that has to be is written.
+        -- Several checks, or one that is not a plain take: decide all of them, then write.
         if role == 0 and (retry >= 0 or retry == -2) then
           if not denied or denied == rule then denied = rule else denied = -1 end
         end
@@ -155,8 +158,8 @@ while i <= checks do
         group[size + 1], group[size + 2], group[size + 3], group[size + 4] = step, raw, first, limit
         group[size + 5], group[size + 6], group[size + 7] = third, role, instead
         group[size + 8], group[size + 9], group[size + 10] = key, state or false, ttl
-        group[size + 11], group[size + 12], group[size + 13] = gone or false, told or false, n
-        size, state, told = size + 13, nil, nil
+        group[size + 11], group[size + 12], group[size + 13] = gone or false, notify or false, n
+        size, state, notify = size + 13, nil, nil
       end
     elseif what == 3 then
       retry, left = step(raw, first, limit, third, now, 0)
@@ -173,33 +176,33 @@ while i <= checks do
       if state == '' or ttl <= 0 then
         done = try('DEL', KEYS[key])
         if done == 0 or done == 1 then done, wrote = nil, true end
-        -- Or what was used would be found again.
+        -- Otherwise the next request would find the old usage again.
         if not done and before > 0 then try('DEL', KEYS[before]) end
         if not done and before_other > 0 then try('DEL', KEYS[before_other]) end
       elseif ttl < 2^53 then
         if keeps and by_server and not gone and not is_older then
-          -- The time to live is right already, and to set it costs more than all the rest of writing.
+          -- The time to live is right already. To set it again costs more than the rest of the write.
           done = try('SET', KEYS[key], state, 'KEEPTTL')
         else
           done = try('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
         end
       else
-        -- Read from a value that only looked like ours.
+        -- The value only looked like ours.
         retry, left, reset = -3, 0, 0
       end
       if done and done.err then
-        -- This check takes nothing, and others may.
+        -- This check takes nothing. Others still may.
         local code = refusal(done.err, wrote)
         if not code then return done end
-        retry, left, reset, told = -3, code, 0, nil
+        retry, left, reset, notify = -3, code, 0, nil
         granted, waits = false, false
       elseif retry ~= -3 then
         wrote = true
-        if told and done and not raw then reset = -1 - reset end
+        if notify and done and not raw then reset = -1 - reset end
         if gone then try('DEL', KEYS[gone]) end
       end
     end
-    if told == 2 then left = -1 - left end
+    if notify == 2 then left = -1 - left end
   end
   out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
   n = n + 3
@@ -209,17 +212,17 @@ while i <= checks do
     granted, waits = what == 0 and not denied, false
     for place = 1, size, 13 do
       local reply = group[place + 12]
-      local role, state, gone, told = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
+      local role, state, gone, notify = group[place + 5], group[place + 8], group[place + 10], group[place + 11]
       if denied and (out[reply + 1] == -1 or out[reply + 1] < -3) then
         if role == 0 then
-          -- It would have let the request pass, and keeps its units: its numbers are those before the take.
+          -- This check fits, but the request is denied: keep its units, and report the numbers before the take.
           local step, raw = group[place], group[place + 1]
           local _, left, reset = step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
           out[reply + 2], out[reply + 3] = left, reset
           if left > 0 then out[reply + 1] = -1 end
           state = false
         elseif group[place + 6] ~= 65535 and group[place + 6] ~= denied then
-          -- A shadow counts as if it were alone, or in the place of the rule that it replaces.
+          -- A shadow counts as if it were the only rule, or as if it replaced its rule.
           state = false
         end
       end
@@ -239,15 +242,15 @@ while i <= checks do
         if done and done.err then
           local code = refusal(done.err, wrote)
           if not code then return done end
-          out[reply + 1], out[reply + 2], out[reply + 3], told = -3, code, 0, false
+          out[reply + 1], out[reply + 2], out[reply + 3], notify = -3, code, 0, false
         elseif out[reply + 1] ~= -3 then
           wrote = true
-          if told and done and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
+          if notify and done and not group[place + 1] then out[reply + 3] = -1 - out[reply + 3] end
           if gone then try('DEL', KEYS[gone]) end
         end
       end
       if out[reply + 1] == -3 then granted = false end
-      if told == 2 then out[reply + 2] = -1 - out[reply + 2] end
+      if notify == 2 then out[reply + 2] = -1 - out[reply + 2] end
     end
     size, denied = 0, nil
   end

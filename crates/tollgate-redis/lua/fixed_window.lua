@@ -1,7 +1,7 @@
--- Fixed window, as in `FixedWindow` of the core.
+-- Fixed window, as in `algorithm/fixed_window.rs` of tollgate-core.
 --
--- Quota: period in µs, limit. State: the window's number and the units taken in it (16 bytes). A state without units
--- equals none.
+-- Quota: period in µs, limit. State: the number of the window and the units taken in it (16 bytes). A state with 0
+-- units is a fresh one.
 
 if refunding then
   return function(raw, period, _, _, now, cost, at, fresh_at)
@@ -11,10 +11,10 @@ if refunding then
     if not (period0 >= 1 and period0 <= 2^53) then return -3 end
     local ends = (window + 1) * period0
     if period0 == period then
-      -- Units of a window that is over are not given back in a later one.
+      -- A refund does not give units of an earlier window back to a later one.
       if fresh_at ~= ends then return -1 end
     elseif now >= fresh_at or (at - at % period0) / period0 ~= window then
-      -- Windows of another length: their own may have been over when they were to be carried over, or this one not begun.
+      -- Windows of another length: the conversion did not carry these units over, or the window had not begun yet.
       return -1
     end
     if cost >= used then return -1, '', 0 end
@@ -25,7 +25,7 @@ end
 return function(raw, period, limit, _, now, cost)
   local current = (now - now % period) / period
   local window, used, foreign = current, 0, false
-  -- A window that is over, of another quota: it is carried over as it is.
+  -- A window of another quota that is over: a denial writes it back unchanged.
   local over, over_used
   if raw then
     if #raw ~= 37 then return -3, 0, 0 end
@@ -34,10 +34,10 @@ return function(raw, period, limit, _, now, cost)
     foreign = period0 ~= period or limit0 ~= limit
     if foreign then
       if not (period0 >= 1 and period0 <= 2^53) then return -3, 0, 0 end
-      -- In a window of another length, what counts now counts as if it had just been taken.
+      -- In a window of another length, units that count now count as if just taken.
       if period0 ~= period then window0, used0 = current, (window0 + 1) * period0 > now and used0 or 0 end
     end
-    -- A window of the future counts, so that time that goes back never refills.
+    -- A future window counts, so that a clock that goes back never refills.
     if window0 >= current then
       window, used = window0, used0
     elseif foreign then
@@ -56,7 +56,8 @@ return function(raw, period, limit, _, now, cost)
     local state = pack('<BddI4dd', 18, period, limit, 0, window, used)
     return -1, left, reset, state, reset, foreign, keeps, left < cost and reset
   end
-  -- Not to the window of now: a clock that goes back over a boundary would free the window it had just left.
+  -- Repair to the next window, not to the present one: a clock that goes back over a boundary would otherwise free the
+  -- window it has just left.
   local repair = foreign
   if window > current + 1 then window, repair = current + 1, true end
   local reset = (window + 1) * period - now

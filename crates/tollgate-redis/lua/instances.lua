@@ -1,11 +1,11 @@
--- tollgate: how many instances share the store.
+-- tollgate: counts the instances that share the store.
 --
--- KEYS[1]  a sorted set: each instance by when it was last heard, in ms
+-- KEYS[1]  a sorted set: each instance, with the time of its last heartbeat in ms
 -- ARGV[1]  this instance
--- ARGV[2]  after how many ms without a word an instance is gone
--- Returns  how many there are, this one included
+-- ARGV[2]  the ms without a heartbeat after which an instance no longer counts
+-- Returns  the number of instances, including this one
 --
--- Whoever was heard in the future was heard before the clock went back; if it lives, it will be heard again.
+-- A heartbeat in the future is from before the clock went back. It is dropped; a live instance sends the next one soon.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])

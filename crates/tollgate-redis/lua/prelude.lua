@@ -1,93 +1,100 @@
 -- tollgate: decides requests about rate limits, each all or nothing.
 --
--- One call carries one or several requests, one after the other; each is decided and isolated on its own, in order and
--- at one time. A request is one or several checks: first all are decided, then all that has to be is written. Nothing is
--- written on a denial but repairs of states that lie in the future.
+-- A call carries one or several requests. They are decided in order, each on its own, at the same time. A request has
+-- one or several checks: the script decides all of them first, and then writes. A denied request writes nothing, except
+-- to repair states that lie in the future.
 --
--- KEYS     one per rule and subject; a check says which. Requests of one call may share keys. A check may have further
---          keys, all of them here: its state's other name, and a bucket for those that no state may be made for.
+-- KEYS     one per rule and subject; a check refers to them by number. Requests of a call may share keys. All further keys
+--          of a check are listed here too: the other name of its state, and the overflow bucket, which counts clients that
+--          may not create states of their own.
 --
--- ARGV[1]  the time: '' for that of this server, or '<dd': the caller's time in µs since the epoch, and the margin in ms
---          to add to each time to live, for clocks that differ.
+-- ARGV[1]  the time: '' for this server's clock, or '<dd': the caller's time in µs since the epoch, and a margin in ms that
+--          is added to each time to live, for clocks that differ.
 -- ARGV[i]  a check, packed as '<BBBHdHHBddI4':
---          B   what to do: 0 take, 1 ask, 2 give back, 3 take more as far as there is, 4 forget what is not out in leases;
---              5 take whether there is enough or not, 6 a lease comes back, 7 grant a lease if the request before was granted,
---              or one of what is to come if it has one check and was denied; for all but 4, with what stands at the end
---              of the check: 8 there are further keys, 16 what is found under the other name is
---              moved when it is written; for 0 to 3: 32 tell of new keys; 64 there are keys of the format before
---          B   the rule: 0 is enforced, 1 is a shadow, 2 is a mark (read and never written)
---          B   1 if the next check is of the same request, 0 if it is the last
+--          B   the operation: 0 take; 1 query, which takes nothing; 2 refund; 3 take as many units as are left; 4 reset,
+--              which keeps the leases; 5 debit: take even if the units do not fit; 6 return a lease; 7 grant a lease if
+--              the request before it was granted, or a scheduled lease if that has one check and was denied.
+--              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
+--              other name. For 0 to 3: 32 report new keys; 64 there are keys of the previous format.
+--          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
+--          B   1 if the next check belongs to the same request, 0 if this is its last check
 --          H   the key: KEYS[H]
---          d   units; for 6 the size of the lease, for 7 the units wanted to be on lease
---          H   the rule's number, the same for all its checks in a request
---          H   for a shadow, the number of the rule that it replaces; 65535: none
---          B d d I4  the quota: algorithm, its first number, its limit, its third number
---              17 token bucket, GCRA, leaky bucket: n, burst, d, where a unit takes n/d µs in lowest terms
+--          d   units; for 6 the size of the lease; for 7 the units wanted for a tracked lease
+--          H   the number of the rule, equal in all its checks of a request
+--          H   for a shadow, the number of the rule that it would replace; 65535: none
+--          B d d I4  the quota: the algorithm, its first number, its limit, its third number
+--              17 token bucket, GCRA, leaky bucket: n, burst, d; one unit takes n/d µs, in lowest terms
 --              18 fixed window: period in µs, limit, 0
---              19 sliding window of two counters: period in µs, limit, grain in µs
+--              19 sliding window of two counters: period in µs, limit, resolution in µs
 --              20 sliding log: period in µs, limit, 0
---              21 sliding window in sub-buckets: width of one in µs, limit, how many
---          then for 2, '<dd': the time at which the units were taken, and that at which the state would have been fresh;
---          for 3 with an overflow bucket too: units that are not fresh yet, and have no state of their own, were taken
---          there.
---          for 6, '<dd': the units that are left, of a window with those of earlier leases that came back later, and the
---          generation that was told when the lease was granted;
---          for 7, '<dddd': the most that may be on lease; the units wanted of what is to come, within how many µs all that
---          is taken has to come back, and how few units have to be left.
---          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the other name of that; 0: none.
---          A state that is under neither name is read and written in the overflow bucket, if there is one; or else
---          written under the first name if states are moved, under the other if they stay.
---          with 64, behind these, '<HHHH': the same four names in the format before, or 0. Where there is no state under
---          the names of this format, one that is there is converted. It is written under the name of this format, and stays
---          where it was for those who know no other.
---          For 4, an algorithm of 255 is any: whatever is under the key is deleted.
---          2 to 7 are requests of one check. Checks on one state are folded by the caller: their costs are summed.
+--              21 sliding window in sub-buckets: width of a sub-bucket in µs, limit, number of sub-buckets
+--          then for 2, '<dd': the time at which the units were taken, and the time at which the state would have been
+--          fresh; also for 3 with an overflow bucket, where units that are not fresh yet, and have no state of their own,
+--          were taken from the overflow bucket.
+--          for 6, '<dd': the units left (in a window with those of earlier leases that were returned later), and the
+--          generation that the grant returned;
+--          for 7, '<dddd': the most units that may be on lease; the units wanted for a scheduled lease; the horizon in µs
+--          within which all units taken must have refilled; and the level at or below which scheduling starts.
+--          and with 8, last, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
+--          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
+--          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
+--          with 64, after these, '<HHHH': the same four names in the previous format, or 0. If there is no state under the
+--          names of this format, the script converts one that it finds under those, and writes it under the name of this
+--          format. The old state stays for processes that only know the previous format.
+--          For 4, algorithm 255 means any: whatever is under the key is deleted.
+--          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
+--          their costs.
 --
--- Returns integers: the time in µs, then three for each check:
---          -1 fits, -2 never fits, -3 nothing was done for this check; from 0 on it does not fit: the µs after which it
---          would; from -4 down it fits and leaves less than its units: -4 - the µs after which they fit again (units of 0
---          with nothing left: after which one does)
---          units left: after the take if the request takes, as they are if not; for 4, 1 if there was a value; after -3 why: 0 the value of the key is not
---          ours; or the server refuses a command of this check, and may run those of others: 1 it has no memory, 2 it
---          cannot save, 3 it has too few replicas, 4 the user has no right to it, 5 for another reason
---          µs until the state equals a fresh one; after a take without what is on lease in leases
---          For 7: 0 nothing is granted, 1 a tracked lease, 2 one of what is to come, or -3; its units; its
---          generation or window, or the µs after which its units begin to come.
---          A check that wants to be told of new keys, and was not answered -3: -1 - units left where they are those of
---          the overflow bucket, and -1 - µs where a key was made.
+-- Returns integers: the time in µs, then three numbers for each check:
+--          1. -1 fits; -2 never fits; -3 nothing was done for this check. From 0 up: it does not fit, and would after that
+--             many µs. From -4 down: it fits and leaves less than its units; they fit again after -4 - x µs (for 0 units
+--             with nothing left: one unit does).
+--          2. units left: after the take if the request takes, otherwise at present. For 4: 1 if there was a value. After
+--             -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
+--             accept those of others: 1 out of memory, 2 it cannot save, 3 too few replicas, 4 the user lacks the
+--             permission, 5 another reason.
+--          3. µs until the state equals a fresh one; after a take, without the units on lease.
+--          For 7: 0 no lease, 1 a tracked lease, 2 a scheduled lease, or -3; its units; then its generation or window, or
+--          for a scheduled lease the µs after which its units start to refill.
+--          For a check with flag 32 that was not answered -3: units left become -1 - units where they are those of the
+--          overflow bucket, and µs become -1 - µs where a key was created.
 --
--- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format, and
--- what its algorithm counts, and where units are out in leases, what is known of them. It lives until it equals a fresh one. A quota that finds the state of another converts it,
--- but on most denials, which leave it as it is: until units are taken, they come back as the quota that wrote it says.
+-- A state is a string: the 21 bytes of the quota that wrote it, whose first byte is also the version of the format;
+-- then what its algorithm counts; then the units on lease, if there are any. It expires when it equals a fresh state. A
+-- quota that finds the state of another quota converts it. Most denials leave such a state as it is: until units are
+-- taken, it refills as the quota that wrote it says.
 --
 -- Ten units a second, ten at once, one unit, by the server's clock (redis-cli reads \x.. in a line of its input):
 --   EVALSHA <sha> 1 k "" "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\xff\xff\x11\x00\x00\x00\x00\x00\x6a\xf8\x40\x00\x00\x00\x00\x00\x00\x24\x40\x01\x00\x00\x00"
 --   1) (integer) 1763740800123456  2) (integer) -1  3) (integer) 9  4) (integer) 100000
 --
--- No shebang, and nothing that Lua 5.1 and 5.4 do not share: servers before Redis 7 and Dragonfly run it. Each call
--- makes the functions it needs anew, so an algorithm is loaded when a check asks for it, and they are few.
+-- No shebang, and nothing that Lua 5.1 and 5.4 do not share, so that servers before Redis 7 and Dragonfly run it. Each
+-- call creates the functions that it needs. An algorithm is therefore created when a check needs it, and functions are
+-- few.
 
 local codec = struct or string
 local pack, unpack, sub, format = codec.pack, codec.unpack, string.sub, string.format
 local call, try = redis.call, redis.pcall
 
--- A lease that is on lease is known for two generations of 10 s, by the number of the one in which it was granted.
+-- The length of a lease generation, in µs: 10 s. A lease carries the number of the generation that granted it, and is
+-- known until the end of the next one.
 local LIFE = 10000000
 
--- Why the server refuses a command, as a reply says it. Nil for what concerns every check, such as a replica that takes no
--- writes: then the error is the answer to the call, unless something was written, which would look as if it were not.
+-- The code in a reply for a command that the server refused. Nil for an error that concerns every check, such as
+-- READONLY: the call then returns the error itself, unless it wrote something already, which an error would hide.
 local function refusal(err, wrote)
   local function says(words) return string.find(err, words, 1, true) end
   if says('OOM') then return 1 end
   if says('MISCONF') then return 2 end
   if says('NOREPLICAS') then return 3 end
-  -- The words of Valkey, and of Redis.
+  -- The texts of Valkey and of Redis.
   if says('NOPERM') or says('ACL failure') or says('user executing the script') then return 4 end
   if wrote then return 5 end
 end
 
--- The size of a lease: at most a quarter of what is left, and of what may still be on lease. One of one unit spares nothing.
-local function lot(wanted, level, room)
+-- The size of a tracked lease: at most a quarter of the units left, and of what may still go on lease. A lease of one
+-- unit would save no call.
+local function lease_size(wanted, level, room)
   local units = (level - level % 4) / 4
   if room < 1 then return 0 end
   room = (room + 3 - (room + 3) % 4) / 4
@@ -96,8 +103,8 @@ local function lot(wanted, level, room)
   return units < 2 and 0 or units
 end
 
--- The state of a window with what is out of it, unless that window is over. Where the state was converted to windows of
--- another length, it is out of the one that it was converted to.
+-- Appends the leases of a window to its state, unless that window is over. If the state was converted to windows of
+-- another length, the leases belong to the present one of those.
 local function kept_with(state, lent, now, raw)
   if state == '' then return state end
   local number, units = unpack('<dd', lent)
@@ -107,10 +114,10 @@ local function kept_with(state, lent, now, raw)
   return state .. lent
 end
 
--- A state of the format before, in this one. There is none before the first.
+-- Converts a state of the previous format. This is the first format, so there is none.
 local function converted(raw) return raw end
 
--- ⌊a · b / d⌋ and the remainder, exact where the product leaves 53 bits: a, b < 2^53, d < 2^50.
+-- ⌊a · b / d⌋ and the remainder, exact for products beyond 53 bits: a, b < 2^53, d < 2^50.
 local function muldiv(a, b, d)
   local part = a % d
   local whole = (a - part) / d
@@ -127,10 +134,14 @@ local function muldiv(a, b, d)
   return quotient, rest
 end
 
--- An algorithm is a function of (raw, three numbers of the quota, now, cost), where raw is the state as it was read, or
--- false. It returns the three numbers of a reply; then the state to write ('' for none) and the µs until it is fresh, if
--- there is something to write: the units taken if they fit, a repair if not; then whether another quota wrote raw and a
--- denial may leave it so; then whether the state will be fresh at the very time at which raw would; then, if units were
--- taken and as many do not fit again at once, the µs after which they do.
+-- An algorithm is a function of (raw, three numbers of the quota, now, cost). `raw` is the state as it was read, or false.
+-- It returns
+--   the three numbers of the reply;
+--   the state to write ('' deletes it) and the µs until it is fresh, if there is something to write: the units taken if
+--   they fit, a repair if not;
+--   whether another quota wrote `raw` and a denial may leave it so;
+--   whether the new state is fresh at the same time as `raw` would have been;
+--   and, if units were taken and as many do not fit again at once, the µs after which they do.
 --
--- If refunding, it is one of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then what to write.
+-- With `refunding` it is a function of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then
+-- the state to write and its µs.

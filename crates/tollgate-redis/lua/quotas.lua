@@ -1,11 +1,12 @@
--- tollgate: which quotas the instances of a namespace have for each rule.
+-- tollgate: collects the quotas that the instances of a namespace have for each rule.
 --
--- KEYS[1]  a sorted set: a rule with its quotas, by when an instance last said so, in ms
--- ARGV[1]  after how many ms without a word a member is gone
--- ARGV[i]  a member: the name of a rule, a line feed, its quotas in words; of no rule, how the instance writes keys
--- Returns  all members that are there
+-- KEYS[1]  a sorted set: a rule with its quotas, with the time at which an instance last announced them, in ms
+-- ARGV[1]  the ms without an announcement after which a member is removed
+-- ARGV[i]  a member: the name of a rule, a line feed, its quotas as text; without a name, how the instance writes keys
+-- Returns  all members
 --
--- What was said in the future was said before the clock went back; if it still holds, it will be said again.
+-- An announcement in the future is from before the clock went back. It is dropped; an instance that still has these
+-- quotas announces them again.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #ARGV do

@@ -1,8 +1,8 @@
--- Sliding window in sub-buckets, as in `SlidingBuckets` of the core.
+-- Sliding window in sub-buckets, as in `algorithm/sliding_buckets.rs` of tollgate-core.
 --
 -- Quota: width of a sub-bucket in µs, limit, number of sub-buckets. State: the units of all sub-buckets (8 bytes), then
--- 12 bytes for each that holds units, the oldest first: its number and its units. The last one is the newest; it stays
--- when a refund empties it. Sub-buckets that are over are cut off when units are taken, so that a decision looks at few.
+-- 12 bytes for each sub-bucket that holds units, oldest first: its number and its units. The last one is the newest; it
+-- stays even if a refund empties it. A take removes expired sub-buckets, so that a decision reads few.
 
 if refunding then
   return function(raw, width, _, buckets, now, cost, at, fresh_at)
@@ -10,14 +10,14 @@ if refunding then
     local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)
     if alg ~= 21 or not (used >= 0 and used <= 2^53) then return -3 end
     if not (width0 >= 1 and width0 <= 2^53) then return -3 end
-    -- From which sub-bucket on, and up to which, they may be.
+    -- The first and the last sub-bucket that may hold these units.
     local first, last
     if width0 == width and buckets0 == buckets then
       first = (fresh_at - fresh_at % width) / width - buckets - 1
       if first < 0 then first = 0 end
       last = first
     else
-      -- They were carried over into the sub-bucket in which they were taken, or a later one, if they counted until now.
+      -- The conversion carried units that still counted into the sub-bucket in which they were taken, or a later one.
       first, last = (at - at % width0) / width0, 2^53
       local number, newest = (now - now % width0) / width0, unpack('<d', raw, #raw - 11)
       if newest > number then number = newest end
@@ -42,7 +42,7 @@ end
 
 return function(raw, width, limit, buckets, now, cost)
   local current = (now - now % width) / width
-  -- Units of all sub-buckets from `first` on in `ring`; the newest of them.
+  -- `all`: the units of all sub-buckets from `first` on in `ring`; then the newest sub-bucket.
   local ring, first, all, newest, newest_units, foreign = '', 1, 0, 0, 0, false
   if raw then
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3, 0, 0 end
@@ -55,7 +55,7 @@ return function(raw, width, limit, buckets, now, cost)
     foreign = width0 ~= width or limit0 ~= limit or buckets0 ~= buckets
     if width0 ~= width or buckets0 ~= buckets then
       if not (width0 >= 1 and width0 <= 2^53) then return -3, 0, 0 end
-      -- Other sub-buckets: what counts now counts in the new window as if it had just been taken.
+      -- Other sub-buckets: units that count now count in the new window as if just taken.
       local number = (now - now % width0) / width0
       while first < #ring do
         local oldest, units = unpack('<dI4', ring, first)
@@ -70,7 +70,7 @@ return function(raw, width, limit, buckets, now, cost)
     end
   end
 
-  -- A state of the future counts as it is, so that time that goes back never refills.
+  -- A future state counts as it is, so that a clock that goes back never refills.
   local number = current < newest and newest or current
   local counting, used = first, all
   while counting < #ring do
@@ -84,7 +84,7 @@ return function(raw, width, limit, buckets, now, cost)
     local keeps = newest == number and newest_units > 0 and not foreign
     local entries
     if ring ~= '' and newest == number then
-      -- Only a report takes more than the limit, which is below that.
+      -- Limits are below 2^32; only a report takes more.
       if newest_units + cost >= 2^32 then cost = 2^32 - 1 - newest_units end
       entries = sub(ring, counting, -13) .. pack('<dI4', number, newest_units + cost)
     else
@@ -95,7 +95,7 @@ return function(raw, width, limit, buckets, now, cost)
     left = left - cost
     local again
     if left < cost then
-      -- What is taken goes last.
+      -- The units taken now expire last.
       again = reset
       local must_go, place = used + cost + cost - limit, counting
       while place < #ring do
@@ -110,7 +110,7 @@ return function(raw, width, limit, buckets, now, cost)
     return -1, left, reset, state, reset, foreign, keeps, again
   end
 
-  -- A state far ahead is repaired by a denial: no further ahead than the next sub-bucket, and each keeps its age.
+  -- A denial repairs a state far in the future: it moves back to the next sub-bucket, and entries keep their distances.
   local shift = 0
   if cost > 0 then
     local least = current + 1 < buckets and buckets or current + 1

@@ -1,7 +1,7 @@
--- Sliding log, as in `SlidingLog` of the core.
+-- Sliding log, as in `algorithm/sliding_log.rs` of tollgate-core.
 --
--- Quota: period in µs, limit. State: the units of all entries (8 bytes), then 12 bytes for each entry, the oldest first:
--- its instant and its units. Entries that are over are cut off when units are taken, so that a decision looks at few.
+-- Quota: period in µs, limit. State: the units of all entries (8 bytes), then 12 bytes for each entry, oldest first:
+-- its instant and its units. A take removes expired entries, so that a decision reads few.
 
 if refunding then
   return function(raw, period, _, _, now, cost, _, fresh_at)
@@ -9,7 +9,8 @@ if refunding then
     local alg, period0, _, _, used = unpack('<BddI4d', raw)
     if alg ~= 20 or not (used >= 0 and used <= 2^53) then return -3 end
     if not (period0 >= 1 and period0 <= 2^53) then return -3 end
-    -- An entry is an instant, whatever the window. One that a shorter window had let go was moved, nobody knows when.
+    -- Entries keep their instants under every quota. Only a conversion from a shorter window moves them, to an instant
+    -- that is not recorded.
     local wanted = fresh_at > period and fresh_at - period or 0
     for place = #raw - 11, 30, -12 do
       local at, units = unpack('<dI4', raw, place)
@@ -28,7 +29,7 @@ if refunding then
 end
 
 return function(raw, period, limit, _, now, cost)
-  -- Units of all entries from `first` on in `log`; the newest of them.
+  -- `all`: the units of all entries from `first` on in `log`; then the newest entry.
   local log, first, all, newest, newest_units, foreign = '', 1, 0, nil, 0, false
   if raw then
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3, 0, 0 end
@@ -39,8 +40,8 @@ return function(raw, period, limit, _, now, cost)
     foreign = period0 ~= period or limit0 ~= limit
     if foreign then
       if not (period0 >= 1 and period0 <= 2^53) then return -3, 0, 0 end
-      -- What the old window had let go does not come back. What a shorter one would let go at once counts in it as if
-      -- it had just been taken.
+      -- Entries that had expired under the old quota stay expired. Entries that would expire at once under a shorter
+      -- window count in it as if just taken.
       local moved = 0
       while first < #log do
         local at, units = unpack('<dI4', log, first)
@@ -80,7 +81,7 @@ return function(raw, period, limit, _, now, cost)
       local reset = newest and newest + period - now or 0
       return -1, left, reset > 0 and reset or 0
     end
-    -- A clock that stands or went back counts as the newest instant seen, so that entries stay in order.
+    -- If the clock stands still or went back, use the newest instant seen, so that entries stay in order.
     local entries
     if newest and newest >= now then
       entries = sub(log, counting, -13) .. pack('<dI4', newest, newest_units + cost)
@@ -92,7 +93,7 @@ return function(raw, period, limit, _, now, cost)
     left = left - cost
     local again
     if left < cost then
-      -- What is taken goes last.
+      -- The units taken now expire last.
       again = reset
       local must_go, place = used + cost + cost - limit, counting
       while place < #log do
@@ -109,7 +110,7 @@ return function(raw, period, limit, _, now, cost)
   end
 
   local retry, reset = -2, 0
-  -- An entry of the future is repaired by this denial: it moves to now.
+  -- This denial repairs future entries: they move to now.
   if counting < #log then reset = (newest < now and newest or now) + period - now end
   if cost <= limit then
     local must_go, place = used + cost - limit, counting

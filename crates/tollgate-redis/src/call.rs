@@ -18,12 +18,12 @@ use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
 pub(crate) use self::request_layout::RequestLayout;
 use self::{
     args::{Args, Operation},
-    request_layout::{Capped, NOBODY},
+    request_layout::{Capped, NO_ANSWER},
     state_keys::StateKeys,
 };
 use crate::{encode::Encoder, rule_line::double};
 
-/// The latest time that the script is told, in the year 2112. With the longest time to fill a bucket it is below 2^53.
+/// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
 
 /// The most keys of a check: its own and the overflow bucket, each by two secrets and in two formats.
@@ -48,7 +48,7 @@ impl Call {
         Self::by(&[])
     }
 
-    /// A call by the caller's clock, for servers that refuse to tell a script the time. States are kept for `margin`
+    /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
     /// longer than by that clock, because the server forgets by its own.
     #[must_use]
     pub(crate) fn at(now: Tick, margin: Duration) -> Self {
@@ -95,19 +95,18 @@ impl Call {
 
     /// Adds a request that takes its units if all fit.
     ///
-    /// `None` where it does not fit into the call any more, which carries some 65 000 checks, or where one rule and key is
-    /// asked for under two plans, which have no sum; then nothing was added.
+    /// `None` if the call is full (about 65 000 checks), or if one rule and key is checked under two plans, whose costs have
+    /// no sum. Then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
         self.request(rules, checks, Operation::Take, |_| true)
     }
 
-    /// Adds a request that takes its units if all fit, and makes new keys only where it may.
+    /// Adds a request that takes its units if all fit, and creates new keys only if `may_make` allows it.
     ///
-    /// `may_make` is asked once for each state of a rule that has a cap on new keys
-    /// ([`Encoder::with_overflow`]), by the rule's place. Where it says no, and there is no state yet, the check is decided
-    /// against the bucket that all such clients share. [`Reply::new_keys`](crate::reply::Reply::new_keys) tells what became
-    /// of it.
+    /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
+    /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
+    /// bucket that all such clients share. [`Reply::new_keys`](crate::reply::Reply::new_keys) has the outcome.
     ///
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
@@ -125,7 +124,7 @@ impl Call {
     /// `None` as for [`acquire`](Self::acquire).
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        self.request(rules, checks, Operation::Look, |_| true)
+        self.request(rules, checks, Operation::Query, |_| true)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
@@ -149,9 +148,9 @@ impl Call {
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         for Receipt { check, taken, .. } in holdings {
             let (what, units) = match how {
-                Settlement::Refund(units) => (Operation::GiveBack, units.min(check.cost())),
-                Settlement::Cancel => (Operation::GiveBack, check.cost()),
-                Settlement::Charge(units) => (Operation::TakeMore, units),
+                Settlement::Refund(units) => (Operation::Refund, units.min(check.cost())),
+                Settlement::Cancel => (Operation::Refund, check.cost()),
+                Settlement::Charge(units) => (Operation::Charge, units),
                 _ => continue,
             };
             let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
@@ -162,7 +161,7 @@ impl Call {
             let check = check.with_cost(units);
             self.rules |= line.bit;
             self.args.begin(what, line, &check, found.key, plan);
-            if matches!(what, Operation::GiveBack) || found.overflow > 0 {
+            if matches!(what, Operation::Refund) || found.overflow > 0 {
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
                 self.args
@@ -173,18 +172,18 @@ impl Call {
         true
     }
 
-    /// Adds that a state is forgotten. False where it does not fit any more.
+    /// Adds a reset of a state. False if the call is full.
     ///
-    /// With a partition by a rule, a state of another one lies elsewhere [if that rule was asked too](Self::reset_all).
+    /// With a partition by a rule, a state of another rule is [in another slot](Self::reset_all) if both were checked.
     pub(crate) fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
         self.reset_all(rules, &[Check::new(rule, key, 1)])
     }
 
-    /// Adds that the states of these checks of one request are forgotten, but those of a cost of 0: such a check tells only
-    /// where the others lie, if the partition is by its rule. [`Reply::was_kept`](crate::reply::Reply::was_kept) tells whether
-    /// there was something.
+    /// Adds a reset of the states of these checks of one request. A check with a cost of 0 keeps its state: it only
+    /// determines the slot of the others, if the partition is by its rule.
+    /// [`Reply::was_kept`](crate::reply::Reply::was_kept) says whether there was a state.
     ///
-    /// False where they do not fit any more; then nothing was added.
+    /// False if they do not fit into the call. Then nothing was added.
     pub(crate) fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
         if !self.has_room(4 * checks.len()) {
             return false;
@@ -208,15 +207,15 @@ impl Call {
             ];
             for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
                 self.rules |= line.bit;
-                self.args.begin(Operation::Forget, line, &check, key, quota);
+                self.args.begin(Operation::Reset, line, &check, key, quota);
                 self.args.end();
             }
         }
         true
     }
 
-    /// Adds that a lease of the check's state comes back. `None` where it does not fit any more, or there is no such state;
-    /// otherwise the place of its answer.
+    /// Adds the return of a lease of the check's state. Gives the index of its answer; `None` if the call is full, or there is
+    /// no such state.
     #[must_use = "what was taken out of a holder is lost if it is not sent"]
     pub(crate) fn close(
         &mut self,
@@ -225,16 +224,16 @@ impl Call {
         returned: ReturnedLease,
     ) -> Option<u16> {
         let tail = [double(returned.left), double(returned.generation)];
-        self.beside(
+        self.single(
             rules,
             &check.with_cost(returned.size),
-            Operation::TakeBack,
+            Operation::ReturnLease,
             &tail,
         )
     }
 
-    /// Adds that a lease is wanted, if the request just before in this call is granted; a scheduled lease also where it is refused and
-    /// has no other checks. `None` as for [`close`](Self::close).
+    /// Adds a query for a lease, granted if the previous request of this call is granted. If that is denied and has no other
+    /// checks, a scheduled lease may be granted. `None` as for [`close`](Self::close).
     #[must_use = "the lease is in its answer"]
     pub(crate) fn grant(
         &mut self,
@@ -249,21 +248,21 @@ impl Call {
             double(terms.schedule().map_or(0, ScheduleTerms::line)),
             double(terms.schedule().map_or(0, ScheduleTerms::below)),
         ];
-        self.beside(
+        self.single(
             rules,
             &check.with_cost(query.tracked),
-            Operation::Grant,
+            Operation::GrantLease,
             &tail,
         )
     }
 
-    /// Adds that units were admitted, and count whether they are left or not. `None` as for [`close`](Self::close).
+    /// Adds a report of admitted units, which count even if they do not fit. `None` as for [`close`](Self::close).
     #[must_use = "what is left is in its answer"]
     pub(crate) fn debit(&mut self, rules: &Encoder, check: &Check) -> Option<u16> {
-        self.beside(rules, check, Operation::Debit, &[])
+        self.single(rules, check, Operation::Debit, &[])
     }
 
-    fn beside(
+    fn single(
         &mut self,
         rules: &Encoder,
         check: &Check,
@@ -285,7 +284,7 @@ impl Call {
     }
 
     fn has_room(&self, checks: usize) -> bool {
-        let most = usize::from(NOBODY);
+        let most = usize::from(NO_ANSWER);
         self.checks() + checks < most && self.keys.len() + MOST_KEYS * checks < most
     }
 
@@ -307,12 +306,13 @@ impl Call {
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
             let Some((line, plan)) = rules.line(check) else {
-                places.push(NOBODY);
+                places.push(NO_ANSWER);
                 continue;
             };
             // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
             let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
-            let leader = (0..index).find(|other| places[*other] != NOBODY && same(&checks[*other]));
+            let leader =
+                (0..index).find(|other| places[*other] != NO_ANSWER && same(&checks[*other]));
             if let Some(leader) = leader {
                 places.push(places[leader]);
                 continue;
@@ -327,7 +327,7 @@ impl Call {
             // Below 65 535, as there was room.
             let place = self.checks() as u16;
             places.push(place);
-            // What takes nothing makes no key.
+            // A cost of 0 creates no key.
             let cap = line
                 .overflow
                 .filter(|_| matches!(what, Operation::Take) && cost > 0);

@@ -1,6 +1,6 @@
-//! Rule sets as the script is told of them.
+//! Rule sets in the encoding of the script.
 //!
-//! What is known beforehand is prepared once: the names of the rules and the bytes of their quotas. A
+//! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
 //! [`Call`](crate::call::Call) is then filled with requests.
 
 use smallvec::{SmallVec, smallvec};
@@ -11,7 +11,7 @@ use crate::{
     rule_line::{IDENTITY, RuleLine, THRESHOLD},
 };
 
-/// A rule set as the script is told of it.
+/// A rule set in the encoding of the script.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     pub(crate) keyspace: Keyspace,
@@ -82,8 +82,8 @@ impl Encoder {
 
     /// What stands for a key, for the rule at a place.
     ///
-    /// The rule's name is hashed with it, so that nobody who reads names can tell that a client of one rule is one of
-    /// another; not where the client decides about the slot, which is the same for all rules of a request then.
+    /// The rule's name is part of the hash, so that the names in Redis do not show which clients of two rules are the same.
+    /// The exception is a client that determines the slot, which all rules of a request share.
     #[must_use]
     pub(crate) fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
         let line = self.rules.get(usize::from(rule));
@@ -127,7 +127,7 @@ impl Encoder {
         self.with.is_none_or(|with| with == rule)
     }
 
-    /// The rule whose client says where the states of these checks lie, if there is one and it is not among them.
+    /// The rule whose client determines the slot of these checks, if it is not among them.
     pub(crate) fn lies_with_another(&self, checks: &[Check]) -> Option<&str> {
         let with = self
             .with
@@ -143,7 +143,7 @@ impl Encoder {
             .map(|check| check.key())
     }
 
-    /// What decides about the slot of a check of a request: the same for all where they are in one.
+    /// The client that determines the slot of a check of a request: the same for all that share a slot.
     pub(crate) fn slot_of(&self, checks: &[Check], check: &Check) -> Option<Fingerprint> {
         match &self.keyspace.partition {
             Partition::One => None,
@@ -172,12 +172,12 @@ impl Encoder {
         slots
     }
 
-    /// Whether the client of this rule decides about the slot.
+    /// Whether the client of this rule determines the slot.
     pub(crate) fn is_with(&self, rule: u16) -> bool {
         self.with == Some(rule)
     }
 
-    /// A check's rule and quota, if there is something to ask.
+    /// A check's rule and quota, if it has to be sent.
     pub(crate) fn line(&self, check: &Check) -> Option<(&RuleLine, &[u8])> {
         let line = self.rules.get(usize::from(check.rule()))?;
         if line.off {
@@ -187,7 +187,7 @@ impl Encoder {
         Some((line, plan.or_else(|| line.plans.first())?.as_ref()?))
     }
 
-    /// Whether one rule and key is asked for under two plans that have a limit.
+    /// Whether one rule and key is checked under two plans that have a limit.
     pub(crate) fn has_two_plans(&self, checks: &[Check]) -> bool {
         checks.iter().enumerate().any(|(place, check)| {
             let mut before = checks[..place].iter();

@@ -65,19 +65,18 @@ pub(crate) enum Name {
 }
 
 impl Keys {
-    /// As fingerprints, by this secret: who reads the server's keys learns nothing of who the clients are.
+    /// As fingerprints, keyed by this secret: the names in Redis reveal nothing about the clients.
     #[must_use]
     pub fn hashed(secret: Secret) -> Self {
         let mask = Mask::of(&secret);
         Self(Kind::Hashed(secret, mask))
     }
 
-    /// Readably, to look for a mistake: `address=192.0.2.1/32`, or the beginning and a hash of what is long.
+    /// Readable, for debugging: `address=192.0.2.1/32`, or the start and a hash of long values.
     ///
-    /// **Everybody who can list the keys of the server, or reads a copy of its memory, sees the names of clients: their
-    /// addresses, accounts, and API keys.** Never leave it on. Switching it on or off begins all budgets anew, because
-    /// the states have other names. Of a process that counts more than 60 000 clients at once, what is settled late may
-    /// be lost.
+    /// **Anyone who can list the keys of the server, or read a dump of its memory, sees the clients: their addresses, accounts
+    /// and API keys.** Never leave it on. Switching it on or off resets all budgets, because the states have other names. A
+    /// process that counts more than 60 000 clients at once may lose late settlements.
     #[must_use]
     pub fn plain() -> Self {
         Self(Kind::Plain(Arc::default()))
@@ -88,7 +87,7 @@ impl Keys {
         Self(Kind::Given)
     }
 
-    /// The same with the secret that comes next: states are found under it too, and stay where they are.
+    /// The same with the next secret: states are found under it too, and stay where they are.
     ///
     /// # Errors
     ///
@@ -97,8 +96,7 @@ impl Keys {
         self.rotate(next, false)
     }
 
-    /// The same with the secret that was in force before: states are found under it too, and are moved when they are
-    /// written.
+    /// The same with the previous secret: states are found under it too, and move to the current one when they are written.
     ///
     /// # Errors
     ///
@@ -136,7 +134,7 @@ impl Keys {
         Ok(Self(Kind::Rotating(Arc::new(rotation))))
     }
 
-    /// What stands for a key in this process: not what stands for it in Redis, which is [made of it](Self::names).
+    /// The fingerprint of a key in this process. The one in Redis is [derived from it](Self::names).
     pub(crate) fn fingerprint(&self, domain: &[u8], key: &KeyBuf) -> Fingerprint {
         let digest = digest(domain, key);
         match &self.0 {

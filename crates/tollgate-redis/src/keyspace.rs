@@ -4,15 +4,15 @@
 //! algorithm, and the number behind it is the version of the state's format. What clients send is in none of it but hashed, so
 //! that no name has more than some 200 bytes, and no brace of a client decides about a slot.
 //!
-//! What the accuracy meter keeps of a client stands beside it: `{namespace}:client:~rule:a1`, and for a while
+//! The accuracy meter keeps its own keys for a client: `{namespace}:client:~rule:a1`, and for a while
 //! `{namespace}:client:~rule~lately:b1` or `{namespace}:client:~rule~long:b1`.
 //!
-//! With another [partition](Partition) a state is `namespace:{client}:rule:a1`. So all names of a namespace begin with `{namespace}:`
-//! or `namespace:{`, and no name of another does: a namespace has no brace. What is no state, such as `{namespace}:instances`,
-//! keeps to that.
+//! With another [partition](Partition) a state is `namespace:{client}:rule:a1`. So all names of a namespace begin with
+//! `{namespace}:` or `namespace:{`, and no name of another namespace does, because a namespace has no brace. Names of other
+//! data, such as `{namespace}:instances`, keep to that.
 //!
-//! An algorithm has states of its own, as in memory: a rule that takes another one begins anew, and two versions of a
-//! service do not write over each other while one replaces the other. So has a format: [what happens when two
+//! Each algorithm has its own states, as in memory: a rule that changes its algorithm starts fresh, and two versions of a
+//! service do not overwrite each other's states during a deployment. The same holds for formats: [what happens when two
 //! meet](crate::guide::upgrading).
 
 use tollgate_core::{Fingerprint, RuleError, RuleErrorKind};
@@ -26,13 +26,13 @@ use crate::{
 /// The longest namespace.
 const LONGEST: usize = 64;
 
-/// What lies in one slot of a cluster, and so what is decided in one step there.
+/// Which states share a slot of a Redis Cluster, and are therefore decided in one atomic step.
 ///
-/// One server decides all rules of a request in one step, whatever is chosen here, so there it is [`One`](Self::One) where
-/// nothing is said. For a cluster it has to be [chosen](crate::RedisStoreBuilder::partition):
-/// [what each costs](crate::guide::servers#what-a-partition-costs). A cluster has a slot for each name,
-/// and decides in one step what lies in one slot; where the rules of a request lie in several, they are decided one after
-/// the other, and what was taken is given back when a later one denies. Another choice begins all budgets anew.
+/// A single server decides all rules of a request in one step, whatever the partition; the default there is
+/// [`One`](Self::One). For a cluster you have to [choose](crate::RedisStoreBuilder::partition):
+/// [what each costs](crate::guide::servers#what-a-partition-costs). A cluster decides in one step only states of the same
+/// slot. If the rules of a request are in several slots, they are decided one after the other, and units taken are given
+/// back if a later rule denies. Changing the partition resets all budgets.
 ///
 /// While a slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
 /// it is decided by its rules' answer to a store failure. One rule with one client never is, unless its state has two
@@ -52,7 +52,7 @@ pub enum Partition {
     /// cluster refuses both here.
     Key,
     /// All states of one client of the rule with this name, such as one that counts by tenant. Requests that this rule
-    /// is asked about are decided in one step; others lie as with [`Key`](Self::Key).
+    /// checks are decided in one step; for others it works as [`Key`](Self::Key).
     ///
     /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
     /// tenant. The state of such a rule is found only together with its tenant: by a request, by the whole of its ticket,
@@ -64,11 +64,11 @@ pub enum Partition {
 /// What the accuracy meter keeps of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Metered {
-    /// Its own account of a rule.
+    /// Its own reference counter of a rule.
     Reference,
-    /// Units that the account has lately been unsure of.
+    /// Units that the reference counter has lately been unsure of.
     ToleranceLately,
-    /// Those of which it stays unsure.
+    /// Units that it stays unsure of.
     ToleranceForLong,
 }
 

@@ -4,7 +4,8 @@
 //! process has leave for a number of them each second; when it has none, a client that is not known yet is counted
 //! together with all others that came too late. Who is known is not touched.
 //!
-//! Leave is taken before a check is sent, and comes back when it made no key.
+//! Leave is taken before a check is sent, and comes back when it made no key. Processes share the cap: each has the part of one
+//! of as many as Redis has counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,9 +21,11 @@ const MOST: u32 = 1_000_000;
 pub(crate) struct NewKeys {
     /// Until when leave is used up, in ns.
     until: AtomicU64,
-    /// For how long one lasts, in ns.
+    /// For how long one lasts in a process that is alone, in ns.
     each: u64,
     burst: u64,
+    /// How many processes share the cap.
+    instances: AtomicU64,
 }
 
 impl NewKeys {
@@ -35,7 +38,21 @@ impl NewKeys {
             // Rounded against the rate.
             each: SECOND.div_ceil(u64::from(rate)),
             burst: u64::from(rate),
+            instances: AtomicU64::new(1),
         }
+    }
+
+    /// From now on so many processes share the cap. What is under way when that changes may come back as more or less than it
+    /// was.
+    pub(crate) fn share_among(&self, instances: u32) {
+        let instances = u64::from(instances.clamp(1, MOST));
+        self.instances.store(instances, Ordering::Relaxed);
+    }
+
+    /// For how long one lasts here, and how many may be taken at once: one at least.
+    fn part(&self) -> (u64, u64) {
+        let instances = self.instances.load(Ordering::Relaxed);
+        (self.each * instances, (self.burst / instances).max(1))
     }
 
     /// Takes leave for one new key, if there is any at `now`, in µs since the epoch.
@@ -44,11 +61,12 @@ impl NewKeys {
     /// In a shorter span there may be a few more: those that were given back late.
     pub(crate) fn take(&self, now: Tick) -> bool {
         let now = now.saturating_mul(1_000);
-        let latest = now.saturating_add(self.each * self.burst);
+        let (each, burst) = self.part();
+        let latest = now.saturating_add(each.saturating_mul(burst));
         let taken = self
             .until
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
-                let next = until.max(now).checked_add(self.each)?;
+                let next = until.max(now).checked_add(each)?;
                 (next <= latest).then_some(next)
             });
         taken.is_ok()
@@ -56,11 +74,12 @@ impl NewKeys {
 
     /// Gives back what was taken for a check that made no key.
     pub(crate) fn give_back(&self) {
+        let (each, _) = self.part();
         // Not below zero, whoever gives back too much; then it never fails.
         let _ = self
             .until
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
-                Some(until.saturating_sub(self.each))
+                Some(until.saturating_sub(each))
             });
     }
 }
@@ -92,6 +111,26 @@ mod tests {
                 let allowed = u64::from(rate) * 1_000_000 + (now - start) * u64::from(rate);
                 prop_assert!(made * 1_000_000 <= allowed);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn processes_that_share_a_cap_make_no_more_together_but_one_each(
+            rate in 1_u32..2_000,
+            instances in 1_u32..40,
+            steps in prop::collection::vec(0_u64..20_000, 1..400),
+        ) {
+            let caps: Vec<_> = (0..instances).map(|_| NewKeys::per_second(rate)).collect();
+            caps.iter().for_each(|cap| cap.share_among(instances));
+            let start = 1_700_000_000_000_000;
+            let (mut now, mut made) = (start, 0);
+            for passed in steps {
+                now += passed;
+                made += caps.iter().map(|cap| u64::from(cap.take(now))).sum::<u64>();
+            }
+            let at_once = u64::from(rate.max(instances)) * 1_000_000;
+            prop_assert!(made * 1_000_000 <= at_once + (now - start) * u64::from(rate));
         }
     }
 

@@ -13,7 +13,7 @@ const FITS: i64 = -1;
 const NEVER: i64 = -2;
 /// Nothing was done.
 const FAILED: i64 = -3;
-/// From here down it fits, and fits again after as many µs as it is below this.
+/// From here down the check fits; the difference to this number is the µs after which it fits again.
 const FITS_AGAIN: i64 = -4;
 
 /// The numbers of an answer to a check.
@@ -30,11 +30,11 @@ pub(crate) struct Reply {
 /// Whether a check made a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewKey {
-    /// It was there, or nothing was to be kept.
+    /// It existed, or the check creates none.
     No,
-    /// It was made.
+    /// It was created.
     Made,
-    /// It was not there, and the check was decided against the overflow bucket.
+    /// It did not exist, and the check was decided against the overflow bucket.
     Refused,
 }
 
@@ -158,7 +158,7 @@ impl Reply {
         failed.find_map(|answer| Refusal::of(answer[1]))
     }
 
-    /// What the script says to the check at a place.
+    /// The script's answer to the check at an index.
     fn of(&self, place: usize) -> Option<[i64; 3]> {
         let start = 1 + place * NUMBERS;
         self.integers.get(start..start + NUMBERS)?.try_into().ok()

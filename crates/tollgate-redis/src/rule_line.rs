@@ -1,4 +1,4 @@
-//! One rule as the script is told of it.
+//! One rule in the encoding of the script.
 
 use std::fmt;
 
@@ -15,21 +15,21 @@ pub(crate) const THRESHOLD: u8 = 2;
 /// The bytes of a quota in an argument and in a state.
 pub(crate) const IDENTITY: usize = 21;
 
-/// A rule as the script is told of it.
+/// A rule in the encoding of the script.
 pub(crate) struct RuleLine {
-    /// Whose state it is: its own, or that of the rule it reads.
+    /// The rule that owns the state: this one, or the one whose threshold it is.
     pub(crate) name: Box<str>,
-    /// One bit of 64, by the name: what a user may not touch goes by the names of keys, and these by that of the rule.
+    /// One bit of 64, by the name. Redis permissions go by the names of keys, which contain the rule's name.
     pub(crate) bit: u64,
     pub(crate) family: u8,
     pub(crate) role: u8,
-    /// Whether nothing is asked of it. Its states can be forgotten all the same.
+    /// Whether the rule is off: its checks are not sent, but its states can be reset.
     pub(crate) off: bool,
-    /// For a shadow, the place of the rule it replaces; 65 535: none.
+    /// For a shadow, the index of the rule that it would replace; 65 535: none.
     pub(crate) instead: u16,
     /// By plan. `None`: without a limit.
     pub(crate) plans: Box<[Option<[u8; IDENTITY]>]>,
-    /// The bucket of those that no state may be made for, where there is a cap.
+    /// The overflow bucket for clients beyond the cap on new keys, if there is a cap.
     pub(crate) overflow: Option<Fingerprint>,
 }
 

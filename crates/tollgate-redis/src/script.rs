@@ -1,11 +1,11 @@
 //! The script that decides: one constant text, and its hash.
 //!
 //! It is put together from `lua/`, one file for each algorithm, so that a server keeps one script for every request,
-//! settlement and reset of every rule, whatever their number. `prelude.lua` says what it takes and returns;
+//! settlement and reset of every rule, whatever their number. `prelude.lua` documents its arguments and its reply;
 //! [`call`](crate::call) writes the one and [`reply`](crate::reply) reads the other.
 //!
 //! A call is `EVALSHA sha1 numkeys key .. arg ..`. A server that does not know the hash answers `NOSCRIPT` and has done
-//! nothing; then `EVAL text numkeys key .. arg ..` teaches it and decides at once.
+//! nothing; then `EVAL text numkeys key .. arg ..` loads the script and decides at once.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,7 +20,7 @@ pub const TEXT: &str = concat!(
     "local step_of\n",
     "step_of = function(alg, refunding)\n",
     "if alg == 17 then\n",
-    include_str!("../lua/arrival.lua"),
+    include_str!("../lua/gcra.lua"),
     "elseif alg == 18 then\n",
     include_str!("../lua/fixed_window.lua"),
     "elseif alg == 19 then\n",
@@ -30,7 +30,7 @@ pub const TEXT: &str = concat!(
     "elseif alg == 21 then\n",
     include_str!("../lua/sliding_buckets.lua"),
     "elseif alg == 0 then\n",
-    include_str!("../lua/beside.lua"),
+    include_str!("../lua/window_leases.lua"),
     "end\nend\n",
     include_str!("../lua/decide.lua"),
 );

@@ -1,7 +1,7 @@
 //! Secrets: what keeps the names of clients out of Redis.
 //!
-//! A fingerprint that anybody could compute would tell whoever reads the keys of a server which addresses were there: all
-//! addresses of IPv4 are tried in minutes. All processes that share a limit have the same secret.
+//! Without a secret, a reader of the keys in Redis could find out which addresses they stand for: trying all IPv4 addresses
+//! takes minutes. All processes that share a limit need the same secret.
 //!
 //! ```
 //! use tollgate_redis::Secret;
@@ -29,7 +29,7 @@ use tollgate_core::Fingerprint;
 /// The fewest bytes of a secret.
 const LEAST: usize = 32;
 
-/// 32 bytes or more that nobody outside can guess. Clones share them.
+/// 32 or more bytes that an outsider cannot guess. Clones share them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<[u8; 32]>);
 
@@ -38,7 +38,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// Fewer than 32 bytes, or nothing but zeroes: a buffer that was never filled, which everybody can guess.
+    /// Fewer than 32 bytes, or nothing but zeroes: a buffer that was never filled, which is easy to guess.
     pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self, SecretError> {
         let bytes = bytes.as_ref();
         if bytes.len() < LEAST {
@@ -70,7 +70,7 @@ impl Secret {
         let read = hex.or_else(|| Some((from_base64(text)?, "base 64")));
         let characters = text.chars().count();
         match read {
-            // A password is mostly base 64 as well, and nobody counts its bytes that way.
+            // Most passwords are valid base 64 as well. Report their length in characters, not in decoded bytes.
             Some((bytes, spelling)) if bytes.len() < LEAST => Err(SecretError::new(format!(
                 "a text of {characters} characters is too short for a secret: as {spelling} it is {} bytes, and it takes \
                  {LEAST} or more. A password is not enough; take what `openssl rand -hex {LEAST}` prints",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_told_in_characters_and_how_it_was_read() {
+    fn an_error_gives_the_length_of_a_password_in_characters() {
         for (text, characters, spelling) in [
             ("hunter2", "7 characters", "as base 64 it is 5 bytes"),
             ("fbfbfbfb", "8 characters", "as hexadecimal it is 4 bytes"),

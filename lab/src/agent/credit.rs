@@ -1,11 +1,11 @@
 //! Admits the first units of a key without a query: credit lines. Measured here, and built nowhere.
 
-use tollgate_core::Tick;
+use tollgate_core::{Tick, algorithm::Assessment};
 
 use crate::{
     agent::{
         learned::Learned,
-        query::{Answer, InFlightQuery, Step},
+        query::{InFlightQuery, Step},
     },
     consistency::Terms,
 };
@@ -48,7 +48,7 @@ impl Credit {
         }
         let report = if self.reporting { 0 } else { self.unreported };
         self.reporting |= report > 0;
-        Step::LeaseQuery(InFlightQuery {
+        Step::Query(InFlightQuery {
             cost,
             report,
             ..InFlightQuery::default()
@@ -59,19 +59,18 @@ impl Credit {
         &mut self,
         (sent, now): (Tick, Tick),
         query: &InFlightQuery,
-        answer: &Answer,
+        answer: &Assessment,
     ) {
         if query.report > 0 {
             self.reporting = false;
             self.unreported -= query.report;
             self.heard = now;
         }
-        let Answer { assessment, .. } = answer;
-        self.learned.learn(sent, assessment.reset_after);
+        self.learned.learn(sent, answer.reset_after);
         // While the bucket owes what was reported, the line stays used; and an answer that has overtaken a report does not
         // know.
         let knows = query.report > 0 || sent >= self.heard;
-        if knows && (assessment.fits || assessment.remaining > 0) {
+        if knows && (answer.fits || answer.remaining > 0) {
             self.used = self.unreported;
         }
     }

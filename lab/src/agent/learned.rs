@@ -11,7 +11,6 @@ use crate::consistency::Terms;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Learned {
     bound: Tick,
-    sent: Tick,
 }
 
 impl Learned {
@@ -21,15 +20,6 @@ impl Learned {
     pub(crate) fn learn(&mut self, sent: Tick, ahead: Tick) {
         let bound = sent + (ahead - ahead / 1_000).saturating_sub(1);
         self.bound = self.bound.max(bound);
-        self.sent = self.sent.max(sent);
-    }
-
-    /// The same where units may come back: what is known is the last that was heard.
-    pub(crate) fn learn_anew(&mut self, sent: Tick, ahead: Tick) {
-        if sent >= self.sent {
-            self.bound = 0;
-            self.learn(sent, ahead);
-        }
     }
 
     /// Whether `cost` units certainly do not fit.
@@ -40,10 +30,5 @@ impl Learned {
         // Of windows nothing is learned.
         let arrival = terms.arrival.as_ref();
         arrival.is_some_and(|arrival| arrival.deny_by(bound, now, cost).is_some())
-    }
-
-    /// For how long nothing was heard.
-    pub(crate) fn age(&self, now: Tick) -> Tick {
-        now.saturating_sub(self.sent)
     }
 }

@@ -1,15 +1,12 @@
-//! What one process does about one key: the crate's state machines, with what a store's client puts around them.
+//! Designs that the engine is compared with: what one process would do about one key.
 
 mod credit;
-mod eventual;
-mod exact;
 mod learned;
-mod leased;
 mod plain;
 mod query;
 mod which;
 
 pub(crate) use self::{
-    query::{Answer, InFlightQuery, Step},
+    query::{InFlightQuery, Step},
     which::Agent,
 };

@@ -2,11 +2,11 @@
 
 use tollgate_core::{
     Tick,
-    algorithm::{Algorithm, GcraState},
+    algorithm::{Algorithm, Assessment, GcraState},
 };
 
 use crate::{
-    agent::query::{Answer, InFlightQuery, Step},
+    agent::query::{InFlightQuery, Step},
     consistency::{INTERVAL, Terms},
 };
 
@@ -43,10 +43,10 @@ impl Plain {
         })
     }
 
-    pub(crate) fn on_reply(&mut self, sent: Tick, answer: &Answer, terms: &Terms) {
+    pub(crate) fn on_reply(&mut self, sent: Tick, answer: &Assessment, terms: &Terms) {
         self.reporting = false;
         self.bucket = GcraState::default();
-        let used = terms.quota.limit() - answer.assessment.remaining;
+        let used = terms.quota.limit() - answer.remaining;
         if let Some(arrival) = &terms.arrival {
             arrival.hold_back(&mut self.bucket, sent, used);
             arrival.take(&mut self.bucket, sent, self.unreported);

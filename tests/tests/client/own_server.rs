@@ -30,7 +30,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 /// The start of a minute.
 const START: u64 = 1_700_000_040_000_000;
 
-/// One of each algorithm, none of which makes a request wait longer than the default `max_wait`.
+/// One of each algorithm; none makes a request wait longer than the default `max_wait`.
 fn quotas() -> [Quota; 8] {
     let window = 10 * SECOND;
     [
@@ -55,7 +55,7 @@ impl axum::serve::Listener for Pipes {
     async fn accept(&mut self) -> (DuplexStream, ()) {
         match self.0.recv().await {
             Some(pipe) => (pipe, ()),
-            // Nobody is there to open another.
+            // No task is left to open another.
             None => std::future::pending().await,
         }
     }
@@ -121,7 +121,7 @@ async fn paced(
     (answered, denied.load(Ordering::SeqCst))
 }
 
-/// The same by the limiter alone: each request as soon as it was told that the next one passes, in whole seconds.
+/// The same with the limiter alone: each request is sent when `retry` of the previous one has passed, in whole seconds.
 fn ideal(quota: Quota, requests: u64, cost: u64) -> Vec<Duration> {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(&clock).build();
@@ -182,7 +182,7 @@ async fn every_header_style_works() {
     }
 }
 
-/// It cannot know what a request costs: where something is left it tries, is denied, and comes back when it is told to.
+/// It cannot know what a request costs: if units are left it tries, is denied, and returns after `Retry-After`.
 #[tokio::test(start_paused = true)]
 async fn requests_that_cost_more_than_is_left_succeed_eventually() {
     for quota in quotas().into_iter().filter(|quota| quota.limit() >= 5) {

@@ -89,7 +89,7 @@ async fn served(app: Router, preflights: &Arc<AtomicU64>) -> Server {
     Server::start(app.layer(count)).await
 }
 
-/// A service for the script: it asks with a header of its own, so that the browser asks first whether it may.
+/// A service for the script, whose requests have a custom header, so that the browser sends a preflight first.
 fn service(server: &Server, path: &str, options: &Value) -> Value {
     json!({ "url": format!("http://{}{path}", server.address()), "options": options })
 }

@@ -86,7 +86,7 @@ async fn a_denial_in_grpc_web_exposes_its_status() {
     assert_eq!(denied.status, 200);
     assert_eq!(denied.header("grpc-status"), Some("8"));
     assert!(exposes(&denied, grpc_exposed_headers()), "{denied:?}");
-    // What is told is exposed: nothing was forgotten in the lists.
+    // All fields that the layer writes are exposed: the lists are complete.
     let safe = ["cache-control", "content-length", "content-type"];
     let of_http = ["connection", "date", "vary"];
     for name in denied.headers.keys() {

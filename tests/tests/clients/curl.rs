@@ -110,7 +110,7 @@ fn fields(head: &str) -> Vec<(&str, &str)> {
     fields
 }
 
-/// Whether any of these fields tells of a budget.
+/// Whether any of these fields shows a budget.
 pub(crate) fn tell_budget(fields: &[(&str, &str)]) -> bool {
     fields.iter().any(|(name, _)| name.contains("ratelimit"))
 }

@@ -74,7 +74,7 @@ async fn a_redirect_is_followed_with_nothing_left() {
         assert_eq!(answer.statuses(), ["308", "200"], "{version:?}");
         assert_eq!(answer.body, b"arrived");
         assert!(!tell_budget(&answer.first_fields()), "{answer:?}");
-        // It was counted all the same.
+        // It was still counted.
         let again = curl(version, here.address(), "/", &["--location"]).await;
         assert_eq!(again.statuses(), ["429"], "{version:?}");
     }

@@ -1,4 +1,4 @@
-//! What the layer tells, as two parsers of structured fields read it: the crate `sfv`, and Python's `http_sf`.
+//! The layer's header fields, as two parsers of structured fields read them: the crate `sfv`, and Python's `http_sf`.
 
 use std::{collections::BTreeSet, convert::Infallible, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Upgrades: the handshake is limited, and what flows afterwards is nobody's business.
+//! Upgrades: the handshake is limited, and the bytes after it are not touched.
 
 use axum::{Router, body::Body, response::IntoResponse, routing};
 use http::{Request, StatusCode, header};

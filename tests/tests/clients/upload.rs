@@ -102,7 +102,7 @@ impl Uploads {
     }
 }
 
-/// Counts how often a body is asked for more.
+/// Counts how often a body is polled.
 struct Counted {
     inner: Body,
     polls: Arc<AtomicU64>,

@@ -47,7 +47,7 @@ impl Weather {
         Self::watched(limits, size, |_| {}).await
     }
 
-    /// `watch` is told of each attempt outside of the layer.
+    /// `watch` gets each attempt outside of the layer.
     pub(crate) async fn watched(
         limits: RateLimitLayer,
         group: usize,

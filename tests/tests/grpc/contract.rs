@@ -22,7 +22,7 @@ fn call() -> Request<Body> {
         .expect("a request")
 }
 
-/// Makes a call once the service is ready; the status that the head tells.
+/// Makes a call once the service is ready; gives the status in the head of the response.
 async fn send<S, B>(service: &mut S) -> Option<String>
 where
     S: Service<Request<Body>, Response = Response<B>>,

@@ -1,4 +1,4 @@
-//! What clients are told.
+//! The denials that clients get.
 
 use std::{collections::HashMap, time::Duration};
 

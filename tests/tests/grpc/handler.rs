@@ -112,6 +112,6 @@ async fn an_unknown_rule_is_an_internal_error() {
     let answer = server.client().await.current(city("Oslo")).await;
     let status = answer.expect_err("no such rule");
     assert_eq!(status.code(), Code::Internal);
-    // Clients are not told how the service is set up.
+    // Clients do not learn how the service is set up.
     assert!(!status.message().contains("misspelt"), "{status}");
 }

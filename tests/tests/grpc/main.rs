@@ -18,7 +18,7 @@ use tollgate_tests::{
 };
 use tonic::transport::Server;
 
-/// A few calls a minute, for everybody together.
+/// A few calls a minute, for all clients together.
 fn few(limit: u64) -> RequestRule {
     all(per_minute("few", limit))
 }

@@ -1,4 +1,4 @@
-//! The peer's address, as tonic tells it.
+//! The peer's address from tonic's extensions.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -193,7 +193,7 @@ async fn a_denied_request_keeps_no_place_in_the_inner_service() {
         for status in [200, 429] {
             assert_eq!(ask(&mut one).await, status);
         }
-        // `one` is kept, as a connection is between two requests. Its place is free for others all the same.
+        // `one` is kept, as a connection is between two requests. Its permit is free for others.
         let ready = tokio::time::timeout(MINUTE, readied(&mut other)).await;
         assert!(ready.is_ok(), "a denied request holds the only place");
         drop(one);

@@ -14,7 +14,7 @@ use tollgate_tests::{
 use tower::ServiceExt;
 use tracing::Level;
 
-/// A rule for everybody, and one that is left to handlers.
+/// A rule for all clients, and one that handlers check.
 fn two() -> [RequestRule; 2] {
     [
         all(per_minute("all", 9)),
@@ -385,7 +385,7 @@ async fn a_denial_carries_its_decision_for_the_layers_around() {
     let (bare, app) = (behind(layer.clone()), behind(layer.attach_decision()));
     let allowed = send(&app, "/").await;
     assert!(allowed.extensions().get::<Decision>().is_none());
-    // Only where somebody has asked for decisions: it costs allocations.
+    // Only if the layer attaches decisions: it costs allocations.
     let untold = send(&bare, "/").await;
     assert!(untold.extensions().get::<Decision>().is_none());
     let denied = send(&app, "/").await;

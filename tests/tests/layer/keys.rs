@@ -79,7 +79,7 @@ async fn requests_without_a_key_are_rejected_with_the_status_of_the_rule() {
         let decision = answer.extensions().get::<Decision>().unwrap();
         assert_eq!(decision.reason(), Some(Reason::NoKey));
     }
-    // Nobody was asked, so nothing of the other rule is gone.
+    // The store was not called, so the other rule has all its units.
     assert_eq!(store.calls(), 0);
     let answer = send(&app, with_key("k")).await;
     assert_eq!(
@@ -136,7 +136,7 @@ async fn a_condition_on_unknown_addresses_is_reported_once() {
     let everybody = client_in(["0.0.0.0/0", "::/0"]).expect("networks");
     let app = app([one_each(constant("all")).when(everybody)]);
     for _ in 0..3 {
-        // It does not hold, so that the rule limits nobody.
+        // The condition is false, so the rule limits no client.
         assert_eq!(status(&app, Request::get("/")).await, 200);
     }
     events.one(Level::ERROR, &["into_make_service_with_connect_info"]);
@@ -221,7 +221,7 @@ async fn a_misconfigured_extractor_is_not_also_reported_as_keyless() {
     assert!(events.at(Level::WARN).is_empty(), "{:?}", events.recorded());
 }
 
-/// A directory that knows `acme.…`, and counts how often it is asked.
+/// A directory that knows `acme.…`, and counts its look-ups.
 #[derive(Clone, Default)]
 struct Directory(Arc<AtomicU64>);
 

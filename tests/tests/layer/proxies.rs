@@ -1,4 +1,4 @@
-//! Proxies that nobody has named.
+//! Proxies that are not configured.
 
 use http::{Request, request::Parts};
 use tollgate::key::{ClientIp, PeerAddr, client_ip};

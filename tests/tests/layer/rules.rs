@@ -130,7 +130,7 @@ async fn a_cost_that_never_fits_has_no_retry_after() {
 }
 
 #[tokio::test]
-async fn an_unlimited_plan_asks_no_store_and_writes_no_field() {
+async fn an_unlimited_plan_calls_no_store_and_writes_no_field() {
     let store = SwitchedStore::at_once(still().0);
     let rules = [
         all(Rule::new("free", Quota::unlimited())),

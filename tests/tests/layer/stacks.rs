@@ -155,7 +155,7 @@ fn layers_and_services_are_send_and_sync() {
     sent::<tollgate::Denied>();
 }
 
-/// A body of somebody else: no default, not `Unpin`, with errors of its own.
+/// A third-party body: no default, not `Unpin`, with errors of its own.
 struct OddBody {
     reported: bool,
     _pinned: PhantomPinned,

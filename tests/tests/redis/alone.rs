@@ -27,7 +27,7 @@ fn eventual(name: &'static str, quota: Quota, interval: Duration) -> Rule {
     })
 }
 
-/// A limiter on this rule, and the check of everybody.
+/// A limiter on this rule, and the check of the shared key.
 fn limiter(store: &RedisStore, rule: Rule) -> (Limiter, Check) {
     let name = rule.name().to_owned();
     let limiter = Limiter::new(store.clone(), [rule]).expect("a valid rule");
@@ -102,7 +102,7 @@ async fn reports_are_counted_and_unreported_usage_is_a_gauge() {
     let store = store(&redis, "shop").await;
     let rule = eventual("slow", Quota::fixed_window(1_000, HOUR), HOUR);
     let (hourly, check) = limiter(&store, rule);
-    // The first two are asked about.
+    // The first two call Redis.
     for _ in 0..12 {
         assert!(hourly.acquire(&[check]).await.is_allowed());
     }
@@ -149,9 +149,9 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
             .connect()
             .expect("valid settings")
     };
-    // Each of two processes lets 40 pass before it tells.
+    // Each of two processes admits 40 before it reports.
     let quota = Quota::token_bucket(40).refill(1, HOUR);
-    // What they have not told they tell at their end; the later one must not hear of it.
+    // They report the rest when they end; the later one must not see it.
     let mut limiters = Vec::new();
     for store in [metered(), metered()] {
         store.connected().await;
@@ -161,7 +161,7 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
     let name = "tollgate_redis_meter_over_admitted_units_total{rule=loose,consistency=eventual}";
     let end = Instant::now() + PATIENCE;
     let (mut over, mut most) = (0, 0);
-    // What is heard of too late does not count: on a busy machine that may be all of a client.
+    // Late reports do not count: on a busy machine that may be all of a client's.
     for client in 0.. {
         for limiter in &limiters {
             let check = limiter.check("loose", &Key::of([client.to_string()]));
@@ -170,7 +170,7 @@ async fn the_meter_is_counted_by_rule_and_consistency() {
                 let _ = limiter.acquire(&[check]).await;
             }
         }
-        // Of the second process all but the two units that the first one has told of by asking.
+        // All units of the second process except the two that the first one reported with its call.
         most += 38;
         sleep(Duration::from_millis(300)).await;
         over += metrics.counted().count(name);

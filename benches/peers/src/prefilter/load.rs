@@ -77,29 +77,29 @@ pub(crate) fn rows(rounds: usize, print: &mut dyn FnMut(Row)) -> Result<(), Box<
             let each = |side: &Measured| 1e6 / side.per_second;
             let of = |name, what: &str| format!("{keys} keys, {name}, {callers} callers, {what}");
             for (side, name) in [(EXACT, "exact"), (LEASED, "leased"), (EVENTUAL, "eventual")] {
-                let mut beside_hybrid = |what: &str, unit, figure| {
+                let mut versus_hybrid = |what: &str, unit, figure| {
                     let compared = compared(side, &|sides| sides[HYBRID], figure);
                     let what = of(name, what);
                     print(Row::compared(what, unit, "trypema hybrid", compared));
                 };
-                beside_hybrid("each", "µs", each);
-                beside_hybrid("scripts", "", |side| side.scripts);
-                beside_hybrid("callers' CPU", "µs", |side| side.callers);
-                beside_hybrid("server CPU", "µs", |side| side.server);
+                versus_hybrid("each", "µs", each);
+                versus_hybrid("scripts", "", |side| side.scripts);
+                versus_hybrid("callers' CPU", "µs", |side| side.callers);
+                versus_hybrid("server CPU", "µs", |side| side.server);
             }
             let both_exact = |sides: &[Measured]| Measured::mean(&[sides[EXACT], sides[AGAIN]]);
             for (side, name) in [(LEASED, "leased"), (EVENTUAL, "eventual")] {
-                let beside_exact = |what, figure| {
+                let versus_exact = |what, figure| {
                     let compared = compared(side, &both_exact, figure);
                     Row::compared(of(name, what), "µs", "exact", compared)
                 };
-                let row = beside_exact("each", each);
+                let row = versus_exact("each", each);
                 print(if clients == Clients::Cold {
                     row.gate(1.05).direction(1.0)
                 } else {
                     row
                 });
-                print(beside_exact("callers' CPU", |side| side.callers));
+                print(versus_exact("callers' CPU", |side| side.callers));
             }
             // As far from 1 as these are, the other ratios may be as well.
             let figures: [(_, fn(&Measured) -> f64); 2] =

@@ -83,25 +83,25 @@ pub async fn checks_on_one_state_are_folded(subject: &Subject) {
 pub async fn two_plans_of_one_rule_and_key_are_denied(subject: &Subject) {
     for (small, large) in every_algorithm(10).into_iter().zip(every_algorithm(100)) {
         let name = small.algorithm().name();
-        let beside_name = format!("{name}-beside");
+        let other_name = format!("{name}-other");
         let rule = Rule::new(name, small)
             .plan("gold", large)
             .plan("more", large);
-        let limiter = subject.limiter([rule, Rule::new(&*beside_name, small)]);
+        let limiter = subject.limiter([rule, Rule::new(&*other_name, small)]);
         let (own, gold, more) = (
             |cost| limiter.check(name, "a", cost),
             |cost| limiter.planned(name, "gold", "a", cost),
             |cost| limiter.planned(name, "more", "a", cost),
         );
-        let beside = limiter.check(&beside_name, "a", 1);
-        // Together they are above the limit of the one, or fit both: neither was asked for.
+        let other = limiter.check(&other_name, "a", 1);
+        // Together they are above the limit of the one, or fit both: no client requested either.
         for cost in [1, 50] {
             for checks in [
                 vec![own(1), gold(cost)],
                 vec![gold(cost), own(1)],
                 vec![gold(cost), more(1)],
-                vec![own(1), beside, own(1), gold(cost)],
-                vec![own(1), beside, gold(cost)],
+                vec![own(1), other, own(1), gold(cost)],
+                vec![own(1), other, gold(cost)],
             ] {
                 let denied = limiter.0.acquire(&checks).await;
                 assert_eq!(denied.outcome(), Outcome::Deny, "{small:?} {checks:?}");
@@ -112,7 +112,7 @@ pub async fn two_plans_of_one_rule_and_key_are_denied(subject: &Subject) {
             }
         }
         assert_eq!(limiter.left(name, "a").await, 10, "{small:?}");
-        assert_eq!(limiter.left(&beside_name, "a").await, 10, "{small:?}");
+        assert_eq!(limiter.left(&other_name, "a").await, 10, "{small:?}");
         // Of two clients each has one.
         let other = limiter.planned(name, "gold", "b", 50);
         assert!(limiter.acquire(&[own(1), other, own(1)]).await.is_allowed());

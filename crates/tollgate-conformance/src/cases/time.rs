@@ -68,7 +68,7 @@ pub async fn retry_is_exact_to_the_tick(subject: &Subject) {
     }
 }
 
-/// What is told with units that were taken: when the same cost fits again.
+/// The `retry` of an allowed request: when the same cost fits again.
 pub async fn an_allowed_request_knows_to_the_tick_when_it_passes_again(subject: &Subject) {
     for (n, quota) in quotas().into_iter().enumerate() {
         let name = format!("rule-{n}");
@@ -108,7 +108,7 @@ pub async fn an_allowed_request_knows_to_the_tick_when_it_passes_again(subject: 
     }
 }
 
-/// A request of cost 0 is told when one unit fits.
+/// The `retry` of a request of cost 0: when one unit fits.
 pub async fn a_request_that_costs_nothing_knows_when_one_unit_fits(subject: &Subject) {
     for (n, quota) in quotas().into_iter().enumerate() {
         let name = format!("rule-{n}");
@@ -224,7 +224,7 @@ pub async fn tickets_that_are_held_and_cancelled_lift_no_client_above_its_limit(
                 }
                 taken.push(limiter.0.ticket(&check, &decision));
             }
-            // The last one is held: it was told that its units weigh until all are back.
+            // The last one is held: by its receipt, its units weigh until all have refilled.
             let before = limiter.left(&name, "a").await;
             held.extend(taken.pop());
             let given_back = taken.len() as u64;

@@ -19,11 +19,11 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// Decides about `cost` units at `now`, without taking them.
     ///
-    /// A cost of 0 always fits and tells what is left. A cost above the limit never fits: [`Retry::Never`].
+    /// A cost of 0 always fits and shows the units left. A cost above the limit never fits: [`Retry::Never`].
     ///
-    /// What fits answers for the state as [`take`](Self::take) leaves it: [`Retry::Now`] where the same cost fits again at
-    /// once, and otherwise when it does. A denial answers for the state as [`repair`](Self::repair) leaves it. So does a
-    /// cost of 0 where nothing is left: with the retry of a unit that is denied.
+    /// If the cost fits, the numbers are those after [`take`](Self::take), and `retry` says when the same cost fits again. If
+    /// it does not fit, they are those after [`repair`](Self::repair). For a cost of 0 with nothing left, `retry` is that of
+    /// one denied unit.
     fn assess(&self, state: &Self::State, now: Tick, cost: u64) -> Assessment;
 
     /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`. A cost of 0 changes nothing.
@@ -52,27 +52,27 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     ///
     /// # Accuracy
     ///
-    /// Exact for windows, sub-buckets and logs. A bucket that time has partly paid back gives up to one microsecond's
-    /// refill less. It knows its units by the time they reached to when they were taken: where others that were taken
-    /// before them have been refunded since, and the bucket was empty in between, it gives back what time already has,
-    /// never more than was taken. A [`Ticket`](crate::Ticket), which may be held for long, therefore says of units of a bucket
-    /// that they reach to when the bucket has refilled as many. After a [repair](Self::repair) the units may not be found, or others instead.
+    /// Exact for windows, sub-buckets and logs. A bucket that has partly refilled gives back up to one microsecond's refill
+    /// less. It identifies units by the arrival time that they reached when they were taken. If units taken before them were
+    /// refunded since, and the bucket was empty in between, it may give back units that have refilled already, but never more
+    /// than were taken. A [`Ticket`](crate::Ticket), which may be held for long, therefore counts every refill against its
+    /// units first. After a [repair](Self::repair), a refund may find other units, or none.
     fn refund(&self, state: &mut Self::State, now: Tick, taken: Taken, cost: u64);
 
-    /// The same for units that were taken under the quota `before`, of a state that was [converted](Self::convert) to this one
-    /// since. They are converted too: what they count for here comes back.
+    /// The same for units that were taken under the quota `before`, from a state that was [converted](Self::convert) to this
+    /// quota since. The units are converted too: this gives back what they count for here.
     ///
     /// # Accuracy
     ///
     /// Never gives more than the units weigh now, whenever the state was converted.
     ///
-    /// Exact where windows and sub-buckets stay as long as they were. Under windows of another length, units count where the
-    /// state was converted, and no state tells when that was. They come back if it is certain that they still count: if they
-    /// would under both quotas, had each of them been in force all along. Otherwise they come back when that window ends.
+    /// Exact if windows and sub-buckets keep their length. In windows of another length, units count from the time of the
+    /// conversion, which no state records. A refund gives them back only if they certainly still count: if they would under
+    /// both quotas, had each applied all along. Otherwise they expire with their window.
     ///
-    /// A bucket gives back what the units weigh by the faster of the two rates: less than what they weigh by at most the
-    /// difference of the rates, since they were taken. If its burst is smaller, and it may have been full when it was
-    /// converted, it gives back less by the difference of the bursts, as it has forgotten as many units.
+    /// A bucket gives back what the units weigh at the faster of the two rates: too little by at most the difference of the
+    /// rates since they were taken. If its burst is smaller, and it may have been full when it was converted, it gives back
+    /// less by the difference of the bursts, because the conversion dropped as many units.
     fn refund_converted(
         &self,
         before: &Self,
@@ -82,39 +82,39 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         cost: u64,
     );
 
-    /// The tick from which on the state equals the fresh one and may be forgotten. One tick earlier it does not.
+    /// The first tick at which the state equals a fresh one and may be dropped.
     fn fresh_at(&self, state: &Self::State) -> Tick;
 
-    /// Carries a state over that was written under the quota `before`. Used units stay used.
+    /// Converts a state that was written under the quota `before`. Used units stay used.
     ///
     /// A bucket keeps the used units as they are, and is full if the new burst is smaller. A window of the same length, and
-    /// sub-buckets of the same width and number, keep their counts. In a window of another length what counts now counts
-    /// as if it had just been taken; a log does so only with what the new window would let go at once.
+    /// sub-buckets of the same width and number, keep their counts. In a window of another length, units that count now count
+    /// as if just taken; in a log, only those that would expire at once in the new window.
     fn convert(&self, before: &Self, state: &Self::State, now: Tick) -> Self::State;
 
-    /// Whether a denial under this quota leaves a state to `writer`, the other quota that wrote it, instead of carrying it
-    /// over. What was used then comes back as `writer` says, until units are taken under this one.
+    /// Whether a denial under this quota leaves a state to `writer`, the quota that wrote it, instead of converting it. The
+    /// state then refills as under `writer`, until units are taken under this quota.
     ///
-    /// A state that is cut to a smaller limit has forgotten units of the larger: two quotas that are asked in turn would
-    /// never run out. So a window and a log leave what a quota wrote whose limit is not smaller. A bucket carries over only
-    /// what it can hold, and only where that comes back sooner, so that a faster rate is in force at once.
+    /// Cutting a state to a smaller limit drops usage of the larger one: a client that alternates between the two quotas would
+    /// never run out. Windows and logs therefore leave a state to a writer whose limit is not smaller. A bucket converts only
+    /// usage that fits its burst, and only if that refills sooner, so that a faster rate applies at once.
     fn defers_to(&self, writer: &Self, state: &Self::State, now: Tick) -> bool;
 
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
     /// state. `None`: there is no such bound.
     fn deny_bound(&self, state: &Self::State, now: Tick) -> Option<DenyBound>;
 
-    /// Denies by the bound of an earlier denial, in the words of [`assess`](Self::assess) on the unchanged state, at any later or earlier
-    /// time. `None`: it does not say, the state has to be asked.
+    /// Denies by the bound of an earlier denial, at any later or earlier time, exactly as [`assess`](Self::assess) would for
+    /// the unchanged state. `None`: the bound does not decide, read the state.
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment>;
 
-    /// Whether the state is of a window after that of `now`. A store that has read its clock before it had the state to
-    /// itself reads it again then: units taken at `now` would be counted in a window that `now` is not in.
+    /// Whether the state is of a later window than `now`. A store that read its clock before it locked the state then reads
+    /// the clock again: units taken at `now` would be counted in a window that `now` is not in.
     fn is_ahead(&self, _state: &Self::State, _now: Tick) -> bool {
         false
     }
 
-    /// Units that a window's counters hold, whether they still count or not: what models tell states apart by.
+    /// The units in the counters of a window, including expired ones: models distinguish states by them.
     fn weight(_state: &Self::State) -> u64 {
         0
     }
@@ -125,7 +125,7 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// Two words that an algorithm understands: a lower bound of a state that only grows.
+/// Two numbers whose meaning only the algorithm knows: a lower bound of a state that only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DenyBound(pub u64, pub u64);
 
@@ -156,8 +156,8 @@ pub struct Assessment {
     pub remaining: u64,
     /// Microseconds until the state equals the fresh one: after the take if it fits, as it is if not.
     pub reset_after: u64,
-    /// When the same cost fits, for one client alone on the key: the next time if it fits now. For a cost of 0, what one
-    /// unit would be told that is not taken.
+    /// When the same cost fits (again, if it fits now), provided that no other client uses the key. For a cost of 0, when one
+    /// unit fits.
     pub retry: Retry,
 }
 

@@ -28,26 +28,25 @@
 //!
 //! # Two limits on one state
 //!
-//! Plans of a rule, and two versions of a service while one replaces the other, share the state of a client. Units that
-//! were taken under one are used under the other, and whoever took last says how fast they come back. A version asks for
-//! what fits into its own burst; what is used beyond that is not forgotten. So with two of them, `(B1, r1)` and
-//! `(B2, r2)`, asked in any order and at the same time, every window of length `w` admits together at most
+//! Plans of a rule share the state of a client, and so do two versions of a service during a deployment. Units taken under
+//! one quota count as used under the other, and the quota that took last sets the rate at which they refill. Each quota
+//! admits what fits its own burst; usage beyond that burst is kept. So two quotas `(B1, r1)` and `(B2, r2)`, used in any
+//! order or at the same time, together admit in every window of length `w` at most
 //!
 //! ```text
 //! max(B1, B2) + ⌊max(r1, r2) · w⌋
 //! ```
 //!
-//! and of that the first alone at most `B1 + ⌊max(r1, r2) · w⌋`. Where one has the larger burst and the faster rate, that
-//! is what it admits by itself. Where one has the larger burst and the other the faster rate, it is more than either does,
-//! and it can be reached: units come back as fast as the one says, and the other takes the whole of its burst at the end.
-//! With more than two it is the largest burst and the fastest rate.
+//! and the first of them at most `B1 + ⌊max(r1, r2) · w⌋` of these. If one quota has both the larger burst and the faster
+//! rate, this is what it admits alone. If one has the larger burst and the other the faster rate, it is more than either
+//! admits alone, and it can be reached: units refill at the faster rate, and then the other quota takes its whole burst.
+//! With more than two quotas, the largest burst and the fastest rate count.
 //!
-//! A denial takes nothing, and leaves a state to the quota that wrote it: the units come back at that one's rate until
-//! some are taken under another, and `retry` says when that is enough. Only a quota with a faster rate makes the state its
-//! own at once, and only what it can hold. So a faster rate is in force with the first denial, but after a change to a
-//! smaller burst as well, what is used beyond the burst comes back at the old rate first: for at most
-//! `(B1 − B2 + cost) / r1`. Each time that a state changes hands, less than the fraction of a microsecond is rounded
-//! against the client.
+//! A denial takes nothing, and leaves the state to the quota that wrote it: units refill at the rate of that quota until
+//! some are taken under another one, and `retry` takes that into account. Only a quota with a faster rate takes a state over
+//! on a denial, and only if the usage fits its burst. So a faster rate applies from the first denial on; but if the burst
+//! shrinks too, usage beyond the new burst first refills at the old rate, for at most `(B1 − B2 + cost) / r1`. Each
+//! conversion of a state rounds less than a microsecond against the client.
 //!
 //! # Exactness
 //!
@@ -167,8 +166,8 @@ impl Gcra {
 
     /// Puts `units` back into the bucket, up to the burst: for units that were taken in advance and are not needed.
     ///
-    /// Unlike a [refund](Algorithm::refund) it does not ask what time has given back since. The caller knows that nothing
-    /// has: see [`hold_back`](Self::hold_back).
+    /// Unlike a [refund](Algorithm::refund) it does not subtract what has refilled since. The caller knows that nothing has:
+    /// see [`hold_back`](Self::hold_back).
     pub fn put_back(&self, state: &mut GcraState, now: Tick, units: u64) {
         let ahead = self.ahead(state, now);
         let units = self.span_of(units.min(self.burst));
@@ -293,7 +292,7 @@ impl Gcra {
         (answer, then)
     }
 
-    /// When a cost fits of which so much is left: the next time if it fits now.
+    /// When `cost` fits, if the part `left` of it fits now.
     #[inline(always)]
     fn wait(&self, cost: u128, left: u128) -> Retry {
         match cost.saturating_sub(left) {

@@ -240,7 +240,8 @@ impl Algorithm for SlidingLog {
         taken: Taken,
         cost: u64,
     ) {
-        // An entry is an instant, whatever the window. One that a shorter window had let go was moved, nobody knows when.
+        // Entries keep their instants under every quota. Only a conversion from a shorter window moves them, to an instant
+        // that is not recorded.
         let at = taken.fresh_at.saturating_sub(before.period);
         let fresh_at = self.gone_at(at);
         self.refund(state, now, Taken { fresh_at, ..taken }, cost);

@@ -14,7 +14,7 @@
 //! [`Usage::evicted_live`](crate::store::Usage).
 //!
 //! Used units and denials are those of the quota that wrote the entry. An entry denies if it has no unit left: a client
-//! that is denied because it asks for more units than it has left counts as used, and outlasts all that have used less.
+//! that is denied because its cost exceeds the units left counts as used, and outlasts all that have used less.
 //! The key of the request itself is never evicted to make room for it.
 //!
 //! ```
@@ -35,9 +35,9 @@
 //! ```
 //!
 //! A rule name that no limiter or layer uses any more keeps its states until they equal fresh ones, so that a limiter that
-//! is dropped and made again forgets nothing. They are packed, at some 32 bytes a key, and all such names together have the
-//! bound of one rule; over it, the name goes whose states are the nearest to fresh.
-//! [`MemoryStore::unbound_usage`] says what is kept.
+//! is dropped and created again forgets nothing. These states are packed at about 32 bytes a key, and all such names
+//! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
+//! [`MemoryStore::unbound_usage`] shows what is kept.
 
 mod family;
 mod hasher;

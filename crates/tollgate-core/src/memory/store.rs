@@ -193,7 +193,7 @@ mod tests {
         Limiter::new(store.clone(), [Rule::new(name, quota)]).expect("a valid rule")
     }
 
-    /// A limiter that takes so many units of a client, and is gone.
+    /// Takes `units` of a client through a limiter that is dropped right after.
     fn take(store: &MemoryStore, name: &str, quota: Quota, who: &str, units: u64) -> bool {
         let limiter = limiter(store, name, quota);
         let check = limiter.check(name, &Key::of([who])).expect("a rule");
@@ -222,7 +222,7 @@ mod tests {
             assert!(refused, "what was used stays used: {quota:?}");
         }
         assert_eq!(store.unbound_usage().keys, 4_000);
-        // They are forgotten when they equal fresh ones, by whoever comes next.
+        // Once they equal fresh ones, the next bind drops them.
         clock.advance(2 * HOUR + 2 * MINUTE);
         let _other = limiter(&store, "other", Quota::gcra(1, SECOND));
         assert_eq!(store.unbound_usage(), Usage::default());

@@ -134,7 +134,7 @@ impl<A: Algorithm> Table<A> {
     /// What is kept, and a step of sweeping: bounded work, whatever the size of the table.
     pub(super) fn usage(&self, now: Tick) -> Usage {
         let mut usage = Usage::default();
-        // In parts of a key, because most shards are told from a sample.
+        // In fractions of a key, because most shards are estimated from a sample.
         let mut parts = 0;
         for shard in &self.shards {
             let mut shard = lock(&shard.0);
@@ -154,11 +154,11 @@ impl<A: Algorithm> Table<A> {
     }
 }
 
-/// Slots of a shard that are looked at for expired states when somebody asks what is kept.
+/// Slots of a shard that are swept for expired states by each call of `usage`.
 const SWEEP: usize = 128;
-/// Slots of a shard that are looked at to tell how many entries are live. A shard that has no more is counted.
+/// Slots of a shard that are sampled to estimate its live entries. A shard of at most this size is counted.
 const SAMPLE: usize = 32;
-/// Parts of a key, for sums of estimates.
+/// Fractions of a key, for sums of estimates.
 const PARTS: u64 = 1 << 10;
 
 impl<A: Algorithm> AnyTable for Table<A> {

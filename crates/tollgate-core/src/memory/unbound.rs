@@ -7,13 +7,12 @@ use std::{
 
 use crate::{memory::family::TableName, store::rule_store::Usage, time::Tick};
 
-/// What a name costs beside its states, roughly.
+/// The approximate memory of a name without its states.
 const BYTES_PER_NAME: usize = 512;
 
 /// The states of names that no limiter or layer uses at present: packed, without room for more, until they equal fresh ones.
 ///
-/// A name that is bound again finds what was used under it. Over the bound, the name goes whose states are the nearest to
-/// fresh.
+/// A name that is bound again finds its usage. Above the budget, the name whose states are closest to fresh is evicted.
 #[derive(Debug)]
 pub(super) struct UnboundTables {
     budget: usize,

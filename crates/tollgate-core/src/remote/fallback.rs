@@ -157,7 +157,7 @@ impl Fallback {
         let rules = store.rules();
         let enforced = |rule: usize| rules.enforces(rule);
         if decision.outcome() == Outcome::Deny {
-            // A rule that denied by counting wins: nobody else is asked, and its `retry` stands.
+            // A rule that denied by counting wins: the others are not consulted, and its `retry` stays.
             not_asked_if_failed(decision, enforced);
             return;
         }
@@ -192,12 +192,13 @@ impl Fallback {
         } else if let Some(answer) = self.acquire_locally(store, &local) {
             for (index, verdict) in indices.iter().zip(answer.verdicts()) {
                 let check = &checks[*index];
-                let asked = local.iter().filter(|other| same_state(other, check));
-                let asked = asked.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
+                let requested = local.iter().filter(|other| same_state(other, check));
+                let requested =
+                    requested.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
                 let mut verdict = verdict.from_source(Source::Fallback);
                 if verdict.outcome() == Outcome::Deny
                     && verdict.retry() == Retry::Never
-                    && asked
+                    && requested
                         <= rules.rules()[verdict.rule()]
                             .quota_of(verdict.plan())
                             .limit()
@@ -280,7 +281,7 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
             }
         }
         OnStoreError::Cap(cap) => cap,
-        // Never asked.
+        // These count nothing.
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
     let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0));

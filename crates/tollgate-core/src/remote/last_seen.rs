@@ -1,4 +1,4 @@
-//! The last states that a store has told of, for local shares to begin with.
+//! The usage that the store last reported, for local shares to start with.
 
 use std::{
     fmt,
@@ -27,9 +27,9 @@ const GRAIN: u32 = 4;
 /// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What was used of up to 65 536 states when their store last answered, in 2 MiB.
+/// The usage of up to 65 536 states as their store last reported it, in 2 MiB.
 ///
-/// It forgets: a state has one slot, and whoever writes last has it. What is found is of the very rule and key.
+/// States share slots, and the last write wins. An entry that is found belongs to exactly this rule and key.
 pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
     /// Whether the rule at this index counts against a local share.
@@ -39,7 +39,7 @@ pub(crate) struct LastSeen {
 
 #[derive(Default)]
 struct Shard {
-    /// Held by who hands out. Who writes takes no lock.
+    /// Locked to hand out entries. Writes take no lock.
     claims: Mutex<()>,
     /// Allocated when something is first written.
     slots: OnceLock<Box<[Slot]>>,
@@ -47,8 +47,8 @@ struct Shard {
 
 /// An entry that is written and read without a lock.
 ///
-/// The words of the fingerprint are kept mixed with the rest, so that words of two writers who meet are of no key: what
-/// was torn is not found.
+/// The words of the fingerprint are mixed with the rest, so that a torn write of two writers matches no key and is not
+/// found.
 #[derive(Default)]
 #[repr(align(32))]
 struct Slot([AtomicU64; 4]);
@@ -74,7 +74,7 @@ impl LastSeen {
         }
     }
 
-    /// Takes note of what a store has answered. What it was not asked about says nothing new of its state.
+    /// Records what the store has answered. Verdicts from other sources say nothing new about the state.
     #[inline]
     pub(crate) fn note(&self, checks: &[Check], verdicts: &[Verdict], clock: &Clock) {
         let mut now = None;
@@ -108,7 +108,7 @@ impl LastSeen {
     }
 
     /// Hands the units that `check`'s state still holds at `now` to `begin`, unless they have been handed out since the
-    /// store last answered. Who asks for the same state meanwhile waits until `begin` has returned.
+    /// store last answered. A concurrent claim of the same state waits until `begin` has returned.
     pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
         let (shard, slot) = index_of(check);
         let Some(shard) = self.shards.get(shard) else {

@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use crate::time::{Tick, micros};
 
-/// How long fewer instances have to be known before the number falls, in microseconds. A deployment, a heartbeat that came
-/// late, or a server that lost its states must not make everybody believe in fewer instances for a moment.
+/// How long fewer instances have to be known before the number falls, in microseconds. A deployment, a late heartbeat, or a
+/// server that lost its states must not lower the count for a moment.
 const LOWER_AFTER: u64 = 30_000_000;
 
 /// The number of instances that share a store. It grows at once, and falls to the most of half a minute with fewer.

@@ -41,8 +41,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// State is found by the rules' names: what was used under a name stays used, also when the quota changed.
     ///
-    /// A [`Limiter`](crate::Limiter) asks the [registry](Self::registry) first. Whoever calls this alone has not: two quotas
-    /// of one name are then counted on one state.
+    /// A [`Limiter`](crate::Limiter) consults the [registry](Self::registry) first. A direct call does not: two quotas of one
+    /// name are then counted on one state.
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing.
     fn peek(&self, checks: &[Check]) -> Step<Decision>;
 
-    /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: what cannot be sent is given
-    /// up and counted.
+    /// Settles units that were taken. Never blocks on I/O, and may be called from `Drop`: a settlement that cannot be sent is
+    /// lost, and counted as such.
     fn settle(&self, receipts: &[Receipt], how: Settlement);
 
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold
@@ -95,22 +95,23 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
     /// cost of 0 does only that: its own state stays. Other costs do not matter, nor do plans.
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
 
-    /// Told how checks that this store could not decide were decided in its place, by the rules' answers to a store
-    /// failure: the verdicts whose source is [`Source::Fallback`](crate::Source::Fallback). For stores that keep an account of it.
+    /// Called after the [`Limiter`](crate::Limiter) has decided checks that this store failed, by their rules' answers to a
+    /// store failure: the verdicts whose source is [`Source::Fallback`](crate::Source::Fallback). For stores that audit decisions.
     fn resolved(&self, checks: &[Check], decision: &Decision) {
         let _ = (checks, decision);
     }
 
-    /// Told when the last limiter and layer with these rules is gone, or when other rules have
-    /// [taken their place](crate::Limiter::replacing): from then on nothing is to be held in advance for these rules, but what
-    /// other rules in use have as well. Leases go back, and local usage is reported, without waiting for it. Requests and tickets that are still under way may ask and
+    /// Called when the last limiter and layer with these rules is dropped, or when other rules have
+    /// [taken their place](crate::Limiter::replacing): from then on the store holds nothing in advance for these rules, except
+    /// what other rules in use hold too. Leases go back and local usage is reported, without waiting for it. Requests and
+    /// tickets that are still under way may be decided and
     /// settle afterwards.
     fn retire(&self) {}
 
-    /// How many instances are known to share this store now; 0 if that is not known.
+    /// The number of instances known to share this store; 0 if unknown.
     ///
-    /// Asked when checks have failed: it answers at once, with what it knew last, and at least as long as the outage lasts. So
-    /// a store that has just begun anew must not tell fewer than there are: shares are cut for as many as it tells.
+    /// Called when checks have failed. It answers at once, with the last known number, for as long as the outage lasts. A
+    /// store that has just restarted must not report fewer instances than there are: local shares are 1/N of this number.
     fn instances(&self) -> u32 {
         0
     }

@@ -85,7 +85,7 @@ impl<O: Oracle> Run<O> {
         }
     }
 
-    /// Moves the time; the cost that is asked for then.
+    /// Moves the time; then the cost of the request.
     pub(crate) fn moved(&mut self, ask: Ask) -> u64 {
         let period = self.quota.period().as_micros() as u64;
         self.now = ask.step.from(self.now, period, self.retry);

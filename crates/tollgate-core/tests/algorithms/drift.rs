@@ -9,7 +9,7 @@ use tollgate_core::{
 
 const START: u64 = 1_700_000_000_000_000;
 
-/// Uses the burst up, then asks for one unit every `step` µs: at most the time of a unit, so that none is ever wasted.
+/// Uses the burst up, then requests one unit every `step` µs: at most the time of a unit, so that none is ever wasted.
 fn admitted_in(quota: Quota, steps: u64, step: u64) {
     let algorithm = Gcra::new(&quota).expect("a valid quota");
     let mut state = GcraState::default();

@@ -10,7 +10,7 @@ use tollgate_core::{AlgorithmKind, DAY, HOUR, MAX_PERIOD, MINUTE, Quota, SECOND,
 
 use crate::oracle::FEW;
 
-/// One request: time moves, then some units are asked for.
+/// One request: time moves, then some units are requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) step: Step,
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     BackPart(u64),
 }
 
-/// How much is asked for.
+/// The cost of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cost {
     Units(u64),
@@ -273,7 +273,7 @@ macro_rules! for_each_algorithm {
 
 pub(crate) use for_each_algorithm;
 
-/// Runs a property over random values, and keeps the seeds of failures beside the tests.
+/// Runs a property over random values, and keeps the seeds of failures next to the tests.
 pub(crate) fn property<S: Strategy>(
     cases: u32,
     values: &S,

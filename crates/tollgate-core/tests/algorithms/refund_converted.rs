@@ -36,7 +36,7 @@ fn story() -> impl Strategy<Value = Story> {
 }
 
 impl<O: Oracle> Twins<O> {
-    /// `None`: our request was denied, or asked for nothing.
+    /// `None`: our request was denied, or cost nothing.
     fn new(old: Quota, new: Quota, start: Tick, story: Story) -> Option<Self> {
         let (earlier, ours, later, under_new) = story;
         let mut with = Run::<O>::new(old, start);
@@ -171,7 +171,7 @@ fn relimited(quota: Quota, limit: u64) -> Option<Quota> {
     other.validate().is_ok().then_some(other)
 }
 
-/// Beside the exact oracle of the new quota, which is told all that was taken and not given back, whoever had let it pass.
+/// Against the exact oracle of the new quota, which knows all units that were taken and not refunded, under either quota.
 fn exact<O: Oracle>(kind: AlgorithmKind) {
     let limits = prop_oneof![1..12_u64, 1..2_000_u64, 1..1_u64 << 30];
     let values = (quota(kind), limits, start(), story(), 0..1_001_u64);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 for_each_algorithm! {
-    what_is_kept_fits_into_the_quota_whoever_holds_and_settles => kept;
+    settled_tickets_stay_within_the_quota => kept;
 }
 
 /// A take that was allowed, and its ticket as long as it is held.
@@ -97,7 +97,7 @@ fn a_held_ticket_gives_back_nothing_that_the_bucket_has_refilled() {
     };
     let (first, second) = (take(5), take(5));
     first.cancel();
-    // The second was told of ten seconds. With the first gone it took five.
+    // The second request was to wait ten seconds. Without the first, it waits five.
     clock.advance(6 * SECOND);
     drop(take(10));
     second.cancel();

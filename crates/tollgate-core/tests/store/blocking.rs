@@ -44,7 +44,7 @@ fn threads_share_what_comes_and_each_gets_its_units() {
             });
         }
     });
-    // Nobody is left in the queue.
+    // The queue is empty.
     assert!(limiter.acquire_within_blocking(&one, PATIENT).is_ok());
 }
 
@@ -79,7 +79,7 @@ fn patience_runs_out_behind_others() {
                 let _ = limiter.acquire_within_blocking(&one, PATIENT);
             }
         });
-        // Without anybody in front it is decided at once; sooner or later somebody is.
+        // With an empty queue it is decided at once; sooner or later the queue is not empty.
         let error = loop {
             if let Err(error) = limiter.acquire_within_blocking(&one, Duration::ZERO) {
                 break error;

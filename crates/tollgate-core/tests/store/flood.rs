@@ -271,7 +271,7 @@ fn tracked_keys_are_live_ones_at_once_and_memory_is_given_back_by_usage() {
         for n in 0..100 {
             pass(&limiter, n);
         }
-        // A day later most are expired, and nobody has looked at them since.
+        // A day later most are expired, and nothing has read them since.
         let keys = usage(&limiter).keys;
         assert!(keys < 1_000, "{quota:?}: {keys}");
         for _ in 0..1_000 {

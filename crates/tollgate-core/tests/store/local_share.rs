@@ -40,7 +40,7 @@ fn ask(limiter: &Limiter, who: &str, cost: u64) -> Decision {
     at_once(limiter.acquire(&[check(limiter, "rule", who, cost)]))
 }
 
-/// How many units pass, asked for one by one.
+/// How many units pass, requested one by one.
 fn passes(limiter: &Limiter, who: &str) -> u64 {
     (0..1_000)
         .take_while(|_| ask(limiter, who, 1).is_allowed())

@@ -1,4 +1,4 @@
-//! The memory store beside a model that keeps every state for ever and looks at nothing but the algorithm.
+//! The memory store against a model that keeps every state for ever and only applies the algorithm.
 
 use std::collections::HashMap;
 

@@ -20,7 +20,7 @@ struct Service {
     off: bool,
 }
 
-/// One step: time passes, and an instance asks for so many units.
+/// One step: time passes, and an instance requests some units.
 type Step = (u64, usize, u64);
 
 impl Service {

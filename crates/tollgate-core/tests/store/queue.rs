@@ -244,7 +244,7 @@ async fn the_queues_hold_a_bounded_number_and_keep_half_for_the_first_of_each() 
     assert!(tasks.iter().all(|task| !task.is_finished()));
     // Now there is no room at all.
     let last = [check(&limiter, "rule", "last", 1)];
-    // Who finds units and has nobody in front needs none.
+    // A request that finds units and an empty queue needs no permit.
     let decision = limiter.acquire_within(&last, PATIENT).await;
     assert!(decision.expect("nothing to wait for").is_allowed());
     let error = limiter.acquire_within(&last, PATIENT).await;

@@ -1,4 +1,4 @@
-//! Versions of a rule on one state, and plans of one rule, beside an exact model of rational numbers.
+//! Versions of a rule on one state, and plans of one rule, against an exact model of rational numbers.
 
 use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
@@ -31,7 +31,7 @@ struct Used {
     writer: Quota,
 }
 
-/// What a version is told: whether it fits, what is left, and when it fits and all is fresh.
+/// A verdict for a version: whether the cost fits, the units left, and when it fits and the state is fresh.
 #[derive(Debug, PartialEq)]
 struct Told {
     fits: bool,
@@ -115,12 +115,12 @@ impl Bound {
 /// All versions of the rule on one store, or all plans of one rule.
 struct Service {
     clock: ManualClock,
-    /// By version, who is asked, and for which plan.
+    /// The version that decides, and the plan.
     versions: Vec<(Limiter, Option<String>)>,
 }
 
 impl Service {
-    /// Each version replaces those before it, which are still asked.
+    /// Each version replaces the previous ones, which still decide requests.
     fn of_versions(quotas: &[Quota]) -> Self {
         let (clock, store) = Self::store();
         let mut versions: Vec<(Limiter, _)> = Vec::new();
@@ -249,7 +249,7 @@ fn asks_of(
     })
 }
 
-/// Runs a history; `seen` is told of each ask, its cost and its verdict.
+/// Runs a history; `seen` gets each request, its cost and its verdict.
 fn run(
     service: &Service,
     quotas: &[Quota],

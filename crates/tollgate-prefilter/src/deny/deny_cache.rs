@@ -2,16 +2,12 @@
 //!
 //! A bucket's arrival time only grows, and so does the count of a window. So a denial teaches a bound that stays true for
 //! as long as nothing is given back. What another process gives back is not seen here; a bound is believed for a short time
-//! only, and then one request asks again.
+//! only, and then one request queries the store again.
 //!
 //! Times are by this process's clock, from when the query was **sent**: the server has decided later than that, so what
 //! is refused here it would refuse as well.
 
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Fingerprint, Quota, Retry, Tick, Verdict,
@@ -19,7 +15,10 @@ use tollgate_core::{
     store::SeqCells,
 };
 
-use crate::table::table_key::TableKey;
+use crate::{
+    sync::{Mutex, MutexGuard, lock},
+    table::table_key::TableKey,
+};
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 const TRUST: Tick = 1_000_000;
@@ -27,7 +26,8 @@ const TRUST: Tick = 1_000_000;
 /// An answer that took longer, in µs, teaches nothing.
 const LATEST: Tick = 0xffff;
 
-/// Cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two others.
+/// At most so many cells of 32 bytes: 2 MiB. Of 10 000 keys that are denied at once, four of a hundred share a line with two
+/// others.
 const SHARDS: usize = 1 << 8;
 const PER_SHARD: usize = 1 << 8;
 
@@ -83,9 +83,11 @@ impl Denials {
 }
 
 impl DenyCache {
-    pub(crate) fn new() -> Self {
+    /// Of a process that keeps something of so many keys: one cell for four of them.
+    pub(crate) fn new(keys: usize) -> Self {
+        let per_shard = (keys / 4 / SHARDS).clamp(2, PER_SHARD);
         Self {
-            cells: SeqCells::new(SHARDS, PER_SHARD),
+            cells: SeqCells::new(SHARDS, per_shard),
             writers: (0..SHARDS).map(|_| Mutex::new(())).collect(),
         }
     }
@@ -117,7 +119,7 @@ impl DenyCache {
             Denials::Bucket { quota, fill } => {
                 let assess = |until| assess(quota, *fill, DenyBound(until, rest), now, cost);
                 let denied = assess(until)?;
-                // What is told is rather too late than too early.
+                // Rather too late than too early.
                 if denied.remaining == 0 {
                     return Some((later(denied, late), true));
                 }
@@ -195,9 +197,7 @@ impl DenyCache {
     }
 
     fn writer(&self, shard: usize) -> MutexGuard<'_, ()> {
-        self.writers[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writers[shard])
     }
 }
 
@@ -229,7 +229,7 @@ fn fill(quota: &Quota) -> Tick {
     Tick::try_from(fill / u128::from(quota.rate().max(1))).unwrap_or(Tick::MAX)
 }
 
-/// What a bucket of which so much is known denies.
+/// What a bucket denies, by what is known of it.
 ///
 /// Reports take more than there is. Until that has come back nothing fits, and then the bucket is empty.
 fn assess(

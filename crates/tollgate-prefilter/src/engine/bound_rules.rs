@@ -1,14 +1,6 @@
 //! A rule set on an engine.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
@@ -31,6 +23,7 @@ use crate::{
         reset::Reset,
         store_rules::StoreRules,
     },
+    sync::{AtomicBool, AtomicU64, Ordering},
     table::key_table::Miss,
 };
 
@@ -170,7 +163,7 @@ impl BoundRules {
         self.0.limits.pause().map(Duration::from_micros)
     }
 
-    /// Decides a request, or says what to ask the store.
+    /// Decides a request, or returns the query for the store.
     ///
     /// Units that this process may spend come first: they are taken already, whatever the store would say. Then the deny cache
     /// decides, and then the store. A denial by the cache ends the decision: the other rules are not asked.
@@ -255,7 +248,7 @@ impl BoundRules {
         Begin::Query(query.of_request(Box::new(request)))
     }
 
-    /// Says what to ask the store for a decision that takes nothing.
+    /// Returns the query for a decision that takes nothing.
     pub fn peek(&self, checks: &[Check], now: Tick) -> Begin {
         if let Some(decision) = Check::deny_two_plans(&self.0.rules, checks) {
             return Begin::Decided(decision);
@@ -477,7 +470,7 @@ impl BoundRules {
         }
     }
 
-    /// What the store has taken of a window that can be leased, for a request that nobody waits for: it stays in this process,
+    /// What the store has taken of a window that can be leased, for an abandoned request: it stays in this process,
     /// or goes back to the store.
     pub(crate) fn take_over(&self, receipt: &Receipt, now: Tick, follow_up: &mut FollowUp) {
         let limit = self.limit(&receipt.check);
@@ -526,7 +519,7 @@ impl BoundRules {
         }
     }
 
-    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is asked anyway.
+    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is queried anyway.
     fn spend_one_of(&self, checks: &[Check], check: &Check, now: Tick) -> Result<Verdict, Miss> {
         if self.0.rules.has_thresholds()
             && let Some(reports) = self.local().reports()

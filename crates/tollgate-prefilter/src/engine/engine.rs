@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Weak},
 };
 
 use tollgate_core::{Quota, Rule, RuleSet, Tick};
@@ -18,6 +15,7 @@ use crate::{
         bound_rules::BoundRules, events::EngineEvents, limit::Limit, limits::Limits, local::Local,
         store_rules::StoreRules,
     },
+    sync::{AtomicU32, Mutex, MutexGuard, Ordering, RwLock, lock},
 };
 
 /// What a process decides locally in front of a shared store: its leases, its local usage, and the denials it has seen.
@@ -36,8 +34,8 @@ pub struct Engine(Arc<Shared>);
 pub struct EngineOptions {
     /// Whether denials are remembered. Default: yes.
     pub deny_cache: bool,
-    /// The most keys with leases, and the most keys with local usage. The store decides each request of the others. Default:
-    /// 262 144.
+    /// The most keys with leases, and the most keys with local usage. The store decides each request of the others. Denials of a
+    /// quarter as many are remembered, and of 65 536 at most. Default: 262 144.
     pub keys: usize,
 }
 
@@ -65,7 +63,7 @@ impl Engine {
     /// An engine without rules. What happens in it is counted by `events`.
     #[must_use]
     pub fn new(options: EngineOptions, events: Box<dyn EngineEvents>) -> Self {
-        let deny = options.deny_cache.then(DenyCache::new);
+        let deny = options.deny_cache.then(|| DenyCache::new(options.keys));
         Self(Arc::new(Shared {
             local: Local::new(deny, options.keys),
             events,
@@ -170,7 +168,7 @@ impl Shared {
     }
 
     fn limits(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Weak<Limit>>>> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.limits)
     }
 }
 

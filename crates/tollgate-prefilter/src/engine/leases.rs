@@ -6,7 +6,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    engine::limit::Limit,
+    engine::limit::{Limit, Visit},
     lease::{
         grant::{Grant, LeaseQuery, ReturnedLease},
         lease_holder::LeaseHolder,
@@ -184,31 +184,38 @@ impl Leases {
     /// Leases that are not needed, taken out to be returned. About once a second.
     pub(crate) fn sweep(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
         let mut unneeded = Vec::new();
-        for key in limit.take_leased() {
-            self.keys.with(limit.slot(key), |lease| {
+        // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
+        let window = limit.lease_terms().and_then(LeaseTerms::window);
+        let weighs = window.map_or(0, |window| 2 * window);
+        limit.visit_leased(|key| {
+            let is_held = self.keys.with(limit.slot(key), |lease| {
                 let returned = lease.holder.sweep(now).and_then(|query| query.returned);
                 unneeded.extend(returned.map(|returned| (key, returned)));
-                lease.is_held = lease.holder.until().is_some_and(|until| now < until);
-                if lease.is_held {
-                    limit.add_leased(key);
-                }
+                let until = lease.holder.until();
+                lease.is_held = until.is_some_and(|until| now < until.saturating_add(weighs));
+                lease.is_held
             });
-        }
+            match is_held {
+                Some(true) => Visit::Keep,
+                _ => Visit::Drop,
+            }
+        });
         unneeded
     }
 
     /// All leases under a limit, taken out to be returned.
     pub(crate) fn take_out(&self, limit: &Limit, now: Tick) -> Vec<(Fingerprint, ReturnedLease)> {
-        let take_out = |key| {
+        let mut held = Vec::new();
+        limit.visit_leased(|key| {
             let take_out = |lease: &mut Lease| {
                 lease.is_held = false;
                 lease.holder.take_out(now)
             };
-            let returned = self.keys.with(limit.slot(key), take_out)?;
-            Some((key, returned?))
-        };
-        let keys = limit.take_leased().into_iter();
-        keys.filter_map(take_out).collect()
+            let returned = self.keys.with(limit.slot(key), take_out).flatten();
+            held.extend(returned.map(|returned| (key, returned)));
+            Visit::Drop
+        });
+        held
     }
 
     /// In how many µs so many units of a scheduled lease of a key are due, if they will be.

@@ -1,19 +1,17 @@
 //! One quota of one rule.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-};
+use std::{collections::VecDeque, fmt};
 
 use tollgate_core::{Fingerprint, Quota, Tick};
 
 use crate::{
-    deny::deny_cache::Denials, effective::Effective, engine::windows::Windows,
-    lease::terms::LeaseTerms, report::terms::ReportTerms, table::table_key::TableKey,
+    deny::deny_cache::Denials,
+    effective::Effective,
+    engine::windows::Windows,
+    lease::terms::LeaseTerms,
+    report::terms::ReportTerms,
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
+    table::table_key::TableKey,
 };
 
 /// One quota of one rule, with its consistency.
@@ -34,6 +32,8 @@ pub(crate) struct Limit {
     is_due: AtomicBool,
     /// Keys with a lease.
     leased: Mutex<Vec<Fingerprint>>,
+    /// Held by who goes through either: meanwhile keys are missing that stay.
+    visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
     in_use: AtomicUsize,
     /// How many rule sets have it, in use or retired.
@@ -52,6 +52,7 @@ impl Limit {
             due: Mutex::new(VecDeque::new()),
             is_due: AtomicBool::new(false),
             leased: Mutex::new(Vec::new()),
+            visiting: Mutex::new(()),
             in_use: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
         }
@@ -126,6 +127,7 @@ impl Limit {
     /// Goes through the keys with unreported units, each at most once, until `visit` says to stop. Keys for which it returns
     /// `Visit::Keep` are visited again next time.
     pub(crate) fn visit_due(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
         let mut kept = Vec::new();
         let count = lock(&self.due).len();
         for _ in 0..count {
@@ -151,9 +153,12 @@ impl Limit {
         lock(&self.leased).push(key);
     }
 
-    /// Takes out the keys with leases. Those that keep theirs have to be [added](Self::add_leased) again.
-    pub(crate) fn take_leased(&self) -> Vec<Fingerprint> {
-        std::mem::take(&mut *lock(&self.leased))
+    /// Goes through the keys with leases. Those for which `visit` returns `Visit::Keep` are visited again next time.
+    pub(crate) fn visit_leased(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+        let _visiting = lock(&self.visiting);
+        let mut keys = std::mem::take(&mut *lock(&self.leased));
+        keys.retain(|key| visit(*key) == Visit::Keep);
+        lock(&self.leased).append(&mut keys);
     }
 }
 
@@ -164,11 +169,6 @@ pub(crate) enum Visit {
     Drop,
     /// It was not looked at, and neither are those behind it.
     Stop,
-}
-
-/// Locks, also after a panic of another holder: each change is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Limit {

@@ -93,7 +93,7 @@ impl Local {
                     return Err(Miss { is_new: true });
                 };
                 let answer = reports.spend(limit, key, now, cost, terms)?;
-                // A denial told what was left, and that is less now.
+                // A cached denial says what was left, and that is less now.
                 self.unlearn(key);
                 (answer, Source::Local)
             }
@@ -376,7 +376,7 @@ fn weighs_until(quota: &Quota, receipt: &Receipt) -> Tick {
     until.unwrap_or(taken.fresh_at)
 }
 
-/// When a state is fresh of which a unit was taken at `at`.
+/// When a state is fresh after a unit was taken at `at`.
 fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
     let quota = A::new(quota)?;
     let mut state = A::State::default();

@@ -15,6 +15,8 @@ mod reply;
 mod reports;
 mod request;
 mod reset;
+#[cfg(all(test, tollgate_shuttle))]
+mod schedules;
 mod store_rules;
 mod store_time;
 #[cfg(test)]

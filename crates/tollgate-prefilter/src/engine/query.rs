@@ -19,6 +19,7 @@ use crate::{
         grant::{LeaseQuery, ReturnedLease},
         terms::LeaseTerms,
     },
+    sync::read,
 };
 
 /// A query to the store, from before it is sent until its reply is processed.
@@ -63,7 +64,7 @@ pub struct LeaseItem {
 #[derive(Debug)]
 #[must_use]
 pub enum Next {
-    /// There is more to ask: states in other places.
+    /// Other states are in other places, and have to be queried.
     Ask(Query),
     /// The request is decided.
     Done(Done),
@@ -174,12 +175,7 @@ impl Query {
         let engine = self
             .has_reports_to_take()
             .then(|| Arc::clone(self.rules.engine()));
-        let sending = engine.as_ref().map(|engine| {
-            engine
-                .sending
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        });
+        let sending = engine.as_ref().map(|engine| read(&engine.sending));
         self.sent = Some(self.rules.local().sent(now));
         if sending.is_some() {
             self.take_reports(now);
@@ -251,6 +247,8 @@ impl Query {
 
     /// Processes the reply, or why there is none.
     pub fn finish(mut self, reply: Result<Reply, NoReply>, now: Tick) -> Next {
+        // What did not go back is not sent again at once: the store is out of reach.
+        let may_return = self.kind != Kind::Maintenance || reply.is_ok();
         // Before the decision, which the store has made after them.
         self.finish_reports(reply.as_ref(), now);
         let leases = std::mem::take(&mut self.leases);
@@ -293,7 +291,9 @@ impl Query {
                 request.take_back(&self.rules, now, &mut follow_up);
             }
         }
-        self.rules.return_retired(&mut follow_up, now);
+        if may_return {
+            self.rules.return_retired(&mut follow_up, now);
+        }
         Next::Done(Done {
             decision,
             follow_up,
@@ -503,7 +503,7 @@ impl Query {
         Decision::new(decision.at(), verdicts, enforces)
     }
 
-    /// What the store has taken for a request that nobody waits for stays in this process, where it can be leased.
+    /// What the store has taken for an abandoned request stays in this process, if it can be leased.
     fn take_over(&self, decision: &Decision, now: Tick, follow_up: &mut FollowUp) {
         for (check, verdict) in self.checks.iter().zip(decision.verdicts()) {
             let is_taken = check.cost() > 0
@@ -521,7 +521,7 @@ impl Drop for Query {
     /// It is unknown what became of it.
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            // What goes back to the store is lost: there is nobody to send it.
+            // What has to go back to the store is lost, because it cannot be sent from here.
             let mut follow_up = FollowUp::default();
             request.take_back(&self.rules, request.came_at(), &mut follow_up);
         }

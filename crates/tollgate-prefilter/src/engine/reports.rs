@@ -1,7 +1,5 @@
 //! Local usage and its reports, by key.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tollgate_core::{
     Fingerprint, Tick,
     algorithm::{Assessment, Retry},
@@ -13,6 +11,7 @@ use crate::{
         local_usage::{LocalUsage, Spend},
         terms::ReportTerms,
     },
+    sync::{AtomicU64, Ordering},
     table::key_table::{KeyTable, Miss},
 };
 

@@ -94,7 +94,7 @@ impl Request {
         let times = self.verdicts.iter().flatten();
         let at_store = times.filter(|(_, verdict)| !is_local(verdict));
         let at = match at_store.map(|(at, _)| *at).max() {
-            // The store has told no time.
+            // The store has not replied.
             None | Some(0) => self.store_at,
             Some(at) => at,
         };

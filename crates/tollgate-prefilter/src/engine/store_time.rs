@@ -1,8 +1,8 @@
 //! The time by the store's clock, as far as this process knows it.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
 use tollgate_core::Tick;
+
+use crate::sync::{AtomicI64, AtomicU64, Ordering};
 
 /// By how much the store's clock is ahead of this process's, to about a tenth of a second.
 ///

@@ -48,7 +48,7 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
 /// For how long leases of other processes may keep units of a bucket from coming back.
 fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
     let scheduled = terms.schedule().map_or(0, |schedule| schedule.line());
-    // A cost that does not fit beside what may be out has to wait until it has run out.
+    // A cost that does not fit next to what may be on lease has to wait until the leases have run out.
     let tracked = if cost > limit.saturating_sub(terms.reserve()) {
         terms.tracked_life().saturating_mul(2)
     } else {
@@ -57,7 +57,7 @@ fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
     scheduled.max(tracked)
 }
 
-/// When `cost` units fit beside `used` that are taken at `at`.
+/// When `cost` units fit after `used` were taken at `at`.
 fn retry<A: Algorithm>(quota: &Quota, at: Tick, cost: u64, used: u64) -> Option<Retry> {
     let quota = A::new(quota)?;
     let mut state = A::State::default();
@@ -154,8 +154,8 @@ mod tests {
         // A unit a second is granted as it is there, never ahead of time.
         assert_eq!(told(bucket, LEASED, 1, 0), Retry::After(SECOND));
         // Where a tenth may be out, sixty do not fit beside that for as long as it lives.
-        let beside = Retry::After(60 * SECOND + 20 * SECOND);
-        assert_eq!(told(bucket, LEASED, 60, 0), beside);
+        let expected = Retry::After(60 * SECOND + 20 * SECOND);
+        assert_eq!(told(bucket, LEASED, 60, 0), expected);
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::lease::{
 ///
 /// # Accuracy
 ///
-/// All processes together never admit more than the burst and what comes back, as if each request had asked, while the
+/// All processes together never admit more than the burst and what comes back, as if each request had queried the store, while the
 /// store's clock runs like theirs to a thousandth.
 ///
 /// When the store's clock **goes back**, no more passes than if it had not, and no more is on lease than the reserve: what was
@@ -186,7 +186,7 @@ impl BucketGrantor {
     pub fn fresh_at(&self, state: &BucketState) -> Tick {
         let mut last = *state;
         if state.leases.total() > 0 {
-            // As it will be when all leases have run out and nobody came. What was on lease until then has yet to come back.
+            // As it will be when all leases have run out unused. What was on lease until then has yet to be refilled.
             let over = state.leases.generation.saturating_add(2);
             self.settle(&mut last, self.starts(over));
         }

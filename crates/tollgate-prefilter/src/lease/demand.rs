@@ -1,8 +1,8 @@
-//! How many units a second are asked for.
+//! How many units a second requests need.
 
 use tollgate_core::Tick;
 
-/// An average of the units a second that one key is asked for in one process, over about half a second.
+/// The average units a second that requests of one key in one process need, over about half a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// In thousandths of a unit a second.
@@ -11,11 +11,11 @@ pub struct Demand {
     units: u64,
 }
 
-/// Half a second: short, because until it is over a busy key asks the store for every unit.
+/// Half a second: short, because a busy key queries the store for every unit until it is over.
 const MEMORY: u64 = 500_000;
 
 impl Demand {
-    /// Counts units that were asked for.
+    /// Counts units that a request needs.
     pub fn count(&mut self, units: u64) {
         self.units = self.units.saturating_add(units);
     }
@@ -43,7 +43,7 @@ impl Demand {
         now.saturating_sub(self.since)
     }
 
-    /// The units that are likely asked for in a time in µs.
+    /// The units that requests will likely need within so many µs.
     #[must_use]
     pub fn within(&self, time: Tick) -> u64 {
         let units = u128::from(self.rate) * u128::from(time) / 1_000_000_000;

@@ -17,7 +17,7 @@ pub(super) struct HeldLease {
     pub(super) kind: Kind,
 }
 
-/// What is known of it beside its units.
+/// What is known of it in addition to its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// By the generation in which the store tracks it.

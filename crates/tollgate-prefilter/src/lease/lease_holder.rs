@@ -10,7 +10,7 @@ use crate::lease::{
     terms::{LeaseTerms, TRACKED_LIFE},
 };
 
-/// What one process holds of one key: a lease, and how many units it is asked for.
+/// What one process holds of one key: a lease, and the demand for units.
 ///
 /// Times are by the process's own clock, which never goes back. A process that starts holds nothing.
 ///
@@ -20,7 +20,7 @@ use crate::lease::{
 /// has gone, or a ticket was cancelled. Often its lease has been replaced by then.
 ///
 /// - **Of a window** no unit is lost. It was counted in its window when it was granted, and stays counted until that is over,
-///   so it may be spent there by whoever has it: it goes [into whatever the process holds](Self::give_back_to) of the same
+///   so any process may spend it there: it goes [into the lease](Self::give_back_to) of the same
 ///   window, and back to the store with the next query, or by a refund.
 /// - **Of a bucket** it goes back into [the lease it was spent of](Self::give_back), and is lost where that is gone: the bucket has
 ///   refilled since as if it had been spent, and in another lease it would be there twice. So of each lease at most the units are lost
@@ -58,7 +58,7 @@ use crate::lease::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseHolder {
     grant: Option<HeldLease>,
-    /// A query is under way that may bring a lease, and what was held went with it.
+    /// A query is in flight that may bring a lease, and what was held went with it.
     asking: bool,
     /// The last answer took so long that much of a scheduled lease would be over by the time it comes.
     is_far: bool,
@@ -74,20 +74,20 @@ struct Seen {
     since: Tick,
 }
 
-/// A lease pays where so many units are asked for in its life.
+/// A lease pays if requests need so many units in its life.
 const PAYS: u64 = 20;
 
-/// A lease of which nothing was taken for so long goes back: 2 s. Sooner, keys that are asked for once a second would hand back
-/// and ask in turn.
+/// A lease goes back when nothing was spent of it for so long: 2 s. Sooner, a key with one request a second would return and
+/// request leases in turn.
 const IDLE: Tick = 2_000_000;
 
-/// A lease also goes back where it holds so many times what will likely be asked for before it runs out, and more than
+/// A lease also goes back if it holds so many times what requests will likely need before it runs out, and more than
 /// [`PAYS`].
 const TOO_MUCH: u64 = 4;
 
 impl LeaseHolder {
-    /// Takes units from the lease, if they are there and due. Otherwise the store has to be [asked](Self::query), unless it is known
-    /// what it would say.
+    /// Takes units from the lease, if they are there and due. Otherwise the store has to be [queried](Self::query), unless its answer
+    /// is known.
     #[inline]
     pub fn spend(&mut self, now: Tick, cost: u64) -> bool {
         self.demand.count(cost);
@@ -124,7 +124,7 @@ impl LeaseHolder {
     }
 
     /// What to say to the store with a request of `cost` units that the lease does not hold: the lease goes back, and another
-    /// is asked for if it would pay. A scheduled lease stays. [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow,
+    /// is requested if it would pay. A scheduled lease stays. [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow,
     /// unless it says nothing.
     pub fn query(&mut self, now: Tick, cost: u64, terms: &LeaseTerms) -> LeaseQuery {
         // What costs nothing needs no lease, and leaves the one that is there.
@@ -174,7 +174,7 @@ impl LeaseHolder {
             matches!(grant.kind, Kind::Tracked(_) | Kind::Window(_)) && now < grant.until
         };
         let grant = self.grant.filter(is_tracked).filter(|_| !self.asking)?;
-        // A call is made only for a lease that has spared one: no key is asked for more often than without leases. One of a long
+        // A call is made only for a lease that has saved one: no key costs more calls than without leases. A lease of a long
         // window would be missed until that is over, and goes back all the same.
         let runs_out_soon = grant.until - now <= TRACKED_LIFE;
         let units = u64::from(grant.units);
@@ -231,36 +231,36 @@ impl LeaseHolder {
         returned.filter(|_| !was_empty)
     }
 
-    /// The store has answered a query that was sent at `sent` and that [said](Self::query) something; it was heard at `heard`.
-    /// `at` is the time by the store's clock at which it answered.
+    /// The store has replied to a query that was sent at `sent` and was not [empty](Self::query). The reply came at `received`.
+    /// `at` is the time of the reply by the store's clock.
     ///
     /// Gives what is left of an earlier window, which a lease has taken the place of: where windows slide it still weighs, and has
     /// to go back.
     #[must_use = "what is left of an earlier window is lost if it does not go back"]
     pub fn on_reply(
         &mut self,
-        (sent, heard): (Tick, Tick),
+        (sent, received): (Tick, Tick),
         at: Tick,
         grant: Option<Grant>,
         terms: &LeaseTerms,
     ) -> Option<ReturnedLease> {
         self.asking = false;
-        let took = heard.saturating_sub(sent);
+        let took = received.saturating_sub(sent);
         self.is_far = terms.schedule().is_some_and(|it| took > it.line() / 4);
-        self.sizer.on_reply(heard, grant.as_ref());
+        self.sizer.on_reply(received, grant.as_ref());
         let grant = grant?;
         let units = grant.units();
         let (life, since, kind) = match (grant, terms.schedule(), terms.window()) {
             (Grant::Scheduled { after, .. }, Some(schedule), _) => {
                 let span = schedule.span(units);
                 // From the answer on: counted from the query, its units would be spent before they have come back.
-                let since = heard.saturating_add(after + after / 1_000);
+                let since = received.saturating_add(after + after / 1_000);
                 (schedule.life(), since, Kind::Scheduled(span + span / 1_000))
             }
             // Not on these terms.
             (Grant::Scheduled { .. }, None, _) => return None,
             (Grant::Tracked { generation, .. }, _, None) => {
-                (terms.tracked_life(), heard, Kind::Tracked(generation))
+                (terms.tracked_life(), received, Kind::Tracked(generation))
             }
             // To the end of the window in which the store has answered.
             (Grant::Tracked { generation, .. }, _, Some(window)) => {
@@ -273,7 +273,7 @@ impl LeaseHolder {
             units,
             size: units,
             since,
-            // From when it was asked for: from the answer it would outlive what the store knows of it. And a thousandth
+            // From when the query was sent: from the reply it would outlive what the store knows of it. And a thousandth
             // less, for clocks that do not run alike.
             until: sent.saturating_add(life - life / 1_000),
             kind,
@@ -282,7 +282,7 @@ impl LeaseHolder {
         if let (Some(before), Kind::Window(_)) = (self.grant, kind)
             && before.kind != kind
         {
-            left = self.take_out(heard);
+            left = self.take_out(received);
         } else if let (Some(before), Kind::Window(_)) = (self.grant, kind) {
             // What came back meanwhile is counted in the same window.
             held.units = held.units.saturating_add(before.units);
@@ -297,13 +297,12 @@ impl LeaseHolder {
         left
     }
 
-    /// No answer came to a query that [said](Self::query) something: nothing was granted, and what was handed back is lost.
+    /// No reply came to a query that was not [empty](Self::query): nothing was granted, and what was returned is lost.
     pub fn lost(&mut self) {
         self.asking = false;
     }
 
-    /// A query that [said](Self::query) something certainly did not reach the store: what was handed back with it is here
-    /// again.
+    /// A query that was not [empty](Self::query) certainly did not reach the store: what was returned with it is here again.
     pub fn on_not_sent(&mut self, returned: Option<ReturnedLease>) {
         self.asking = false;
         if let (Some(returned), Some(grant)) = (returned, &mut self.grant)

@@ -12,7 +12,7 @@ use crate::lease::{
 
 impl BucketGrantor {
     /// Forgets what was used, and not what is on lease: that may still be spent, so it is held back from the burst until it has
-    /// come back or run out. What was granted ahead is not known, and is spent beside it.
+    /// come back or run out. What was granted ahead is not known, and is spent in addition.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};

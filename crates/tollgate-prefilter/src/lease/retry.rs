@@ -5,7 +5,7 @@ use tollgate_core::{Tick, algorithm::Retry};
 use crate::lease::bucket_grantor::{BucketGrantor, BucketState};
 
 impl BucketGrantor {
-    /// When `cost` units fit that do not fit `now`, to the tick, if nobody else takes, grants or hands back.
+    /// When `cost` units fit that do not fit `now`, to the tick, if nothing else is taken, granted or returned.
     ///
     /// What is on lease is held back until its generation is over, and only then does time bring it back: no cost fits before
     /// that does not fit beside it.

@@ -6,7 +6,7 @@ use tollgate_core::{Quota, Tick};
 ///
 /// A scheduled lease is taken from the bucket at once, below empty if need be, and spent as its units come back: the first of them an
 /// interval after all that was taken before has come back. So those who wait stand in line. The longer the line, the smaller
-/// what is granted: nobody takes it all, and everybody finds a place.
+/// what is granted: no process takes it all, and each gets a share.
 ///
 /// ```text
 /// asked         after           span              life
@@ -25,7 +25,7 @@ pub struct ScheduleTerms {
     period: Tick,
 }
 
-/// What is granted further ahead is lost for longer where nobody comes: 2 s.
+/// What is granted further ahead is missing for longer if it is not used: 2 s.
 const LONGEST: Tick = 2_000_000;
 
 /// The line is at most this part of the time in which the bucket fills up.
@@ -74,7 +74,7 @@ impl ScheduleTerms {
         self
     }
 
-    /// The size of a scheduled lease where `wanted` units are asked for, and what was taken before comes back within `after` µs; 0:
+    /// The size of a scheduled lease if `wanted` units are requested, and what was taken before is refilled within `after` µs; 0:
     /// none.
     #[must_use]
     pub fn units(&self, wanted: u64, after: Tick) -> u64 {
@@ -95,7 +95,7 @@ impl ScheduleTerms {
         self.line
     }
 
-    /// For how long a scheduled lease lives, in µs from when it was asked for.
+    /// How long a scheduled lease lives, in µs from when its query was sent.
     #[must_use]
     pub const fn life(&self) -> Tick {
         self.life

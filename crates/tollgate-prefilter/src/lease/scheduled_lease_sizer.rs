@@ -17,18 +17,18 @@ pub(crate) struct ScheduledLeaseSizer {
 /// The size of the first scheduled lease.
 const FIRST: u32 = 8;
 
-/// Who has not asked for so long knows nothing any more: 2 s. At a limit that is held a process asks once a second at least.
+/// After so long without a query, nothing is known any more: 2 s. At its limit, a process queries at least once a second.
 const SILENCE: Tick = 2_000_000;
 
 impl ScheduledLeaseSizer {
-    /// A query is asked, so long after the one before.
+    /// A query is sent, so long after the one before.
     pub(crate) fn on_query_after(&mut self, pause: Tick) {
         if pause >= SILENCE {
             self.since = 0;
         }
     }
 
-    /// Something was asked for.
+    /// The store has replied.
     pub(crate) fn on_reply(&mut self, now: Tick, grant: Option<&Grant>) {
         match grant {
             Some(Grant::Scheduled { .. }) => {}
@@ -45,7 +45,7 @@ impl ScheduledLeaseSizer {
         self.most = u32::try_from(most).unwrap_or(u32::MAX).max(1);
     }
 
-    /// The size of the scheduled lease to ask for, where so many units are likely asked for in its time.
+    /// The size of the scheduled lease to request, if requests will likely need so many units in its time.
     pub(crate) fn wants(&self, now: Tick, demand: u64, terms: &ScheduleTerms) -> u64 {
         let dry = millis(now).wrapping_sub(self.since);
         if self.since == 0 || Tick::from(dry) < terms.line() / 4_000 {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(sizer.wants(then, 11, &terms), 11);
         sizer.on_expired(16, 11);
         assert_eq!(sizer.wants(then, 100, &terms), 5);
-        // However little is asked for: a unit at least.
+        // At least a unit.
         sizer.on_expired(5, 5);
         assert_eq!(sizer.wants(then, 0, &terms), 1);
         sizer.on_expired(1, 0);

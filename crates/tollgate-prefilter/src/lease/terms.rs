@@ -28,14 +28,14 @@ pub enum NoLease {
     Small,
 }
 
-/// For how long a tracked lease lives, in µs: 10 s. Generations of leases are this long, for whoever reads a state.
+/// For how long a tracked lease lives, in µs: 10 s. Generations of leases are this long, for readers of a state.
 pub const TRACKED_LIFE: Tick = 10_000_000;
 
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
 
 /// A lease is at most this part of what is left, and of what may still be on lease: leases become small as either runs out, and
-/// near the limit every unit is asked for.
+/// near the limit every unit is requested from the store.
 const SHARE: u64 = 4;
 
 /// A lease of one unit spares no call.
@@ -120,7 +120,7 @@ impl LeaseTerms {
         self
     }
 
-    /// The size of a lease where `wanted` units are asked for, `level` are left and `room` may still be on lease; 0: none.
+    /// The size of a lease if `wanted` units are requested, `level` are left and `room` may still be on lease; 0: none.
     #[must_use]
     pub fn grant(&self, wanted: u64, level: u64, room: u64) -> u64 {
         let share = self.share.max(1);

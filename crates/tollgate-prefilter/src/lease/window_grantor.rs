@@ -41,7 +41,7 @@ use crate::lease::{
 ///
 /// # Accuracy
 ///
-/// No window counts more than its limit, whatever is lost and whoever crashes: what is granted is counted until it has come
+/// No window counts more than its limit, whatever is lost and whichever process crashes: what is granted is counted until it has come
 /// back. While the store's clock is set back behind a window that counts, nothing is granted. When it goes forward, leases that
 /// are out are spent in a window that does not count them, at most the reserve.
 #[derive(Clone, Copy, Debug)]

@@ -4,29 +4,29 @@ use tollgate_core::Tick;
 
 use crate::report::terms::ReportTerms;
 
-/// Counts alone what the store last said is left.
+/// Counts local usage of what the store last said is left.
 ///
-/// Times are by the process's own clock; what was sent, or heard, one after the other has different ones. A process that
-/// starts knows nothing, and asks.
+/// Times are by the process's own clock. No two queries or replies have the same time. A process that starts knows nothing, and
+/// queries the store.
 ///
 /// Answers may come in another order than queries were sent, and be about states in yet another. So an answer replaces what
-/// is known only if it was asked for after everything that was heard; any other can make it less, never more.
+/// is known only if its query was sent after all earlier replies; any other can make it less, never more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalUsage {
-    /// What the store said is left, less what was admitted since it was asked.
+    /// What the store said is left, less what was admitted since the query.
     room: u64,
     /// Admitted, and in no report.
     unreported: u64,
     /// Admitted, and in reports without an answer so far.
     reporting: u64,
-    /// When the store was asked for what it last said; 0: never.
-    asked: Tick,
-    /// What was asked before replaces nothing.
+    /// When the query was sent to which the store last replied; 0: never.
+    queried_at: Tick,
+    /// Replies to earlier queries replace nothing.
     believes_from: Tick,
     /// When there was last something to report that had not been before.
     since: Tick,
     /// Whether the room was learned while reports were under way, without what they hold.
-    was_told: bool,
+    is_incomplete: bool,
 }
 
 /// Where a process stands with a request.
@@ -34,7 +34,7 @@ pub struct LocalUsage {
 pub enum Spend {
     /// It was counted here.
     Here,
-    /// The store has to be asked: what it said is too old, used up, or too much is unreported.
+    /// The store has to be queried: its reply is too old or used up, or too much is unreported.
     QueryStore,
 }
 
@@ -46,8 +46,8 @@ impl LocalUsage {
     #[inline]
     pub fn spend(&mut self, now: Tick, cost: u64, terms: &ReportTerms) -> Spend {
         let unreported = self.unreported + self.reporting;
-        if self.asked == 0
-            || now.abs_diff(self.asked) >= TRUST
+        if self.queried_at == 0
+            || now.abs_diff(self.queried_at) >= TRUST
             || cost > self.room
             || unreported.saturating_add(cost) > terms.max_unreported()
             || cost == 0
@@ -95,14 +95,14 @@ impl LocalUsage {
     }
 
     /// The units to report now, by which the store is to be debited whatever is left; 0 if there is nothing to say. A
-    /// request that has to ask the store takes them along, also while other reports are under way.
+    /// request that has to query the store takes them along, also while other reports are in flight.
     ///
     /// [`reported`](Self::reported), [`kept`](Self::kept) or [`lost`](Self::lost) has to follow with these units,
     /// unless they are 0.
     pub fn report(&mut self) -> u64 {
         let units = std::mem::take(&mut self.unreported);
         if self.reporting == 0 {
-            self.was_told = false;
+            self.is_incomplete = false;
         }
         self.reporting += units;
         units
@@ -114,29 +114,29 @@ impl LocalUsage {
     /// reported may not be.
     pub fn learned(&mut self, sent: Tick, left: u64) {
         let room = left.saturating_sub(self.unreported());
-        if sent > self.asked && sent >= self.believes_from {
-            self.asked = sent;
+        if sent > self.queried_at && sent >= self.believes_from {
+            self.queried_at = sent;
             self.room = room;
         } else {
             self.room = self.room.min(room);
         }
-        self.was_told |= self.reporting > 0;
+        self.is_incomplete |= self.reporting > 0;
     }
 
     /// The store knows the units of a report that was sent at `sent`; the answer came at `now`, and so many are left.
     ///
-    /// What else was asked in between may have been answered before the report was counted.
+    /// Another query in between may have been answered before the report was counted.
     pub fn reported(&mut self, units: u64, (sent, now): (Tick, Tick), left: u64) {
         self.reporting = self.reporting.saturating_sub(units);
         let room = left.saturating_sub(self.unreported());
-        if self.was_told {
+        if self.is_incomplete {
             // Whichever of the two the store did first, one of these is right and the other is more.
             self.room = room.min(self.room.saturating_add(units));
         } else if sent >= self.believes_from {
-            self.asked = self.asked.max(sent);
+            self.queried_at = self.queried_at.max(sent);
             self.room = room;
         }
-        self.was_told = self.reporting > 0;
+        self.is_incomplete = self.reporting > 0;
         self.believes_from = self.believes_from.max(now);
     }
 
@@ -151,18 +151,18 @@ impl LocalUsage {
     /// Whether a report was carried out is not known. It is not sent again: a unit must not count twice. Gives the units
     /// that the store may not know of.
     ///
-    /// The store has to be asked before more is admitted: else as much again would be lost with each report.
+    /// The store has to be queried before more is admitted: otherwise as much again would be lost with each report.
     pub fn lost(&mut self, units: u64) -> u64 {
         let units = units.min(self.reporting);
         self.reporting -= units;
-        self.asked = 0;
+        self.queried_at = 0;
         units
     }
 
     /// Forgets what was counted and what the store said: the key's state was forgotten at `now`. Reports that are under way
     /// stay so.
     pub fn forget(&mut self, now: Tick) {
-        (self.room, self.unreported, self.asked) = (0, 0, 0);
+        (self.room, self.unreported, self.queried_at) = (0, 0, 0);
         self.believes_from = self.believes_from.max(now);
     }
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn while_reports_are_lost_no_more_is_admitted_than_may_be_unreported() {
+    fn lost_reports_admit_no_more_than_may_be_unreported() {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         let mut usage = LocalUsage::default();
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(usage.spend(2_000, 1, &terms), Spend::Here);
     }
 
-    /// The store's side of one process: it answers in the order in which it was asked, or in the other.
+    /// The store's side of one process: it answers queries in order, or in the other order.
     fn known(in_order: bool, answers_in_order: bool) -> u64 {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
@@ -241,8 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_known_in_whatever_order_a_report_and_a_request_are_carried_out_and_answered()
-    {
+    fn remaining_is_correct_for_any_interleaving_of_report_and_request() {
         for (in_order, answers_in_order) in
             [(true, true), (true, false), (false, true), (false, false)]
         {
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_takes_along_what_was_counted_while_a_report_was_under_way() {
+    fn a_request_reports_what_was_counted_while_a_report_was_in_flight() {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         for first_is_answered_first in [true, false] {
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_before_a_reset_is_not_believed_after_it() {
+    fn a_reply_to_a_query_from_before_a_reset_is_ignored() {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         let mut usage = LocalUsage::default();

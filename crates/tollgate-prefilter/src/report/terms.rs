@@ -64,7 +64,7 @@ impl ReportTerms {
         self.interval
     }
 
-    /// By how many µs later a state is fresh of which `units` more are used, rounded up: the time in which a bucket refills
+    /// How many µs later a state is fresh if `units` more are used, rounded up: the time in which a bucket refills
     /// by them. 0 of a window, whose end stays where it is.
     #[must_use]
     pub fn puts_off(&self, units: u64) -> Tick {
@@ -88,8 +88,8 @@ impl ReportTerms {
 impl fmt::Display for NoReports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Algorithm => "a log never holds more than its limit, and cannot be told of more",
-            Self::Nothing => "with no unreported units, every unit is asked for",
+            Self::Algorithm => "a log never holds more than its limit, so it cannot count units that were admitted above it",
+            Self::Nothing => "with no unreported units, every request queries the store",
             Self::TooMany => "more unreported units than the limit are no limit",
         })
     }

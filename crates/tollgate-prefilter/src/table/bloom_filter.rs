@@ -1,16 +1,16 @@
-//! Which keys are certainly not kept.
+//! Which keys certainly have no entry.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
+use std::fmt;
+
+use crate::{
+    sync::{AtomicU64, Ordering},
+    table::table_key::TableKey,
 };
 
-use crate::table::table_key::TableKey;
-
-/// A bit for all keys that fall on one place: whether any of them was ever kept. It is small enough to stay in the first cache
-/// of a core, and spares the look at a set, a line that is not.
+/// A Bloom filter with one hash: a bit says whether any of the keys that share it ever had an entry. It is small enough to stay in
+/// the first cache of a core, and saves the access to a set, which is not.
 ///
-/// Nothing is taken out: where very many keys have been kept it says nothing any more, and costs next to nothing.
+/// Bits are never cleared: after very many keys it says nothing any more, and costs next to nothing.
 pub(crate) struct BloomFilter(Box<[AtomicU64]>);
 
 /// Words of 64 places: 8 KiB.

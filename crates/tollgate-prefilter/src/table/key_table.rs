@@ -1,29 +1,25 @@
 //! A table of what a process keeps of keys, in bounded memory.
 
-use std::{
-    cmp::Reverse,
-    fmt,
-    sync::{
-        Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{cmp::Reverse, fmt};
 
 use tollgate_core::Tick;
 
-use crate::table::{bloom_filter::BloomFilter, table_key::TableKey};
+use crate::{
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly},
+    table::{bloom_filter::BloomFilter, table_key::TableKey},
+};
 
-/// What was looked for is not kept.
+/// Nothing is kept of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Miss {
-    /// The key was not seen before, or many others were since: nothing is to be kept of it yet.
+    /// The key was not seen before, or many others were since. Nothing should be kept of it yet.
     pub(crate) is_new: bool,
 }
 
-/// What is kept of at most so many keys: sets of a few, each behind a lock of its own.
+/// A table with a bound on its keys: sets of a few entries, each behind a lock of its own.
 ///
-/// Of a key that is [looked](Self::look) for the first time nothing is kept but that: most keys of a crowd are seen once. Where
-/// a set is full, the entry that has been idle for longest goes. Where none is idle, nothing is kept of a new key.
+/// The first time that a key is [looked](Self::look) up, only that is noted: in a crowd, most keys are seen once. If a set is
+/// full, the entry that has been idle for longest is evicted. If none is idle, a new key gets no entry.
 pub(crate) struct KeyTable<T> {
     sets: Box<[LockedSet<T>]>,
     /// Four of the last keys that were seen at each place, as tags. Of two that look alike, one is kept a request early.
@@ -31,7 +27,7 @@ pub(crate) struct KeyTable<T> {
     bloom_filter: BloomFilter,
 }
 
-/// Places for keys that were seen once.
+/// The most places for keys that were seen once: one for four keys that are kept.
 const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
@@ -75,23 +71,24 @@ impl<T: Default> KeyTable<T> {
     /// Of at most `keys`, rounded up to a power of two and to at least one set.
     pub(crate) fn new(keys: usize) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
+        let seen = (keys / 4).clamp(WAYS, SEEN).next_power_of_two();
         let empty = || Set {
             tags: [0; WAYS],
             entries: Vec::new(),
         };
         Self {
             sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
-            seen: (0..SEEN).map(|_| AtomicU64::new(0)).collect(),
+            seen: (0..seen).map(|_| AtomicU64::new(0)).collect(),
             bloom_filter: BloomFilter::new(),
         }
     }
 
-    /// Whether a key was seen before, and not many others since. If not, it takes the place of any of the others: of keys that
-    /// come by turns, one more than there is room for, some are known again, and not none of them.
+    /// Whether a key was seen before, and not many others since. If not, it replaces a random one of the others: if keys take turns
+    /// that are one more than there is room for, some of them are recognised.
     fn was_seen(&self, slot: TableKey) -> bool {
         let [high, low] = slot.key;
         let tag = ((high >> 16) as u16 ^ (slot.limit as u16).rotate_left(1)) | 1;
-        let seen = &self.seen[low as usize & (SEEN - 1)];
+        let seen = &self.seen[low as usize & (self.seen.len() - 1)];
         let tags = seen.load(Ordering::Relaxed);
         let at = |place: u32| (tags >> (16 * place)) as u16;
         if (0..4).any(|place| at(place) == tag) {
@@ -109,10 +106,10 @@ impl<T: Default> KeyTable<T> {
     fn set(&self, slot: TableKey) -> MutexGuard<'_, Set<T>> {
         // Fingerprints are evenly spread. The limit is mixed in for keys that several rules share.
         let bits = (slot.key[1] >> 32) as usize ^ (slot.limit as usize).wrapping_mul(0x9e37);
-        lock(&self.sets[bits & (self.sets.len() - 1)].0)
+        lock_briefly(&self.sets[bits & (self.sets.len() - 1)].0)
     }
 
-    /// Does something with what is kept of a key.
+    /// Does something with the entry of a key, if it has one.
     #[inline]
     pub(crate) fn with<R>(&self, slot: TableKey, act: impl FnOnce(&mut T) -> R) -> Option<R> {
         if !self.bloom_filter.may_hold(slot) {
@@ -124,7 +121,7 @@ impl<T: Default> KeyTable<T> {
         Some(act(&mut entry.value))
     }
 
-    /// The same. Of a key of which nothing is kept, notes that it was seen.
+    /// The same. Notes that a key without an entry was seen.
     #[inline]
     pub(crate) fn look<R>(
         &self,
@@ -139,8 +136,7 @@ impl<T: Default> KeyTable<T> {
         }
     }
 
-    /// Does something with what is kept of a key, and keeps something of it from now on, if there is room. To be asked for
-    /// what is not [new](Missed::is_new).
+    /// Does something with the entry of a key, and makes one if there is room. Not for [new](Miss::is_new) keys.
     pub(crate) fn with_new<R>(
         &self,
         slot: TableKey,
@@ -165,7 +161,7 @@ impl<T: Default> KeyTable<T> {
     /// Adds something up over all keys.
     pub(crate) fn sum(&self, of: impl Fn(&T) -> u64) -> u64 {
         let of_set = |set: &LockedSet<T>| -> u64 {
-            let set = lock(&set.0);
+            let set = lock_briefly(&set.0);
             set.entries.iter().map(|entry| of(&entry.value)).sum()
         };
         self.sets.iter().map(of_set).sum()
@@ -233,34 +229,6 @@ fn alike(tags: [u8; HALF], tag: u8) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differ = u128::from_le_bytes(tags) ^ (ONES * u128::from(tag));
     differ.wrapping_sub(ONES) & !differ & (ONES << 7)
-}
-
-/// Locks, also after a panic of another holder: each change leaves an entry whole.
-#[inline]
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    match mutex.try_lock() {
-        Ok(guard) => guard,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => lock_contended(mutex),
-    }
-}
-
-/// Stands back for a moment, and a longer one each time, before it sleeps: what is done under the lock takes less than it
-/// takes to fall asleep and to be woken.
-#[cold]
-#[inline(never)]
-fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for round in 0..12_u32 {
-        for _ in 0..4 << round.min(5) {
-            std::hint::spin_loop();
-        }
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Without the keys.

@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn where_nobody_dies_and_no_message_is_lost_no_unit_of_a_window_is(
+    fn without_crashes_and_lost_messages_no_unit_of_a_window_is(
         (limit, weather) in long(),
         seed in any::<u64>(),
     ) {

@@ -112,7 +112,7 @@ fn no_unit_is_lost_while_the_limit_changes() {
 }
 
 #[test]
-fn units_that_were_spent_before_a_reset_are_all_that_passes_beside_the_limit_after_it() {
+fn only_units_spent_before_a_reset_exceed_the_limit_after_it() {
     holds_for(
         STEPS,
         World {
@@ -138,7 +138,7 @@ fn units_that_came_back_are_lost_if_a_lease_takes_their_place() {
 }
 
 #[test]
-fn units_that_find_no_place_are_lost_if_nobody_refunds_them() {
+fn units_without_a_table_entry_are_lost_unless_refunded() {
     lost_for_both(Fault::NotRefunded);
 }
 
@@ -158,7 +158,7 @@ fn what_went_with_a_query_that_was_refused_is_lost_if_it_is_not_taken_back() {
 }
 
 #[test]
-fn an_answer_that_nobody_hears_because_its_caller_has_gone_loses_units() {
+fn a_grant_whose_caller_is_gone_loses_units() {
     lost_for_both(Fault::DroppedUnheard);
 }
 

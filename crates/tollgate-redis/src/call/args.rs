@@ -1,4 +1,4 @@
-//! The arguments of a call: the time, then a check each, as `prelude.lua` says.
+//! The arguments of a call: the time, then one for each check, as `prelude.lua` documents.
 
 use tollgate_core::{Check, MAX_UNITS};
 
@@ -13,20 +13,20 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
     Take = 0,
-    Look = 1,
-    GiveBack = 2,
-    TakeMore = 3,
-    Forget = 4,
+    Query = 1,
+    Refund = 2,
+    Charge = 3,
+    Reset = 4,
     Debit = 5,
-    TakeBack = 6,
-    Grant = 7,
+    ReturnLease = 6,
+    GrantLease = 7,
 }
 
-/// Flags of a check beside what the script does with it: there may be another key, states move to the first one, the
-/// answer tells of new keys, and there may be keys of the format before.
+/// Flags that are added to the operation of a check: it has further keys; its state moves to the first of them; the answer
+/// reports new keys; there may be keys of the previous format.
 const OTHER: u8 = 8;
 const MOVES: u8 = 16;
-const TELLS: u8 = 32;
+const REPORTS_NEW: u8 = 32;
 const OLDER: u8 = 64;
 
 /// The arguments of a call, in order.
@@ -51,7 +51,7 @@ impl Args {
         self.0.len() - 1
     }
 
-    /// Says that another check of the request follows the one that was begun at a position.
+    /// Marks the check that starts at a position: another check of its request follows.
     pub(super) fn more_follow(&mut self, begun: usize) {
         self.0.bytes[begun + 2] = 1;
     }
@@ -69,7 +69,7 @@ impl Args {
         let begun = bytes.len();
         bytes.extend_from_slice(&[what as u8, line.role, 0]);
         bytes.extend_from_slice(&key.to_le_bytes());
-        // What is above never fits either.
+        // A larger cost never fits either.
         bytes.extend_from_slice(&double(check.cost().min(MAX_UNITS + 1)));
         bytes.extend_from_slice(&check.rule().to_le_bytes());
         bytes.extend_from_slice(&line.instead.to_le_bytes());
@@ -77,7 +77,7 @@ impl Args {
         begun
     }
 
-    /// Adds what stands behind the quota of a check.
+    /// Adds the part of a check that follows its quota.
     pub(super) fn add(&mut self, tail: &[[u8; 8]]) {
         self.0.bytes.extend_from_slice(tail.as_flattened());
     }
@@ -88,9 +88,9 @@ impl Args {
     }
 
     /// Ends a check, with its other keys if it has any.
-    pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, tells: bool) {
+    pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
         let older = found.older != [0; 4];
-        if tells || older || found.other > 0 || found.overflow > 0 {
+        if reports_new || older || found.other > 0 || found.overflow > 0 {
             let begins = self.0.ends.last().copied().unwrap_or(0);
             let flags = [
                 OTHER,
@@ -99,7 +99,7 @@ impl Args {
                 } else {
                     0
                 },
-                if tells { TELLS } else { 0 },
+                if reports_new { REPORTS_NEW } else { 0 },
                 if older { OLDER } else { 0 },
             ];
             self.0.bytes[begins] += flags.iter().sum::<u8>();

@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
-/// The place of a check that the script is not asked about. There are not as many checks in a call.
-pub(super) const NOBODY: u16 = u16::MAX;
+/// The index of a check that is not sent. A call has fewer checks than this.
+pub(super) const NO_ANSWER: u16 = u16::MAX;
 
 /// Where the answers to a request are in the reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLayout {
-    /// For each check, the answer that is its own; `NOBODY` where the script was not asked.
+    /// For each check, the index of its answer; `NO_ANSWER` if it was not sent.
     pub(super) places: SmallVec<[u16; 4]>,
     /// The checks of rules with a cap on new keys.
     pub(crate) capped: SmallVec<[Capped; 1]>,
@@ -25,15 +25,15 @@ pub(crate) struct Capped {
 }
 
 impl RequestLayout {
-    /// Whether the script was asked at all: not if no rule of the request has a limit.
+    /// Whether no check was sent, because no rule of the request has a limit.
     #[must_use]
     pub(crate) fn is_nothing(&self) -> bool {
-        self.places.iter().all(|place| *place == NOBODY)
+        self.places.iter().all(|place| *place == NO_ANSWER)
     }
 
     pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
         self.places
             .iter()
-            .map(|place| (*place != NOBODY).then_some(usize::from(*place)))
+            .map(|place| (*place != NO_ANSWER).then_some(usize::from(*place)))
     }
 }

@@ -86,7 +86,7 @@ impl Events {
             self.connected(node, peer);
         }
         if let NodeEvent::NotLoggedInAnew(why) = event
-            && self.may_tell()
+            && self.may_log()
         {
             not_logged_in_anew(node, why);
         }
@@ -138,30 +138,30 @@ impl Events {
     }
 
     pub(super) fn not_learnt(&self, why: &str) {
-        if self.may_tell() {
+        if self.may_log() {
             #[cfg(feature = "tracing")]
             tracing::warn!(
                 target: "tollgate",
                 why,
-                "no server of the cluster could say which there are; what was known holds (told at most every 10 s)"
+                "no server of the cluster reported its topology; the last known one stays in use (logged at most every 10 s)"
             );
         }
         #[cfg(not(feature = "tracing"))]
         let _ = why;
     }
 
-    /// Tells of calls that will fail until somebody changes something.
+    /// Logs calls that fail until the server's configuration changes.
     pub(super) fn failed(&self, error: &CallError) {
         let lasts = matches!(
             error.kind(),
             CallErrorKind::Misconfigured | CallErrorKind::NotWritable
         );
-        if lasts && self.may_tell() {
+        if lasts && self.may_log() {
             #[cfg(feature = "tracing")]
             tracing::error!(
                 target: "tollgate",
                 %error,
-                "Redis refuses a call, and will until this is changed (told at most every 10 s)"
+                "Redis refuses a call, and will until this is changed (logged at most every 10 s)"
             );
         }
     }
@@ -182,7 +182,7 @@ impl Events {
             rule,
             plan,
             %why,
-            "the rule is counted exactly: it cannot have the consistency that it asks for"
+            "the rule is counted exactly: its quota does not support the configured consistency"
         );
         #[cfg(not(feature = "tracing"))]
         let _ = (rule, plan, why);
@@ -219,17 +219,17 @@ impl Events {
     }
 
     pub(super) fn misunderstood(&self) {
-        if self.may_tell() {
+        if self.may_log() {
             #[cfg(feature = "tracing")]
             tracing::error!(
                 target: "tollgate",
-                "Redis answered something else than the script does; is it behind a proxy? (told at most every 10 s)"
+                "Redis sent a reply that is not the script's; is it behind a proxy? (logged at most every 10 s)"
             );
         }
     }
 
     #[cfg(feature = "tracing")]
-    fn may_tell(&self) -> bool {
+    fn may_log(&self) -> bool {
         let now = Instant::now();
         let mut last = lock(&self.last_mistake);
         let may = last.is_none_or(|last| now.duration_since(last) >= PAUSE);
@@ -240,7 +240,7 @@ impl Events {
     }
 
     #[cfg(not(feature = "tracing"))]
-    fn may_tell(&self) -> bool {
+    fn may_log(&self) -> bool {
         false
     }
 }
@@ -251,7 +251,7 @@ fn lost(node: &str, why: &str) {
         target: "tollgate",
         node,
         why,
-        "Redis cannot be asked; each rule answers as it says for a store failure"
+        "Redis is unavailable; each rule applies its `on_store_error`"
     );
     #[cfg(not(feature = "tracing"))]
     let _ = (node, why);
@@ -263,7 +263,7 @@ fn not_logged_in_anew(node: &str, why: &str) {
         target: "tollgate",
         node,
         why,
-        "a connection could not log in anew; it goes on until the server ends it, and tries again (told at most every 10 s)"
+        "a connection could not log in anew; it goes on until the server ends it, and tries again (logged at most every 10 s)"
     );
     #[cfg(not(feature = "tracing"))]
     let _ = (node, why);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_that_a_server_is_lost_and_once_that_it_is_back() {
+    fn a_lost_server_is_logged_once_and_its_return_once() {
         let mut standing = Standing::default();
         let mut hear =
             |event: NodeEvent| standing.hear(&event).map(|told| told == Transition::Found);
@@ -332,7 +332,7 @@ mod tests {
             hear(breaker(BreakerState::Ramping { percent: 50 }, returned)),
             Some(true)
         );
-        // A breaker that opens while the connection stands.
+        // The breaker opens while the connection is up.
         assert_eq!(hear(breaker(returned, open)), Some(false));
         assert_eq!(hear(breaker(open, returned)), Some(true));
     }

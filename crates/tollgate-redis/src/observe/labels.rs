@@ -1,4 +1,4 @@
-//! By what the figures of a rule are told apart.
+//! The labels of a rule's metrics.
 
 use std::sync::Arc;
 

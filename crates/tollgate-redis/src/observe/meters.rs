@@ -1,7 +1,6 @@
 //! Counters, gauges and a histogram through the `metrics` facade.
 //!
-//! Handles are made when something is first told: one made before the application has installed its recorder would count
-//! into nothing for ever.
+//! Handles are created at the first event: a handle from before the application installs its recorder would never count.
 
 use std::sync::OnceLock;
 
@@ -119,7 +118,7 @@ fn describe() {
     );
     metrics::describe_counter!(
         ERRORS,
-        "Requests that Redis has not decided, by what became of them; of `unknown` ones nobody can tell whether they counted"
+        "Requests that Redis has not decided, by error; those with `unknown` may have been counted"
     );
     metrics::describe_counter!(
         SETTLEMENTS_LOST,
@@ -138,7 +137,7 @@ fn describe() {
     );
     metrics::describe_counter!(
         LOG_INS_ANEW,
-        "Log-ins on open connections, before credentials expire, by what became of them"
+        "Log-ins on open connections, before credentials expire, by outcome"
     );
     metrics::describe_gauge!(
         BREAKER_SHARE,
@@ -146,7 +145,7 @@ fn describe() {
     );
     metrics::describe_gauge!(
         INSTANCES,
-        "Instances that share the store, for which shares are cut while Redis fails"
+        "Instances that share the store; while Redis fails, each counts against its share of the quota"
     );
     metrics::describe_gauge!(
         QUOTA_CONFLICTS,
@@ -158,24 +157,21 @@ fn describe() {
     );
     metrics::describe_gauge!(
         ON_LEASE,
-        "Units that this process holds in leases and may admit without asking"
+        "Units that this process holds in leases and may admit without a call"
     );
     metrics::describe_gauge!(
         UNREPORTED,
-        "Units that this process has admitted and Redis does not know of"
+        "Units that this process has admitted and not reported to Redis yet"
     );
     metrics::describe_counter!(
         CALLS,
-        "Calls for Redis, by what for; those of the same moment travel as one command"
+        "Calls to Redis, by purpose; calls of the same moment are sent as one command"
     );
-    metrics::describe_counter!(LEASES, "Leases of units, by what became of them");
-    metrics::describe_counter!(
-        REPORTS,
-        "Reports of units that were counted alone, by what became of them"
-    );
+    metrics::describe_counter!(LEASES, "Leases of units, by outcome");
+    metrics::describe_counter!(REPORTS, "Reports of locally counted units, by outcome");
     metrics::describe_counter!(
         LOST_UNITS,
-        "Units that were reported without an answer: nobody knows whether Redis has counted them"
+        "Units in reports without a reply: Redis may or may not have counted them"
     );
 }
 

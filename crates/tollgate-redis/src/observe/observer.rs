@@ -83,7 +83,7 @@ impl Observer {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rule asked for a consistency that it cannot have.
+    /// A rule is counted exactly, because its quota does not support its consistency.
     #[cold]
     fn exact(&self, rule: &Rule, plan: usize, why: &DowngradeReason) {
         self.events.exact(rule.name(), rule.plan_name(plan), why);
@@ -144,7 +144,7 @@ impl Observer {
         self.events.misunderstood();
     }
 
-    /// Units could not be given back, or taken later: the request is over, and nobody waits for it.
+    /// A settlement was lost: its request has ended already, and no one sees the failure.
     pub(crate) fn settlement_lost(&self) {
         #[cfg(feature = "metrics")]
         self.meters.settlement_lost();

@@ -12,7 +12,7 @@ use crate::observe::labels::Labels;
 #[cfg(feature = "metrics")]
 use crate::observe::rule_meters::RuleMeters;
 
-/// What is counted of one rule, under one consistency: for the metrics, and the meter's figures for whoever asks in code.
+/// The counters of one rule under one consistency: for the metrics, and for callers that read the meter in code.
 #[derive(Debug)]
 pub(crate) struct RuleCounts {
     labels: Labels,
@@ -20,7 +20,7 @@ pub(crate) struct RuleCounts {
     pub(crate) over_admitted: AtomicU64,
     pub(crate) falsely_refused: AtomicU64,
     pub(crate) dropped: AtomicU64,
-    /// Since when the meter has lost nothing; 0: it does not follow.
+    /// Since when the meter has lost no event; 0: it is off.
     whole_since: AtomicU64,
     /// The most of its quotas.
     max_unreported: AtomicU64,
@@ -74,7 +74,7 @@ impl RuleCounts {
                 .compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether the meter has lost nothing for as long as `memory`.
+    /// Whether the meter has lost no event for as long as `memory`.
     pub(crate) fn is_whole(&self, now: Tick, memory: Tick) -> bool {
         now >= self
             .whole_since
@@ -82,7 +82,7 @@ impl RuleCounts {
             .saturating_add(memory)
     }
 
-    /// Requests were followed: so many units were above the limit, or so many of them were refused falsely.
+    /// Audited requests: the units above the limit, and the units denied falsely.
     pub(crate) fn judged(&self, requests: u64, over: u64, falsely: u64) {
         self.followed.fetch_add(requests, Ordering::Relaxed);
         self.over_admitted.fetch_add(over, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl RuleCounts {
         }
     }
 
-    /// Tells by how much so many instances may be above the limit, and what may lie idle.
+    /// Sets the bounds for a number of instances: the units above the limit, and the units that may sit idle.
     #[cfg(feature = "metrics")]
     pub(super) fn tell_bounds(&self, instances: u32) {
         let unreported = self.max_unreported.load(Ordering::Relaxed);

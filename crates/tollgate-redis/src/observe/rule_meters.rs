@@ -15,7 +15,7 @@ const OVER: &str = "tollgate_redis_meter_over_admitted_units_total";
 const FALSE_REFUSALS: &str = "tollgate_redis_meter_false_refusals_total";
 const DROPPED: &str = "tollgate_redis_meter_dropped_total";
 
-/// Handles are made when something is first told, after the application has installed its recorder.
+/// Handles are created at the first event, after the application has installed its recorder.
 #[derive(Default)]
 pub(super) struct RuleMeters {
     decisions: OnceLock<Decisions>,

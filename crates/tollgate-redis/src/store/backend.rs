@@ -33,7 +33,7 @@ use crate::{
     observe::Observer,
 };
 
-/// Whoever decides.
+/// The servers that decide.
 pub(super) enum Backend {
     /// One server, or the one that sentinels name.
     One {

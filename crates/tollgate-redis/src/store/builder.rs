@@ -97,8 +97,11 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Lets this process make at most so many new keys a second for the rule with this name, and as many at once: for
-    /// rules whose keys anybody can invent, such as those by address or by an API key that nobody has checked yet.
+    /// Lets all processes of the namespace together make at most so many new keys a second for the rule with this name, and as
+    /// many at once: for rules whose keys anybody can invent, such as those by address or by an API key that is not verified
+    /// yet. Each process makes its part, and one key at least; [`RedisStore::instances`] is how many there are. For the seconds
+    /// until a process that starts has been counted, it has the whole cap, and [without heartbeats](Self::without_heartbeats)
+    /// it always has.
     ///
     /// Clients beyond that, of which Redis has no state yet, share one bucket with the rule's quota until there is room
     /// again; clients that are known are not affected. So a flood of invented clients costs Redis no more than this rate

@@ -1,4 +1,4 @@
-//! The meter is told: what was decided, settled and forgotten, without anybody waiting for it.
+//! Sends what was decided, settled and forgotten to the meter's reference. No request waits for it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Calls on their way, with what each entry asked.
+/// Calls in flight, with the events of each.
 type SentEntries = Vec<(Answer, usize, Vec<(Entry, Placed)>)>;
 
 impl Inner {
@@ -188,7 +188,7 @@ fn next(waiting: &mut VecDeque<Entry>, most: usize) -> (Vec<Entry>, Option<Tick>
     (entries, at)
 }
 
-/// Whoever tells what waits in the line. It ends with the line.
+/// The task that sends events. It ends when there are none.
 struct Telling {
     inner: Arc<Inner>,
     has_ended: bool,

@@ -125,6 +125,9 @@ impl Heart {
         // What was last known stays known while Redis fails: that is when it is needed.
         if count.is_some() {
             let count = self.count.counted().get();
+            for (_, cap) in &shared.caps {
+                cap.share_among(count);
+            }
             shared.instances.set(count);
             shared.observer.instances(count);
         }

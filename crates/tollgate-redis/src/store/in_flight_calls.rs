@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// How many calls are under way whose answers say something that must not be missed, or that nobody waits for.
+/// How many calls are in flight whose replies must be processed, or that no request waits for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlightCalls(Arc<Calls>);
 
@@ -34,7 +34,7 @@ impl InFlightCalls {
     /// Dropping the future changes nothing.
     pub(super) async fn idle(&self) {
         loop {
-            // From here on it is told, so that none is missed between the look and the wait.
+            // Registered before the check, so that no notification is missed between the two.
             let is_idle = self.0.is_idle.notified();
             if self.0.count.load(Ordering::Acquire) == 0 {
                 return;

@@ -78,8 +78,8 @@ mod tests {
             Keys::hashed(new()),
         ];
         for (place, step) in steps.iter().enumerate() {
-            for (other, beside) in steps.iter().enumerate() {
-                let meets = tags(step).meets(&tags(beside));
+            for (other, second) in steps.iter().enumerate() {
+                let meets = tags(step).meets(&tags(second));
                 assert_eq!(meets, place.abs_diff(other) < 2, "{place} and {other}");
             }
         }

@@ -1,15 +1,15 @@
 //! The accuracy meter: a sampled share of keys is followed exactly, while the service runs.
 //!
-//! Of a sampled key each rule has a second account in Redis, of the same quota, which is never asked for leave. It is told
-//! of what was let through, whether it fits or not, and asked whether what was refused would have fitted. So it knows what a
-//! store would have known that is asked for every unit and never fails.
+//! For each rule, a sampled key has a second state in Redis, the *reference*, with the same quota. The reference decides nothing:
+//! it counts every admitted request, whether it fits or not, and answers whether a refused request would have fitted. So it
+//! knows what an exact store that never fails would have known.
 //!
-//! It is told after the decision, and nobody waits for that: in the order of decisions, at the times at which they were
-//! made. What cannot be told is counted, and not told later.
+//! Events are sent to the reference after the decision, in the order of the decisions and with their times. No request waits for
+//! that. Events that cannot be sent are counted as dropped, and not sent later.
 //!
-//! Of two processes one may tell of its refusal before the other tells of what it took just before, or of what it let through
-//! before the other tells of what it gave back. So what looks wrong is only doubted. It is asked about once more when all of
-//! that is told, and counts only if it looks wrong then as well, also without the units that the account is unsure of.
+//! Events of two processes may reach the reference in another order than they happened. So a decision that looks wrong is only
+//! suspected. It is rechecked when the other events have arrived, and counts as wrong only if it still looks wrong, also without
+//! the units that the reference is uncertain of.
 
 mod audit;
 pub(super) mod line;
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// Follows the sampled keys of a rule set.
+/// Compares the decisions about sampled keys of a rule set with a reference.
 pub(super) struct Meter {
     one_in: u64,
     encoder: Encoder,
@@ -54,7 +54,7 @@ pub(super) struct Plan {
     counts: Arc<RuleCounts>,
 }
 
-/// Where the answers to an entry are.
+/// Where the replies to an event are.
 pub(super) enum Placed {
     Judged(RequestLayout, Option<u16>),
     /// Nothing is judged.
@@ -111,7 +111,7 @@ impl Meter {
         plan.or_else(|| plans.first())?.as_ref()
     }
 
-    /// The quota by which a check is followed, if it is.
+    /// The quota of a check, if its key is sampled.
     #[inline]
     pub(super) fn follows(&self, check: &Check) -> Option<&Plan> {
         if !self.is_sampled(check) {
@@ -120,7 +120,7 @@ impl Meter {
         self.plan(check)
     }
 
-    /// An entry was not told. Whether somebody has to begin minding what was missed.
+    /// An event was not sent. Whether the recheck task has to be started.
     pub(super) fn lost(&self, now: Tick, entry: &Entry) -> bool {
         let (event, check) = (&entry.event, entry.event.check());
         let Some(plan) = self.plan(check) else {
@@ -159,14 +159,14 @@ impl Meter {
                     let (taken, units) = (&mut holding.taken, holding.check.cost());
                     taken.fresh_at = plan.audit.fresh_at(taken.at, units, taken.fresh_at);
                 }
-                // What others took because of it may be told before.
+                // What others took because of it may arrive before it.
                 let back = holding.check.with_cost(given_back(&holding, *how));
                 let is_told = call.settle(encoder, &holding, *how)
                     && self.tolerance.count(call, &back, For::Lately);
                 Placed::told(is_told)
             }
             Event::Forgotten(check) => {
-                // What others took before and after it may be told in another order.
+                // What others took before and after it may arrive in another order.
                 let all = check.with_cost(MANY);
                 let is_told = call.reset(encoder, check.rule(), check.key())
                     && self.tolerance.count(call, &all, For::Long);
@@ -175,7 +175,7 @@ impl Meter {
         }
     }
 
-    /// Puts into a call that the account has missed as many units as a check costs.
+    /// Puts into a call that the reference has missed as many units as a check costs.
     pub(super) fn write_missed(&self, call: &mut Call, check: &Check) -> bool {
         self.tolerance.count(call, check, For::Long)
     }

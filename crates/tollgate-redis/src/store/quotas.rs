@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn another_quota_is_counted_at_once_and_told_once_after_ten_minutes() {
+    fn a_quota_conflict_is_counted_at_once_and_logged_once_after_ten_minutes() {
         let own = quotas(&[
             per_ip(Quota::gcra(5, HOUR)),
             Rule::new("search", Quota::gcra(5, HOUR)),

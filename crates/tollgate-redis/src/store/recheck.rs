@@ -1,4 +1,4 @@
-//! What looks wrong is asked about again, and others are told what the account has missed, without anybody waiting for it.
+//! Rechecks suspected violations, and sends units that the reference has missed. No request waits for it.
 
 use std::{
     sync::{Arc, Weak},
@@ -26,21 +26,21 @@ use crate::{
 const EVERY: Duration = Duration::from_micros(LATER / 2);
 
 impl Inner {
-    /// Keeps what looks wrong until it can be asked about again.
+    /// Keeps a suspected violation until it can be rechecked.
     pub(super) fn recheck(self: &Arc<Self>, meter: &Meter, recheck: Recheck) {
         if meter.rechecks.add(recheck) {
             self.mind();
         }
     }
 
-    /// The account has missed as many units as a check costs.
+    /// The reference has missed as many units as a check costs.
     pub(super) fn miss(self: &Arc<Self>, meter: &Meter, check: Check) {
         if meter.rechecks.miss(check) {
             self.mind();
         }
     }
 
-    /// An entry was not told.
+    /// An event was not sent.
     pub(super) fn lost(self: &Arc<Self>, meter: &Meter, now: Tick, entry: &Entry) {
         if meter.lost(now, entry) {
             self.mind();
@@ -56,7 +56,7 @@ impl Inner {
         self.shared.runtime.spawn(minding.mind());
     }
 
-    /// Asks about all that is due, for the time at which it was decided.
+    /// Rechecks all that is due, for the time at which it was decided.
     fn query_again(self: &Arc<Self>, meter: &Meter) {
         for recheck in meter.rechecks.due(self.now()) {
             let mut call = self.shared.begin_at(recheck.entry.at);
@@ -77,7 +77,7 @@ impl Inner {
         }
     }
 
-    /// Tells what the account has missed. What cannot be told is tried again later.
+    /// Sends units that the reference has missed. Those that cannot be sent are tried again later.
     pub(super) fn tell_missed(self: &Arc<Self>, meter: &Meter) {
         for check in meter.rechecks.take_missed() {
             let mut call = self.shared.begin_at(self.store_now());
@@ -95,7 +95,7 @@ impl Inner {
     }
 }
 
-/// Whoever minds what waits. It ends with the rule set, and when nothing waits.
+/// The recheck task. It ends with the rule set, and when there is nothing left.
 struct Minding {
     inner: Weak<Inner>,
     has_ended: bool,

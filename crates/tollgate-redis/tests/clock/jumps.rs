@@ -123,7 +123,7 @@ async fn each(case: impl AsyncFn(Moved<'_>)) {
 }
 
 #[tokio::test]
-async fn a_jump_back_refills_nothing_and_locks_nobody_out_for_longer_than_two_windows() {
+async fn a_clock_that_jumps_back_refills_nothing_and_locks_out_for_at_most_two_windows() {
     each(async |mut moved| {
         moved.uses_everything_up().await;
         moved.server.jump(BACK);
@@ -194,7 +194,7 @@ async fn a_jump_ahead_gives_one_fresh_quota_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_jump_ahead_that_is_taken_back_locks_nobody_out_for_longer_than_two_windows() {
+async fn a_clock_jump_that_is_reverted_locks_out_for_at_most_two_windows() {
     each(async |mut moved| {
         moved.uses_everything_up().await;
         moved.server.jump(AHEAD);

@@ -25,7 +25,7 @@ fn counting(store: &RedisStore) -> (Limiter, Check) {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_is_not_asked_for_again() {
+async fn a_call_with_a_lost_reply_is_not_retried() {
     let server = RedisServer::start(&[]).await;
     let proxy = Proxy::start(server.port(), 3).await;
     let store = RedisStore::builder(proxy.url(), "once", tollgate_redis::Keys::plain())

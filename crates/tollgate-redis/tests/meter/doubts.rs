@@ -100,7 +100,7 @@ fn units_that_another_process_tells_of_later_make_no_refusal_false() {
 }
 
 #[test]
-fn units_that_are_not_told_in_their_window_make_no_refusal_in_the_next_one_false() {
+fn units_reported_after_their_window_make_no_later_denial_false() {
     let quota = Quota::sliding_window(100, HOUR);
     let bench = Bench::new(quota);
     // From the middle of an hour to its end.

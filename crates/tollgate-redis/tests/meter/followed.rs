@@ -94,7 +94,7 @@ async fn a_refusal_by_one_rule_is_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_told_is_counted_and_nobody_waits_for_it() {
+async fn a_lost_meter_report_is_counted_and_delays_no_request() {
     let mut site = Site::start().await;
     let rules = [Rule::new("per-key", Quota::fixed_window(100, HOUR))];
     let process = site.process(1, &rules).await;
@@ -131,7 +131,7 @@ async fn without_a_meter_there_is_no_second_account_and_no_figure() {
 }
 
 #[test]
-fn a_meter_of_nothing_is_refused_and_told_what_would_be_right() {
+fn a_meter_without_samples_is_refused_with_a_remedy() {
     let builder = RedisStore::builder("redis://localhost", "meter", Keys::plain());
     let error = builder.meter(0).connect().map(drop);
     let error = error.expect_err("it follows nothing").to_string();

@@ -6,14 +6,14 @@ use crate::admission::Admission;
 
 /// What may be admitted beside the quota.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct Allowance {
     /// Units above the limit.
     pub(crate) beyond: u64,
     /// How often all of it was there anew.
     pub(crate) losses: u64,
 }
 
-impl Beside {
+impl Allowance {
     fn most(self, limit: u64) -> u64 {
         (limit + self.beyond) * (1 + self.losses)
     }
@@ -28,15 +28,15 @@ const SLACK: u64 = 2_000;
 pub(crate) fn above(
     quota: &Quota,
     admissions: &[Admission],
-    beside: Beside,
+    allowance: Allowance,
     wall_ahead: u64,
 ) -> u64 {
     match quota.algorithm() {
         AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
-            above_window(quota, admissions, beside, wall_ahead)
+            above_window(quota, admissions, allowance, wall_ahead)
         }
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-            above_bucket(quota, admissions, beside)
+            above_bucket(quota, admissions, allowance)
         }
         other => panic!("there is no meter of a {other}"),
     }
@@ -46,7 +46,7 @@ pub(crate) fn above(
 ///
 /// An admission lies there certainly if a is not after its earliest time, nor b before its latest. Wherever in between it
 /// was, a bucket that keeps its promise keeps it of these too. Only the times at which something comes in need a look.
-fn above_bucket(quota: &Quota, admissions: &[Admission], beside: Beside) -> u64 {
+fn above_bucket(quota: &Quota, admissions: &[Admission], allowance: Allowance) -> u64 {
     let (rate, period) = (i128::from(quota.rate()), quota.period().as_micros() as i128);
     let mut by_latest = admissions.to_vec();
     by_latest.sort_by_key(|admission| admission.latest);
@@ -59,7 +59,7 @@ fn above_bucket(quota: &Quota, admissions: &[Admission], beside: Beside) -> u64 
     for (start, (_, n)) in starts.iter().enumerate() {
         place[*n] = start;
     }
-    let most = i128::from(beside.most(quota.limit())) * period;
+    let most = i128::from(allowance.most(quota.limit())) * period;
     let mut since = Since::new(starts.len());
     let mut above = 0;
     for (n, admission) in by_latest.iter().enumerate() {
@@ -108,7 +108,12 @@ impl Since {
 
 /// In each window at most the limit, of what certainly lies in it; and of a sliding one, what the window before still weighs
 /// at the latest time of an admission is not there.
-fn above_window(quota: &Quota, admissions: &[Admission], beside: Beside, wall_ahead: u64) -> u64 {
+fn above_window(
+    quota: &Quota,
+    admissions: &[Admission],
+    allowance: Allowance,
+    wall_ahead: u64,
+) -> u64 {
     let length = quota.period().as_micros() as u64;
     let window = |time: u64| (time + wall_ahead) / length;
     let mut sure: Vec<_> = admissions.to_vec();
@@ -119,7 +124,7 @@ fn above_window(quota: &Quota, admissions: &[Admission], beside: Beside, wall_ah
         its.map(|it| it.units).sum::<u64>()
     };
     let slides = quota.algorithm() == AlgorithmKind::SlidingWindow;
-    let most = beside.most(quota.limit());
+    let most = allowance.most(quota.limit());
     let mut windows: Vec<u64> = sure.iter().map(|it| window(it.latest)).collect();
     windows.dedup();
     let mut above = 0;
@@ -173,7 +178,7 @@ mod tests {
     /// Ten at once, and one every 100 ms.
     fn bucket(admissions: &[Admission]) -> u64 {
         let quota = Quota::token_bucket(10).refill(10, SECOND);
-        above(&quota, admissions, Beside::default(), 0)
+        above(&quota, admissions, Allowance::default(), 0)
     }
 
     #[test]
@@ -209,17 +214,17 @@ mod tests {
             at(5_999_000, 6_000_000, 9),
             at(6_100_000, 6_200_000, 10),
         ];
-        assert_eq!(above(&quota, &all, Beside::default(), 0), 0);
+        assert_eq!(above(&quota, &all, Allowance::default(), 0), 0);
         all.push(at(6_300_000, 6_300_000, 1));
-        assert_eq!(above(&quota, &all, Beside::default(), 0), 1);
+        assert_eq!(above(&quota, &all, Allowance::default(), 0), 1);
     }
 
     #[test]
     fn a_sliding_window_is_above_while_the_one_before_weighs() {
         let quota = Quota::sliding_window(100, SECOND);
         let all = [at(5_100_000, 5_200_000, 100), at(6_500_000, 6_500_000, 50)];
-        assert_eq!(above(&quota, &all, Beside::default(), 0), 0);
+        assert_eq!(above(&quota, &all, Allowance::default(), 0), 0);
         let all = [at(5_100_000, 5_200_000, 100), at(6_500_000, 6_500_000, 60)];
-        assert!(above(&quota, &all, Beside::default(), 0) > 5);
+        assert!(above(&quota, &all, Allowance::default(), 0) > 5);
     }
 }

@@ -117,7 +117,7 @@ async fn a_look_is_told_of_what_was_counted_alone() {
 }
 
 #[tokio::test]
-async fn what_goes_with_a_request_that_nobody_waits_for_is_heard() {
+async fn reports_sent_with_a_cancelled_request_are_counted() {
     let server = RedisServer::start(&[]).await;
     let mut service = Service::start(&server.url()).await;
     let limiter = service.limiter([rule()]);
@@ -201,7 +201,7 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
 }
 
 #[tokio::test]
-async fn units_of_a_limiter_that_is_gone_are_missing_once_however_long_nobody_can_be_told() {
+async fn unreported_units_of_a_dropped_limiter_are_lost_once_however_long_the_outage() {
     /// Longer than a limiter that is dropped reports by itself.
     const LONGER: Duration = Duration::from_secs(6);
     let mut server = RedisServer::start(&[]).await;

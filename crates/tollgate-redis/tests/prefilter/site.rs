@@ -10,7 +10,7 @@ use crate::{
     clock,
     counts::Counts,
     job::Job,
-    meter::{Beside, above},
+    meter::{Allowance, above},
     support::process::Process,
     worker::{self, end_of},
 };
@@ -124,12 +124,12 @@ impl Site {
                 }
                 _ => 0,
             };
-            let beside = Beside { beyond, losses };
-            let above = above(&ask.limit.quota(), of_key, beside, self.wall_ahead);
+            let allowance = Allowance { beyond, losses };
+            let above = above(&ask.limit.quota(), of_key, allowance, self.wall_ahead);
             assert_eq!(
                 above,
                 0,
-                "{ask:?}: {above} units above the bound, of {} admissions to client {}, with {beside:?}",
+                "{ask:?}: {above} units above the bound, of {} admissions to client {}, with {allowance:?}",
                 of_key.len(),
                 of_key[0].key
             );

@@ -57,23 +57,22 @@ impl Site {
             .len()
     }
 
-    /// Every state with what lies in it. What heartbeats write changes by itself.
+    /// Every state with its value; no keys of heartbeats, which change at any time.
     pub(crate) fn dump(&self) -> Vec<(Vec<u8>, Value)> {
         let mut connection = Resp::connect(self.server.address());
         let Value::List(keys) = connection.say("KEYS {processes}:*") else {
             panic!("KEYS answers a list");
         };
-        let keys = keys.into_iter().map(|key| match key {
-            Value::Bytes(key) => key,
-            other => panic!("{other:?} is not a key"),
-        });
-        let is_heartbeat = |key: &[u8]| key.ends_with(b":instances") || key.ends_with(b":quotas");
-        let states = keys.filter(|key| !is_heartbeat(key));
-        let mut dump: Vec<_> = states
-            .map(|key| {
-                let value = connection.ask([&b"DUMP"[..], &key]);
-                (key, value)
+        let mut dump: Vec<_> = keys
+            .into_iter()
+            .map(|key| match key {
+                Value::Bytes(key) => {
+                    let value = connection.ask([&b"DUMP"[..], &key]);
+                    (key, value)
+                }
+                other => panic!("{other:?} is not a key"),
             })
+            .filter(|(key, _)| !key.ends_with(b":instances") && !key.ends_with(b":quotas"))
             .collect();
         dump.sort_by(|one, other| one.0.cmp(&other.0));
         dump

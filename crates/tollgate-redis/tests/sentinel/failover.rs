@@ -17,7 +17,7 @@ async fn used_up(group: &Group) -> Service {
 }
 
 #[tokio::test]
-async fn a_master_that_is_killed_after_its_replica_was_told_of_all_costs_nothing() {
+async fn a_killed_master_loses_nothing_that_was_replicated() {
     let mut group = Group::start().await;
     let mut service = used_up(&group).await;
     group.master.kill();
@@ -27,7 +27,7 @@ async fn a_master_that_is_killed_after_its_replica_was_told_of_all_costs_nothing
 }
 
 #[tokio::test]
-async fn a_master_that_is_killed_costs_the_units_that_its_replica_was_not_told_of() {
+async fn a_killed_master_loses_the_units_that_were_not_replicated() {
     let mut group = Group::start().await;
     group.cut_replicas().await;
     let mut service = Service::start(&group.url()).await;
@@ -48,7 +48,7 @@ async fn a_master_that_is_killed_costs_the_units_that_its_replica_was_not_told_o
 }
 
 #[tokio::test]
-async fn a_planned_failover_after_the_replica_was_told_of_all_costs_nothing() {
+async fn a_planned_failover_loses_nothing_that_was_replicated() {
     let group = Group::start().await;
     let mut service = used_up(&group).await;
     eventually("a fail-over is begun", || async {

@@ -15,7 +15,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
-/// A server is asked this often before it is given up: half a minute, on a machine that is busy.
+/// Attempts to reach a server before the test fails: half a minute, on a busy machine.
 pub(crate) const POLLS: u32 = 6_000;
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
@@ -127,7 +127,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port of the loopback that nobody listens on, and that nobody else is given while this process runs.
+/// A port of the loopback without a listener, reserved for this process while it runs.
 ///
 /// It stays bound, without anybody who listens: so neither another test nor a connection takes it before its server does, nor
 /// once that is gone. Clients of a server that was killed would otherwise find another test's server there, and write to it.

@@ -33,7 +33,7 @@ pub(crate) enum Fault {
     ResetAfter(usize),
     /// Every connection is closed, and new ones as soon as they are there.
     Close,
-    /// Every connection is closed, and nobody listens.
+    /// Every connection is closed, and there is no listener.
     Refuse,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn horizon(quota: &Quota) -> Duration {
     }
 }
 
-/// How long a denial tells to wait.
+/// The `retry` of a denial.
 pub(crate) fn wait(retry: Retry) -> Duration {
     match retry {
         Retry::After(wait) => wait,

@@ -55,7 +55,7 @@ impl RedisCluster {
         cluster
     }
 
-    /// Starts one more server, which nobody knows yet, and gives its number.
+    /// Starts one more server, which the others do not know yet, and gives its number.
     pub(crate) async fn add(&mut self) -> usize {
         let bus_port = free_port();
         let bus = BusProxy::start(bus_port, self.servers.len(), self.cut.subscribe()).await;
@@ -68,14 +68,14 @@ impl RedisCluster {
             &bus.port().to_string(),
             "--cluster-node-timeout",
             "2000",
-            // Slots without a server are to be nobody's business but their own.
+            // Slots without a server must not affect the others.
             "--cluster-require-full-coverage",
             "no",
             "--cluster-allow-replica-migration",
             "no",
             "--repl-diskless-sync-delay",
             "0",
-            // A replica that was never told anything is not in the table.
+            // A replica that never received data is not in the table.
             "--repl-ping-replica-period",
             "1",
         ])

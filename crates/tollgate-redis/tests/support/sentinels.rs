@@ -22,7 +22,7 @@ impl Group {
         Self::start_with(0, &[]).await
     }
 
-    /// With so many replicas beside the one that is promoted, and these arguments of all servers.
+    /// With this many replicas besides the one that is promoted, and these arguments for all servers.
     pub(crate) async fn start_with(others: usize, args: &[&str]) -> Self {
         let master = RedisServer::start(args).await;
         let of_master = format!("127.0.0.1 {}", master.port());
@@ -108,7 +108,7 @@ impl Group {
     }
 }
 
-/// How much a server has written or been told.
+/// The replication offset of a server.
 async fn offset(server: &RedisServer) -> Option<u64> {
     let text = server.ask(&["INFO", "replication"]).await;
     let (_, rest) = text.split_once("master_repl_offset:")?;

@@ -85,7 +85,7 @@ impl Service {
         meters.map(|meter| meter.layout()).sum()
     }
 
-    /// Waits until each instance has asked in vain.
+    /// Waits until each instance was denied.
     pub(crate) async fn feels_it(&self) {
         let alone = self.alone();
         eventually("the failure is felt", || async {
@@ -128,7 +128,7 @@ impl Service {
         }
     }
 
-    /// Waits for the instances, of which Redis has said that nothing is left.
+    /// Waits for the instances, whose last reply from Redis had no units left.
     pub(crate) async fn end(&mut self) {
         self.stop().await;
         for (place, rule) in rules().iter().enumerate() {

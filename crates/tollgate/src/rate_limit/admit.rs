@@ -77,7 +77,9 @@ fn attach(
         Arc::clone(config),
         decision.clone(),
         checks,
-        config.asks_in_handler.then(|| without_extensions(head)),
+        config
+            .is_checked_in_handler
+            .then(|| without_extensions(head)),
     );
     head.extensions.insert(admission.clone());
     Admitted {

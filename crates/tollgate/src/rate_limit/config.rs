@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) attach_decision: bool,
     pub(crate) count_preflight: bool,
     /// Whether handlers check rules of their own.
-    pub(crate) asks_in_handler: bool,
+    pub(crate) is_checked_in_handler: bool,
     pub(crate) duplicates: DuplicateDetector,
 }
 
@@ -50,9 +50,9 @@ impl Config {
                 denied_status,
             )),
             headers: Arc::new(Headers::new(style, rules.set())),
-            asks_in_handler: rules.asks_in_handler(),
+            is_checked_in_handler: rules.is_checked_in_handler(),
             // A handler needs an admission to check its rules.
-            attach_decision: rules.asks_in_handler(),
+            attach_decision: rules.is_checked_in_handler(),
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
             style,

@@ -93,7 +93,7 @@ impl RequestRules {
     }
 
     /// Whether there are rules for handlers.
-    pub(crate) fn asks_in_handler(&self) -> bool {
+    pub(crate) fn is_checked_in_handler(&self) -> bool {
         self.list.iter().any(|rule| rule.key.is_none())
     }
 

@@ -1,4 +1,4 @@
-//! What handlers read, and what their clients are told whatever they make of it.
+//! What handlers read, and what their clients get whatever the handler does with it.
 
 use std::convert::Infallible;
 

@@ -36,7 +36,7 @@ async fn a_waiting_stream_does_not_block_other_calls_if_its_window_is_small() {
     let reports = tokio_stream::iter(vec![long; 4]).chain(tokio_stream::pending());
     let mut client = served.client.clone();
     let stream = tokio::spawn(async move { client.record(reports).await });
-    // The first report was read, so that the others come as far as they may beside these calls.
+    // The first report was read, so that the others come as far as they may during these calls.
     let calls = async || {
         while weather.messages() == 0 {
             tokio::task::yield_now().await;

@@ -72,7 +72,7 @@ async fn a_call_with_many_messages_does_not_overtake_others() {
     assert!(poll(one.as_mut()).is_pending());
     let mut many = Box::pin(service.oneshot(messages(5)));
     assert!(poll(many.as_mut()).is_pending());
-    // Both are woken in one instant; whoever is polled first.
+    // Both are woken at the same instant; either may be polled first.
     let both = tokio::join!(many, async {
         let Ok(response) = one.await;
         (status(&response).is_none(), begun.elapsed().as_secs())

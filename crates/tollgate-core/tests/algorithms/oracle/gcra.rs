@@ -57,7 +57,7 @@ impl Oracle for GcraOracle {
         }
     }
 
-    /// A level above the capacity is told as the capacity.
+    /// A level above the capacity counts as the capacity.
     fn peeked(&self, now: Tick) -> Self {
         let mut peeked = self.clone();
         peeked.repair(now);

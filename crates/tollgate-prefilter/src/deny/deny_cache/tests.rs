@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn a_bucket_that_owes_more_than_its_burst_is_denied_without_a_call_and_told_when_it_is_not() {
     let quota = Quota::token_bucket(10).refill(7, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new());
+    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
     let slot = TableKey::new(0, Fingerprint::from_bits(7));
     let now = 1_700_000_000_000_000;
     // 14 units beyond the burst: for two seconds nothing comes back, and then a unit every 142 857 µs.
@@ -50,7 +50,7 @@ fn verdict(remaining: u64, reset_after: Tick, retry: Tick) -> Verdict {
 #[test]
 fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
     let quota = Quota::sliding_window(1 << 40, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new());
+    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
     let cost = 1 << 32 | 1;
     cache.learn(
         &denials,
@@ -67,10 +67,10 @@ fn what_one_cost_was_told_says_nothing_of_one_that_differs_in_high_bits_only() {
 }
 
 #[test]
-fn where_a_rule_has_plans_nobody_is_denied_for_longer_than_the_store_said() {
+fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
     // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
     let small = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&small, true), DenyCache::new());
+    let (denials, cache) = (Denials::new(&small, true), DenyCache::new(1 << 18));
     let told = verdict(0, 600_000_000, 300_000);
     cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
     assert!(cache.deny(&denials, slot(7), NOW + 299_999, 1).is_some());
@@ -80,7 +80,7 @@ fn where_a_rule_has_plans_nobody_is_denied_for_longer_than_the_store_said() {
 #[test]
 fn of_what_two_plans_taught_the_later_counts() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, true), DenyCache::new());
+    let (denials, cache) = (Denials::new(&quota, true), DenyCache::new(1 << 18));
     let other = TableKey::new(1, slot(7).key());
     let told = verdict(0, 600_000, 600_000);
     cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
@@ -98,7 +98,7 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
         Quota::sliding_log(10, SECOND),
     ];
     for quota in quotas {
-        let (denials, cache) = (Denials::new(&quota, false), DenyCache::new());
+        let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
         let knows = |key, cost, at| {
             let denied = cache.deny(&denials, slot(key), at, cost);
             denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
@@ -126,7 +126,7 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
 
 #[test]
 fn denials_of_two_costs_are_known_side_by_side() {
-    let (denials, cache) = (Denials::Cost, DenyCache::new());
+    let (denials, cache) = (Denials::Cost, DenyCache::new(1 << 18));
     let told = verdict(0, 600_000, 600_000);
     for cost in [1, 2] {
         cache.learn(&denials, slot(7), (NOW, NOW), cost, &told, false);
@@ -139,7 +139,7 @@ fn denials_of_two_costs_are_known_side_by_side() {
 #[test]
 fn ten_thousand_keys_that_are_denied_are_hardly_asked_about_again() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new());
+    let (denials, cache) = (Denials::new(&quota, false), DenyCache::new(1 << 18));
     let mut random = fastrand::Rng::with_seed(7);
     let slots: Vec<_> = (0..10_000).map(|_| slot(random.u128(..))).collect();
     let mut layout = 0;
@@ -179,7 +179,7 @@ fn each_kind() -> [Denials; 3] {
 #[test]
 fn what_a_reply_says_counts_from_when_its_query_was_sent() {
     for denials in each_kind() {
-        let cache = DenyCache::new();
+        let cache = DenyCache::new(1 << 18);
         let on_reply = NOW + 40_000;
         let told = verdict(0, 300_000, 300_000);
         cache.learn(&denials, slot(7), (NOW, on_reply), 1, &told, false);
@@ -193,7 +193,7 @@ fn what_a_reply_says_counts_from_when_its_query_was_sent() {
 #[test]
 fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
     for denials in each_kind() {
-        let cache = DenyCache::new();
+        let cache = DenyCache::new(1 << 18);
         let told = verdict(0, 300_000, 300_000);
         cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, false);
         assert!(cache.deny(&denials, slot(7), NOW, 1).is_some());

@@ -86,7 +86,7 @@ fn holding(units: u64) -> (LeaseHolder, LeaseTerms) {
 }
 
 #[test]
-fn a_lease_that_nobody_takes_from_for_two_seconds_goes_back() {
+fn an_unused_lease_returns_after_two_seconds() {
     let (mut holder, terms) = holding(40);
     assert!(holder.spend(START + SECOND / 2, 1));
     assert_eq!(holder.sweep(START + SECOND), None);
@@ -226,7 +226,7 @@ fn what_is_left_of_a_scheduled_lease_is_lost_at_its_end_which_is_counted_from_th
 }
 
 #[test]
-fn a_scheduled_lease_stays_when_the_store_is_asked_and_no_other_is_wanted_beside_it() {
+fn a_scheduled_lease_survives_a_call_to_the_store_and_is_the_only_one() {
     let (mut holder, terms) = scheduled(2, 0);
     let query = holder.query(START + 5_000, 1, &terms);
     assert_eq!((query.returned, query.scheduled), (None, 0));

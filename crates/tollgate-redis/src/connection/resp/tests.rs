@@ -120,6 +120,7 @@ fn lengths_that_lie_are_refused() {
         b"=-1\r\n",
         b"=2\r\na:\r\n",
         b"=4\r\ntext\r\n",
+        b"=6\r\ntexta:\r\n",
         b"\r\n",
         b":1\rx",
         b"HTTP/1.1 400 Bad Request\r\n",

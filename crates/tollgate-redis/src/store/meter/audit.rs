@@ -1,4 +1,4 @@
-//! What the meter's own account says of a decision.
+//! What the reference says of a decision.
 
 #[cfg(test)]
 mod tests;
@@ -8,10 +8,10 @@ use tollgate_core::{AlgorithmKind, Outcome, Quota, Retry, Tick, Verdict};
 const TOLERANCE: Tick = 10_000;
 const MOST_TOLERANCE: Tick = 10_000_000;
 
-/// Compares decisions with an account of the same quota that knows of every unit that was let through.
+/// Compares decisions with a reference of the same quota that knows of every admitted unit.
 ///
-/// The order in which processes tell Redis is not that in which they decided. So a decision is held against the account
-/// with a tolerance: it is called wrong only if it would have been wrong that much later, or earlier, as well.
+/// Events reach Redis in another order than processes decided. So a decision is compared with a tolerance: it counts as wrong
+/// only if it would have been wrong that much later, or earlier, as well.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Audit {
     limit: u64,
@@ -31,7 +31,7 @@ enum Shape {
 }
 
 impl Audit {
-    /// `None` for what has no account: without a limit, or a log, which cannot be told of more than its limit.
+    /// `None` for quotas without a reference: those without a limit, and logs, which cannot count more than their limit.
     pub(super) fn of(quota: &Quota) -> Option<Self> {
         // A period is far below 2^64 µs, and no quota has one of nothing.
         let period = u64::try_from(quota.period().as_micros()).ok()?.max(1);
@@ -55,8 +55,8 @@ impl Audit {
         })
     }
 
-    /// How many of the units that were let through at `at` were above the limit: by the account's answer to whether all of
-    /// them would fit.
+    /// How many of the units that were admitted at `at` were above the limit: by the reference's answer to whether all of them
+    /// would fit.
     pub(super) fn over(&self, at: Tick, units: u64, answer: &Verdict, tolerance: Tick) -> u64 {
         if answer.outcome() != Outcome::Deny {
             return 0;
@@ -81,7 +81,7 @@ impl Audit {
         }
     }
 
-    /// Whether a refusal of `cost` units at `at` was false: by the account's answer to a check of nothing.
+    /// Whether a refusal of `cost` units at `at` was false: by the reference's answer to a check of nothing.
     pub(super) fn is_false(&self, at: Tick, cost: u64, answer: &Verdict, tolerance: Tick) -> bool {
         match self.shape {
             Shape::Bucket => {
@@ -98,11 +98,11 @@ impl Audit {
         }
     }
 
-    /// Whether a refusal at `at` was false, by an answer for that time that was given later: when all that others were let
-    /// through before is told. `now` is when it was heard.
+    /// Whether a refusal at `at` was false, by an answer for that time which the reference gave later, when all earlier events had
+    /// arrived. `now` is when the reply came.
     ///
-    /// Units that were taken in the meantime are missing in it, so not all is seen. Where the account has gone on to another
-    /// window it says nothing of the one at `at`.
+    /// Units that were taken in the meantime are missing in the answer, so not every false refusal is found. Once the
+    /// reference is in another window, it says nothing about the one at `at`.
     pub(super) fn was_false(
         &self,
         (at, now): (Tick, Tick),
@@ -122,8 +122,8 @@ impl Audit {
         at / width != now / width || self.counts_later(at, answer)
     }
 
-    /// Whether the account that gave this answer for `at` counts in a later window, or part of one: what it is told of `at`
-    /// counts there.
+    /// Whether the reference that gave this answer for `at` is in a later window, or a later part of one: units of `at` count
+    /// there.
     pub(super) fn counts_later(&self, at: Tick, answer: &Verdict) -> bool {
         let (width, lasts) = match self.shape {
             // It has no windows.
@@ -135,10 +135,10 @@ impl Audit {
         ticks(answer.reset_after()) > width.saturating_mul(lasts) - at % width
     }
 
-    /// What decisions are held against the account with, beside the time that it took to tell it: 10 ms.
+    /// The tolerance of a comparison, in addition to the time that it took to send the event: 10 ms.
     ///
-    /// A bucket that is told late has lost less in the meantime than it should. So of a slow one it is half the time of a
-    /// unit, and at most 10 s.
+    /// A bucket that counts units late has refilled less in the meantime than it should. So for a slow bucket it is half the
+    /// time of a unit, and at most 10 s.
     pub(super) fn tolerance(&self) -> Tick {
         match self.shape {
             Shape::Bucket => (self.time_of(1) / 2).clamp(TOLERANCE, MOST_TOLERANCE),
@@ -146,7 +146,7 @@ impl Audit {
         }
     }
 
-    /// Whether an account that is told after such a time is wrong by more than others tolerate.
+    /// Whether an event that took so long to send makes the reference wrong by more than the tolerance.
     pub(super) fn is_told_late(&self, took: Tick) -> bool {
         matches!(self.shape, Shape::Bucket) && took > self.tolerance()
     }

@@ -1,4 +1,4 @@
-//! What the meter has to tell Redis, in the order in which it happened.
+//! Events that the meter has to send, in the order in which they happened.
 
 use std::{
     collections::VecDeque,
@@ -10,19 +10,19 @@ use tollgate_core::{
     store::{Receipt, Settlement},
 };
 
-/// The most that waits. What comes then is not followed.
+/// The most events in the queue. Further ones are dropped.
 const MOST: usize = 1_024;
 
-/// What is decided within so many µs is held against the account at one time: 1 ms.
+/// Events within so many µs are sent with one time: 1 ms.
 const AT_ONCE: Tick = 1_000;
 
-/// A check looks among so many of the last ones for one that it goes together with.
+/// How many of the last events are searched for one to merge with.
 const LOOKED_AT: usize = 8;
 
-/// The most that goes into one call, so that it carries no more checks than usual.
+/// The most events of one call, so that it carries no more checks than usual.
 const TOGETHER: usize = 16;
 
-/// Something to tell, with when it happened.
+/// An event, with the time at which it happened.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Entry {
     /// By the store's clock.
@@ -34,7 +34,7 @@ pub(in crate::store) struct Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) enum Event {
-    /// So many requests were let through, which cost what the check does, all of them together.
+    /// So many requests were admitted, which cost what the check does, all of them together.
     Admitted(Check, u64),
     /// So many requests were refused, each of which cost what the check does.
     Refused(Check, u64),
@@ -42,7 +42,7 @@ pub(in crate::store) enum Event {
     Forgotten(Check),
 }
 
-/// What waits to be told, and whether anybody tells it.
+/// Events that wait to be sent, and whether a task sends them.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Line(Mutex<State>);
 
@@ -52,11 +52,11 @@ struct State {
     is_told: bool,
 }
 
-/// What became of something that joined the line.
+/// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Joined {
     Waits,
-    /// Somebody has to begin telling.
+    /// The task that sends has to be started.
     Begin,
     Full,
 }
@@ -77,7 +77,7 @@ impl Event {
         }
     }
 
-    /// Adds another of the same kind, if both are one query.
+    /// Merges another of the same kind into it, if both are one query.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Admitted(mine, requests), Self::Admitted(check, more)) => {
@@ -116,7 +116,7 @@ impl Line {
         }
     }
 
-    /// Takes out all that waits; `None`: there is nothing, and the next one that joins has to begin again.
+    /// Takes out all events. `None`: there are none, and the task has to be started for the next one.
     pub(in crate::store) fn take(&self) -> Option<VecDeque<Entry>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
@@ -126,7 +126,7 @@ impl Line {
         Some(std::mem::take(&mut state.waiting))
     }
 
-    /// Whoever told has gone: the next one that joins has to begin again.
+    /// The task has ended: it has to be started for the next event.
     pub(in crate::store) fn left_alone(&self) {
         self.lock().is_told = false;
     }
@@ -137,7 +137,7 @@ impl Line {
     }
 }
 
-/// The next that go into one call: what happened at about one time.
+/// The next events for one call: those of about one time.
 pub(in crate::store) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> Vec<Entry> {
     let Some(first) = waiting.front().map(|entry| entry.at) else {
         return Vec::new();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_key_is_let_through_within_a_millisecond_is_one_query() {
+    fn admitted_requests_of_a_key_within_a_millisecond_are_one_query() {
         let line = Line::default();
         let admitted = |at, key| line.join(entry(at, Event::Admitted(check(key, 2), 1)));
         assert_eq!(admitted(5_000, 1), Joined::Begin);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overtakes_what_happened_to_the_same_state() {
+    fn events_of_one_state_keep_their_order() {
         let line = Line::default();
         for event in [
             Event::Admitted(check(1, 1), 1),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_waits_than_may() {
+    fn the_queue_is_bounded() {
         let line = Line::default();
         for key in 0..MOST as u128 {
             assert_ne!(

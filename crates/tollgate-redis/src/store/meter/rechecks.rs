@@ -1,4 +1,4 @@
-//! What looks wrong, until it is asked about again; and units that the account has missed, until somebody has told so.
+//! Suspected violations until they are rechecked, and units that the reference has missed until they are sent.
 
 use std::{
     collections::VecDeque,
@@ -9,26 +9,25 @@ use tollgate_core::{Check, Tick};
 
 use crate::store::meter::line::{Entry, same_state};
 
-/// What looks wrong is asked about again so much later: 200 ms.
+/// When a suspected violation is rechecked: after 200 ms.
 ///
-/// What a process let through or gave back is told at once: it waits for the answer to one earlier call at most, and is then
-/// carried out or given up within a deadline, which is 50 ms each. As long again, and it has been told as well what was given
-/// up, or came late.
+/// An event waits for the reply to at most one earlier call, and is then carried out or given up within a deadline: 50 ms
+/// each. After as long again, the units that were given up or came late have been sent as well.
 pub(in crate::store) const LATER: Tick = 200_000;
 
-/// What is heard of it later than this says nothing: the account is kept for a second longer than it counts, and may be gone.
+/// A later reply says nothing: the reference is kept for a second longer than it counts, and may be gone.
 pub(in crate::store) const LONGEST: Tick = 450_000;
 
-/// The most that waits. What comes then is not counted as wrong.
+/// The most suspected violations. Further ones are not counted as wrong.
 const MOST: usize = 512;
 
-/// The most states of which is known that something was missed.
+/// The most states with missed units.
 const MOST_MISSED: usize = 128;
 
-/// So many units that were missed may be anything: nothing is said any more.
+/// With so many missed units, nothing can be said about a state.
 pub(in crate::store) const MANY: u64 = 65_536;
 
-/// What looks wrong.
+/// A suspected violation.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Recheck {
     pub(in crate::store) entry: Entry,
@@ -39,11 +38,11 @@ pub(in crate::store) struct Recheck {
 pub(in crate::store) enum Why {
     /// So many units were above the limit.
     Over(u64),
-    /// It would have fitted, and this was the tolerance of the first look: by the second it is long ago.
+    /// It would have fitted, with this tolerance at the first look: by the second it is long ago.
     False(Tick),
 }
 
-/// What looks wrong and what was missed, the oldest first.
+/// Suspected violations and missed units, the oldest first.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Rechecks(Mutex<State>);
 
@@ -55,7 +54,7 @@ struct State {
 }
 
 impl Rechecks {
-    /// Whether somebody has to begin minding what waits.
+    /// Adds a suspected violation. Whether the recheck task has to be started.
     pub(in crate::store) fn add(&self, recheck: Recheck) -> bool {
         let mut state = self.lock();
         if state.rechecks.len() >= MOST {
@@ -65,7 +64,7 @@ impl Rechecks {
         !std::mem::replace(&mut state.is_minded, true)
     }
 
-    /// The account has missed as many units as a check costs. Whether somebody has to begin minding.
+    /// The reference has missed as many units as a check costs. Whether the recheck task has to be started.
     pub(in crate::store) fn miss(&self, check: Check) -> bool {
         let mut state = self.lock();
         if let Some(same) = state.missed.iter_mut().find(|it| same_state(it, &check)) {
@@ -77,7 +76,7 @@ impl Rechecks {
         !std::mem::replace(&mut state.is_minded, true)
     }
 
-    /// Takes out what can be asked about again.
+    /// Takes out what is due for a recheck.
     pub(in crate::store) fn due(&self, now: Tick) -> Vec<Recheck> {
         let mut state = self.lock();
         let is_due = |recheck: &&Recheck| recheck.entry.since.saturating_add(LATER) <= now;
@@ -85,19 +84,19 @@ impl Rechecks {
         state.rechecks.drain(..due).collect()
     }
 
-    /// Takes out what was missed and not told.
+    /// Takes out missed units that were not sent.
     pub(in crate::store) fn take_missed(&self) -> VecDeque<Check> {
         std::mem::take(&mut self.lock().missed)
     }
 
-    /// Whether there is anything to mind; if not, the next to come says that somebody has to begin.
+    /// Whether anything is left; if not, the task has to be started for the next one.
     pub(in crate::store) fn is_minded(&self) -> bool {
         let mut state = self.lock();
         state.is_minded = !state.rechecks.is_empty() || !state.missed.is_empty();
         state.is_minded
     }
 
-    /// Whoever minded has gone.
+    /// The task has ended.
     pub(in crate::store) fn left_alone(&self) {
         self.lock().is_minded = false;
     }
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_wrong_is_asked_about_again_later_and_once() {
+    fn a_suspected_violation_is_rechecked_later_and_once() {
         let rechecks = Rechecks::default();
         assert!(rechecks.add(recheck(5_000)));
         assert!(!rechecks.add(recheck(6_000)));
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_of_one_state_is_one_sum() {
+    fn missed_units_of_one_state_are_added_up() {
         let rechecks = Rechecks::default();
         assert!(rechecks.miss(check(7, 2)));
         assert!(!rechecks.miss(check(8, 1)));
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_waits_than_may() {
+    fn what_waits_is_bounded() {
         let rechecks = Rechecks::default();
         for number in 0..=MOST as u64 {
             let _ = rechecks.add(recheck(number));

@@ -1,7 +1,7 @@
-//! Units that the account may know of too late, in another window, or never: nothing is said about so many.
+//! Units that the reference may count too late, in another window, or never: the tolerance of a recheck.
 //!
-//! Only the process that told it late knows of them, and all others go by the account. So they are counted in Redis too, for
-//! each key: beside the account, in sub-buckets, which let go of none too early.
+//! Only the process that sent them late knows of them. So they are counted in Redis too, for each key, in sub-buckets, which
+//! forget none too early.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     store::meter::rechecks::{LONGEST, MANY},
 };
 
-/// What was given back up to 100 ms before a decision matters until nothing is said about that.
+/// How long units matter that were given back up to 100 ms before a decision.
 const LATELY: Tick = LONGEST + 150_000;
 
 const PARTS: u32 = 6;
@@ -30,9 +30,9 @@ pub(super) struct Tolerance {
 /// How long they matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
-    /// Until the account certainly knows of them.
+    /// Until the reference certainly knows of them.
     Lately,
-    /// For as long as the account remembers: it does not know, or not when.
+    /// For as long as the reference remembers: it does not know of them, or not when they were taken.
     Long,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum For {
 pub(in crate::store) struct UncertainLayout([RequestLayout; 2]);
 
 impl Tolerance {
-    /// `memory` is for how long the account of a quota remembers.
+    /// `memory` is how long the reference of a quota remembers.
     pub(super) fn new(
         rules: &RuleSet,
         keyspace: &Keyspace,
@@ -62,7 +62,7 @@ impl Tolerance {
         })
     }
 
-    /// Puts into a call that the account is unsure of what a check costs. False: it does not fit any more.
+    /// Puts into a call that the reference is uncertain of what a check costs. False: it does not fit any more.
     pub(super) fn count(&self, call: &mut Call, check: &Check, lasts: For) -> bool {
         let check = check.with_cost(check.cost().min(MANY));
         let encoder = match lasts {
@@ -72,7 +72,7 @@ impl Tolerance {
         check.cost() == 0 || call.debit(encoder, &check).is_some()
     }
 
-    /// Puts into a call how many units the account is unsure of. `None`: it does not fit any more.
+    /// Puts a query for the uncertain units into a call. `None`: it does not fit any more.
     pub(super) fn query(&self, call: &mut Call, check: &Check) -> Option<UncertainLayout> {
         let check = [check.with_cost(0)];
         let lately = call.peek(&self.lately, &check)?;
@@ -84,7 +84,7 @@ impl Tolerance {
 }
 
 impl UncertainLayout {
-    /// How many they are; `None`: nobody knows.
+    /// How many they are; `None`: it is unknown.
     pub(super) fn units(&self, reply: &Reply, check: &Check, rules: &RuleSet) -> Option<u64> {
         let units = self.0.iter().map(|layout| {
             let decision = reply.decision(layout, &[*check], rules);

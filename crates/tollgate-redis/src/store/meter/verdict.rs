@@ -1,4 +1,4 @@
-//! What the meter says of a decision: at the first look, and at the second.
+//! Whether a decision was right: at the first look, and at the recheck.
 
 use tollgate_core::{Check, Outcome, RuleSet, Tick, Verdict};
 
@@ -13,25 +13,25 @@ use crate::{
     },
 };
 
-/// What a decision looks like.
+/// What a decision looks like at the first look.
 pub(in crate::store) enum Looks {
     Well,
-    /// It is asked about again.
+    /// It is rechecked.
     Wrong(Recheck),
-    /// The account has been told of so many units, but not at their time.
+    /// The reference knows of so many units, but not of their time.
     Miss(Check),
-    /// Nobody knows.
+    /// It is unknown.
     Lost,
 }
 
-/// Where the answers about a doubt are.
+/// Where the replies to a recheck are.
 pub(in crate::store) struct QueriedAgain {
     reference: RequestLayout,
     tolerance: UncertainLayout,
 }
 
 impl Meter {
-    /// Counts an entry that was told.
+    /// Audits an event that was sent.
     pub(in crate::store) fn audit(
         &self,
         now: Tick,
@@ -83,7 +83,7 @@ impl Meter {
         }
     }
 
-    /// Puts into a call what is asked about a doubt. `None`: it does not fit any more.
+    /// Puts a recheck into a call. `None`: it does not fit any more.
     pub(in crate::store) fn write_recheck(
         &self,
         call: &mut Call,
@@ -96,7 +96,7 @@ impl Meter {
         })
     }
 
-    /// Counts a decision as wrong if it looks so once more. `now` by this process's clock, `at` by the store's.
+    /// Counts a decision as wrong if it still looks wrong. `now` by this process's clock, `at` by the store's.
     pub(in crate::store) fn audit_again(
         &self,
         (now, at): (Tick, Tick),
@@ -131,7 +131,7 @@ impl Meter {
         }
     }
 
-    /// An account that began late, or has lost something, knows of too little.
+    /// A reference that began late, or has missed events, knows of too little.
     fn knows_of_all(&self, plan: &Plan, now: Tick) -> bool {
         plan.counts.is_whole(now, plan.audit.memory())
     }

@@ -115,7 +115,7 @@ async fn the_user_of_the_guide_needs_each_of_its_commands() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_read_states_is_told_so() {
+async fn a_user_without_read_permission_gets_a_clear_error() {
     let server = server_without("+get");
     let rules = RuleSet::new([Rule::new("api", Quota::gcra(60, MINUTE))]).expect("a valid rule");
     let keyspace = Keyspace::new("shop", Partition::One).expect("letters");

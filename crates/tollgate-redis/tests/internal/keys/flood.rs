@@ -2,8 +2,10 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use tokio::time::Instant;
+
 use crate::{
-    Keys,
+    Keys, RedisStore,
     call::Call,
     encode::Encoder,
     keyspace::{Keyspace, Partition},
@@ -11,14 +13,18 @@ use crate::{
     reply::NewKey,
 };
 use tollgate_core::{
-    Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,
-    SECOND, Source, Store as _,
+    Check, DAY, HOUR, Key, KeyBuf, Limiter, ManualClock, MemoryStore, PartKind, Quota, Rule,
+    RuleSet, SECOND, Source, Store as _,
     algorithm::Taken,
     store::{Receipt, Settlement},
 };
 
 use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
-use crate::support::numbers::Numbers;
+use crate::support::{
+    eventually::eventually,
+    numbers::Numbers,
+    redis_server::{PATIENCE, RedisServer},
+};
 
 fn encoder(rules: &RuleSet, keys: Keys) -> Encoder {
     let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
@@ -252,4 +258,42 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
     settle(&mut server, later, &known, Settlement::Charge(2));
     assert_eq!(server.size(), 2);
     assert_eq!(take(&mut server, check(3, 1), false).0, 4);
+}
+
+#[tokio::test]
+async fn processes_share_a_cap_on_new_keys() {
+    const CAP: u32 = 40;
+    let server = RedisServer::start(&[]).await;
+    let mut limiters = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::builder(server.url(), "shop", Keys::plain())
+            .cap_new_keys("api", CAP)
+            .deadline(PATIENCE)
+            .connect()
+            .expect("a runtime");
+        let rules = [Rule::new("api", Quota::fixed_window(1_000, DAY))];
+        limiters.push((store.clone(), Limiter::new(store, rules).expect("valid")));
+    }
+    eventually("they know of each other", || async {
+        let all = limiters.iter().all(|(store, _)| store.instances() == 2);
+        all.then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    for (place, (_, limiter)) in limiters.iter().enumerate() {
+        for number in 0..4 * CAP {
+            let key = Key::of([format!("{place}-{number}")]);
+            let check = limiter.check("api", &key).expect("the rule is there");
+            let decision = limiter.acquire(&[check]).await;
+            assert_eq!(decision.verdicts()[0].source(), Source::Store);
+        }
+    }
+    let keys = server.ask(&["KEYS", "{shop}:*:api:*"]).await;
+    // One of them is the bucket of those that came too late.
+    let made = keys.matches("{shop}:").count() - 1;
+    let most = f64::from(CAP) * (1.0 + began.elapsed().as_secs_f64());
+    assert!(
+        made as f64 <= most && made >= CAP as usize,
+        "{made}, at most {most}"
+    );
 }

@@ -49,7 +49,7 @@ fn rules_of_all_algorithms_are_decided_together_by_the_script_as_in_memory() {
 }
 
 #[test]
-fn histories_hold_by_a_clock_that_nobody_moves() {
+fn histories_hold_by_the_servers_clock() {
     for family in Family::ALL {
         holds_by_itself(&[family]);
     }

@@ -137,7 +137,7 @@ fn a_refund_gives_back_what_time_has_not_given_back_though_a_lease_was_out() {
 }
 
 #[test]
-fn nothing_is_granted_beside_a_request_that_another_of_its_checks_denies() {
+fn no_lease_is_granted_if_another_check_denies_the_request() {
     for quota in [
         Quota::gcra(100, SECOND),
         Quota::fixed_window(100, SECOND),

@@ -42,7 +42,7 @@ use crate::{
 pub fn client_ip() -> ClientIp {
     ClientIp {
         source: Source::Peer,
-        trust: Trust::Nobody,
+        trust: Trust::NoProxy,
         ipv4_prefix: 32,
         ipv6_prefix: 64,
         mistake: None,
@@ -103,8 +103,8 @@ impl ClientIp {
     /// The first request with the header from an untrusted peer is an event at warn level with the peer's address: if that is
     /// your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
-        let mut networks = match std::mem::replace(&mut self.trust, Trust::Nobody) {
-            Trust::Nobody => Vec::new(),
+        let mut networks = match std::mem::replace(&mut self.trust, Trust::NoProxy) {
+            Trust::NoProxy => Vec::new(),
             Trust::Proxies(networks) => networks,
             Trust::Hops(_) => {
                 self.record_mistake(TWO_TRUSTS.to_owned());
@@ -311,14 +311,14 @@ impl KeyExtractor for ClientIp {
             return Err(mistake.clone());
         }
         let mistake = match (&self.source, &self.trust) {
-            (Source::Peer, Trust::Nobody)
+            (Source::Peer, Trust::NoProxy)
             | (Source::XForwardedFor | Source::Forwarded, Trust::Proxies(_) | Trust::Hops(_))
             | (Source::SingleHeader(_), Trust::Proxies(_)) => return self.trust.validate(),
             (Source::Peer, _) => {
                 "client_ip() has trusted proxies, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"
             }
-            (Source::XForwardedFor | Source::Forwarded, Trust::Nobody) => {
+            (Source::XForwardedFor | Source::Forwarded, Trust::NoProxy) => {
                 "client_ip() reads a header that any client may write: add trusted_proxies(..) with the addresses of \
                  your proxies, or hops(..) with their number"
             }

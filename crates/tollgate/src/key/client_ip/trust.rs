@@ -13,7 +13,7 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// None.
-    Nobody,
+    NoProxy,
     /// Proxies in these networks.
     Proxies(Vec<IpNet>),
     /// This many proxies in a chain, the peer included.
@@ -24,7 +24,7 @@ impl Trust {
     /// Whether the peer's header counts.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         match self {
-            Self::Nobody => false,
+            Self::NoProxy => false,
             Self::Proxies(networks) => networks.iter().any(|network| network.contains(&peer)),
             Self::Hops(_) => true,
         }
@@ -54,7 +54,7 @@ impl Trust {
             return peer;
         }
         match self {
-            Self::Nobody => peer,
+            Self::NoProxy => peer,
             Self::Proxies(_) => self.first_untrusted(peer, entries),
             Self::Hops(hops) => hop(*hops, entries).unwrap_or(peer),
         }

@@ -84,7 +84,7 @@ fn a_window_that_has_gone_on_says_nothing_of_an_earlier_refusal() {
 }
 
 #[test]
-fn a_slow_bucket_may_be_told_later_than_a_fast_one() {
+fn a_slow_bucket_tolerates_later_reports_than_a_fast_one() {
     let audit = |quota| Audit::of(&quota).expect("a bucket");
     assert!(audit(Quota::gcra(1_000, SECOND)).is_told_late(10_001));
     assert!(!audit(Quota::gcra(10, SECOND)).is_told_late(50_000));

@@ -1,12 +1,12 @@
--- Token bucket, GCRA and leaky bucket: the theoretical arrival time, as in `Arrival` of the core.
+-- GCRA, token bucket and leaky bucket: the theoretical arrival time, as in `algorithm/gcra.rs` of tollgate-core.
 --
--- Quota: n, burst, d, where a unit takes n/d µs in lowest terms. A span of time is a mixed number: whole µs, and a rest
--- over d. State: the arrival time, and its rest (12 bytes). Every product is below 2^53, because the quota was
--- validated, but for those of `muldiv`.
+-- Quota: n, burst, d. One unit takes n/d µs, in lowest terms. A span of time is a mixed number: whole µs and a
+-- remainder over d. State: the arrival time and its remainder (12 bytes). Quota validation keeps every product below
+-- 2^53; `muldiv` computes the larger ones.
 --
--- Where units are on lease in leases, or more is used than fits, 16 bytes more, as in `BucketLender` of the prefilter: the
--- number of a generation of leases, the units granted in it, those granted in the one before, and the units used beyond the
--- burst: a floating-point number of 32 bits, rounded up. What is on lease is held back from the burst.
+-- A bucket with leases or an overdraft stores 16 bytes more, as `BucketGrantor` of tollgate-prefilter does: the number
+-- of a lease generation, the units granted in it, the units granted in the generation before, and the overdraft (units
+-- used beyond the burst, a 32-bit float that is rounded up). Units on lease are not available to others.
 
 if refunding then
   return function(raw, n, burst, d, now, cost, at, fresh_at)
@@ -18,7 +18,7 @@ if refunding then
     local part = cost * (n % d)
     local units_rest = part % d
     local units = cost * ((n - n % d) / d) + (part - units_rest) / d
-    -- They reach to `at` + their time, within the µs that `fresh_at` was rounded up from.
+    -- The units weigh until `at` + their time. `fresh_at` is that time rounded up to a whole µs.
     local till, till_rest = at + units, units_rest
     if till >= fresh_at then till, till_rest = fresh_at, 0 end
     if d > 1 then
@@ -32,13 +32,13 @@ if refunding then
     if ahead < 0 then ahead, rest = 0, 0 end
     local back, back_rest
     if n0 == n and burst0 == burst and d0 == d then
-      -- What they still weigh, and never more than they are.
+      -- Give back what the units still weigh, at most their full time.
       back, back_rest = till - now, till_rest
       if back < 0 then back, back_rest = 0, 0 end
       if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
     else
-      -- Under the quota that the state was converted to: by the faster rate from when they were taken, and never more than
-      -- they are. muldiv(n0, d, d0) < n where n0/d0 < n/d.
+      -- The state was converted to another quota since: count from `at` at the faster of the two rates, and give back
+      -- at most the full time of the units. muldiv(n0, d, d0) < n exactly if n0/d0 < n/d.
       local since = at < now and now - at or 0
       local whole, over = muldiv(n0, d, d0)
       local is_faster = whole < n
@@ -52,7 +52,8 @@ if refunding then
       count, part = muldiv(back, d, n)
       part = part + back_rest
       count, part = count + (part - part % n) / n, part % n
-      -- It may have been full when it was converted, and have forgotten what was beyond that.
+      -- The bucket may have been full when it was converted. The conversion then dropped the units beyond the new
+      -- burst.
       local unit_rest = n0 % d0
       local unit = (n0 - unit_rest) / d0
       local full_rest = burst0 * unit_rest % d0
@@ -88,7 +89,7 @@ if refunding then
     local ttl = rest > 0 and ahead + 1 or ahead
     local state = sub(raw, 1, 21) .. pack('<dI4', now + ahead, rest)
     if #raw == 33 then return -1, state, ttl end
-    -- Kept until what is on lease has run out, and the burst is full again after that.
+    -- Keep the state until the leases have expired and the bucket has refilled after that.
     local generation, current, previous = unpack('<I4I4I4', raw, 34)
     local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
     if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
@@ -107,11 +108,11 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     most = burst * unit + (part - most_rest) / d
   end
 
-  -- What is ahead of now.
+  -- The time from now to the arrival time.
   local ahead, rest = 0, 0
-  -- Of another quota: its interval, and whether more is used than there is room for.
+  -- If another quota wrote the state: its interval, and whether its usage exceeds this burst.
   local n0, d0, cut
-  -- What is out in leases, and by how many units more is used than fits.
+  -- The units on lease, and the overdraft.
   local generation, current, previous, debt
   if raw then
     if #raw ~= 33 then
@@ -125,18 +126,18 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       n0, d0 = number, third
       if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3, 0, 0 end
       if doing == 6 then
-        -- A lease comes back to the quota that the state was converted to, which has kept what is on lease. That may have been
-        -- full since it was granted, and have forgotten what was beyond a smaller burst.
+        -- Return the lease under the quota that wrote the state, which kept the units on lease. If its burst is smaller
+        -- and the bucket was full since the grant, the conversion dropped the units beyond that burst.
         local _, lent_in = unpack('<dd', check, 39)
         local beyond = 0
         if burst > burst0 and tat - lent_in * LIFE >= burst0 * (n0 / d0) - 1 then beyond = burst - burst0 end
         return arrive(raw, n0, burst0, d0, now, cost, doing, check, granted, beyond)
       end
-      -- Used units stay used: units + part/n0 of them, at most the burst of the quota that wrote them.
+      -- Used units stay used: units + part/n0, at most the burst of the quota that wrote the state.
       part = burst0 * (n0 % d0)
       local most0_rest = part % d0
       local most0 = burst0 * ((n0 - n0 % d0) / d0) + (part - most0_rest) / d0
-      -- What is owed beyond that is still to be spent, or was let through.
+      -- The overdraft stays as well: those units were admitted, or a scheduled lease may still spend them.
       local owed = 0
       if ahead > most0 or (ahead == most0 and rest > most0_rest) then ahead, rest, owed = most0, most0_rest, debt or 0 end
       local units
@@ -146,7 +147,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       if units >= burst then
         ahead, rest, cut = most, most_rest, units > burst or part > 0
         if cut and doing == 5 then
-          -- Of the quota that wrote it: cut to this one, it would give away what was used under that.
+          -- Debit under the quota that wrote the state: cut to this burst, it would give away what was used.
           local _, _, reset, state, ttl = arrive(raw, n0, burst0, d0, now, cost, doing, check)
           return -1, 0, reset, state, ttl
         end
@@ -168,10 +169,10 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
 
   if generation and current + previous > 0 then
     local this = (now - now % LIFE) / LIFE
-    -- The clock went back by far. No lease lives longer than a life from now.
+    -- The clock went back by a lot. No lease lives longer than LIFE from now.
     if generation > this + 3 then generation, current, previous = this, current + previous, 0 end
     for _ = 1, 2 do
-      -- Until its generation is over, all of it may be unspent.
+      -- Until the generation ends, none of its units may have been spent yet.
       local till = (generation + 1) * LIFE
       local out = current + previous
       if out > burst then out = burst end
@@ -183,7 +184,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     end
   end
 
-  -- Beyond the tolerance a clock went back, or the burst was lowered. A denial repairs that, but not what was reported.
+  -- An arrival time beyond the burst comes from a clock that went back or a burst that was lowered. A denial repairs
+  -- it, but keeps the overdraft.
   local repair, leaves = n0, false
   if ahead > most or (ahead == most and rest > most_rest) then
     local top, top_rest = most, most_rest
@@ -199,7 +201,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     cost = 0
     local back = 0
     if doing == 4 then
-      -- What was used is forgotten; what is on lease may still be spent.
+      -- A reset drops the usage. Leases stay: their units may still be spent.
       back = current + previous
       if back == 0 then return -1, 0, 0, '', 0 end
       if back > burst then back = burst end
@@ -207,7 +209,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     elseif doing == 6 then
       local left, lent_in = unpack('<dd', check, 39)
       local out = generation and (generation == lent_in and current or generation == lent_in + 1 and previous) or 0
-      -- One that is not known any more has been spent, as far as the bucket can tell.
+      -- The bucket no longer knows this lease, and has to count it as spent.
       if out < wanted or wanted < left then return -1, 0, 0 end
       if generation == lent_in then current = current - wanted else previous = previous - wanted end
       if forgotten then left = left > forgotten and left - forgotten or 0 end
@@ -215,7 +217,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     elseif doing == 5 then
       back = wanted
     end
-    -- Units go back, or are taken whether they fit or not.
+    -- Give units back, or take them whether they fit or not.
     local part = back * unit_rest
     ahead, rest = ahead + back * unit + (part - part % d) / d, rest + part % d
     if rest >= d then ahead, rest = ahead + 1, rest - d end
@@ -223,7 +225,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     if doing == 5 and (ahead > most or (ahead == most and rest > most_rest)) then
       generation, current, previous = generation or 0, current or 0, previous or 0
       debt = 1
-      -- In a century and a half nobody will remember.
+      -- Cap the overdraft at about 140 years, where doubles are still exact.
       if ahead > 2^52 then ahead, rest = 2^52, 0 end
     end
   end
@@ -242,7 +244,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     local fits = whole < most or (whole == most and over <= most_rest)
     if fits then
       ahead, rest, repair = whole, over, true
-      -- Once more.
+      -- When would the same units fit again?
       whole, over = whole + time, over + part
       if over >= d then whole, over = whole + 1, over - d end
     end
@@ -250,7 +252,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
       local wait = whole - most
       if over > most_rest then wait = wait + 1 end
       if generation and current + previous > 0 then
-        -- What is on lease is held back until its generation is over, and only then comes back by itself.
+        -- Units on lease are unavailable until their generation ends. Only then do they refill.
         local till, out = (generation + 1) * LIFE - now, current + previous
         for _ = 1, 2 do
           if out > burst then out = burst end
@@ -268,17 +270,18 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     end
   end
   if n0 and retry ~= -1 then
-    -- Only what it can hold, and only if that comes back sooner: ⌊n · d0 / d⌋ < n0 where n/d < n0/d0.
+    -- Leave the state to its quota, unless all usage fits this burst and refills sooner under this quota:
+    -- ⌊n · d0 / d⌋ < n0 exactly if n/d < n0/d0.
     leaves = cut or muldiv(n, d0, d) >= n0
   end
 
-  -- How many whole units lie in what is left: ⌊(left + left_rest / d) · d / n⌋.
+  -- The whole units left: ⌊(left + left_rest / d) · d / n⌋.
   local left, left_rest = most - ahead, most_rest - rest
   if left_rest < 0 then left, left_rest = left - 1, left_rest + d end
   local have = left * d + left_rest
   local remaining = (have - have % n) / n
   if have >= 2^53 then
-    -- The guess is off by one at most; the comparison is exact.
+    -- The division is off by at most one; the comparison below is exact.
     remaining = have / n
     remaining = remaining - remaining % 1
     if remaining > burst then remaining = burst end
@@ -297,27 +300,27 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
 
   local kind, units, after = 0, 0, 0
   if doing == 7 then
-    local reserve, segment, line, empty = unpack('<dddd', check, 39)
+    local reserve, largest, horizon, empty = unpack('<dddd', check, 39)
     if not raw or n0 then return 0, 0, 0 end
     generation, current, previous = generation or 0, current or 0, previous or 0
-    if granted then units = lot(wanted, remaining, reserve - current - previous) end
+    if granted then units = lease_size(wanted, remaining, reserve - current - previous) end
     if units > 0 then
       local this = (now - now % LIFE) / LIFE
-      -- What is on lease already is of the same, or of a later one, if the clock went back.
+      -- Existing leases are of this generation, or of a later one if the clock went back.
       if generation < this or current + previous == 0 then generation = this end
       kind, current = 1, current + units
     end
-    if units == 0 and remaining <= empty and lot(2^49, remaining, 2^49) == 0 then
-      -- Until when what was taken before has come back.
+    if units == 0 and remaining <= empty and lease_size(2^49, remaining, 2^49) == 0 then
+      -- The time until the overdraft has refilled.
       after = ahead - most
       if rest > most_rest then after = after + 1 end
       if after < 0 then after = 0 end
-      -- At most a quarter of what is left of the line.
-      local part = line - after
+      -- Schedule at most a quarter of the units that refill within the rest of the horizon.
+      local part = horizon - after
       if part > 0 then
         part = (part - part % 4) / 4 * d
         units = (part - part % n) / n
-        if segment < units then units = segment end
+        if largest < units then units = largest end
         if units > 0 then kind, debt = 2, 1 end
       end
     end
@@ -330,7 +333,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
   local reset = ahead
   if rest > 0 then reset = reset + 1 end
   if generation and (doing or (cost > 0 and repair)) then
-    -- The units used beyond the burst, rounded up.
+    -- The overdraft in units, rounded up.
     if debt and debt > 0 then
       debt = 0
       if ahead > most or (ahead == most and rest > most_rest) then
@@ -339,7 +342,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
         local whole, part = muldiv(more, d, n)
         part = part + more_rest
         debt = whole + (part + (-part) % n) / n
-        -- Of 24 bits, and never less than it is.
+        -- A 32-bit float has 24 bits: round up.
         if debt >= 2^24 then debt = debt + debt / 2^23 end
       end
     else
@@ -349,16 +352,17 @@ local function arrive(raw, n, burst, d, now, cost, doing, check, granted, forgot
     if current + previous > 0 or debt > 0 then
       state = state .. pack('<I4I4I4f', generation, current, previous, debt)
     end
-    local parked = current + previous
-    if parked > 0 and not doing and retry == -1 then
-      -- What is on lease comes back by itself. Told with it, a refund would give back what time has.
-      local part = parked * unit_rest
-      local whole, over = ahead - parked * unit - (part - part % d) / d, rest - part % d
+    local leased = current + previous
+    if leased > 0 and not doing and retry == -1 then
+      -- Report the reset time without the leases, which expire on their own: with them, a refund would give back units
+      -- that have refilled already.
+      local part = leased * unit_rest
+      local whole, over = ahead - leased * unit - (part - part % d) / d, rest - part % d
       if over < 0 then whole, over = whole - 1, over + d end
       reset = whole < 0 and 0 or over > 0 and whole + 1 or whole
     end
-    -- Kept until what is on lease has run out, and the burst is full again after that.
-    local till, out = (generation + 1) * LIFE - now, parked
+    -- Keep the state until the leases have expired and the bucket has refilled after that.
+    local till, out = (generation + 1) * LIFE - now, leased
     while out > 0 do
       local part = out * unit_rest
       local last = till + out * unit + (part + (-part) % d) / d

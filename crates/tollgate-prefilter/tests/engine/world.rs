@@ -1,0 +1,133 @@
+//! What is explored.
+
+use tollgate_core::{Check, Consistency, Fingerprint, MINUTE, Quota, Rule, Tick};
+use tollgate_prefilter::StoreRules;
+
+/// The length of all windows, in µs.
+pub(crate) const LENGTH: Tick = 60_000_000;
+
+/// One thing to explore.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// The limit that is looked at.
+    pub(crate) quota: Quota,
+    pub(crate) consistency: Consistency,
+    /// Whether each request is checked by another rule too, and where its state lies.
+    pub(crate) other: Other,
+    pub(crate) processes: usize,
+    /// How many requests come, and what each may cost.
+    pub(crate) requests: usize,
+    pub(crate) costs: &'static [u64],
+    /// How many events happen besides that requests are sent, decided and replied to, and of which kinds.
+    pub(crate) extras: usize,
+    pub(crate) kinds: &'static [Kind],
+}
+
+/// Another rule of the same request. The world tries both of its decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    None,
+    /// Decided in one step with the first.
+    Beside,
+    /// Asked before it, in a place of its own.
+    Before,
+    /// Asked after it, in a place of its own.
+    After,
+    /// Decided in one step with the first, after a third rule in a place of its own.
+    BesideAfterAThird,
+}
+
+/// Kinds of events that only happen now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// No reply to a query is waited for any more. It is carried out all the same, or is lost.
+    GiveUp,
+    /// The same, by dropping it.
+    Drop,
+    /// A query certainly did not run.
+    NotRun,
+    /// The caller of a request goes away.
+    Abandon,
+    /// The ticket of an admitted request is cancelled.
+    Cancel,
+    /// A unit more is charged to a ticket.
+    Charge,
+    /// The key is reset.
+    Reset,
+    /// Maintenance is polled.
+    Maintain,
+    /// The rule set is replaced by an equal one.
+    Replace,
+    /// The rule set is replaced by one without the rule.
+    Remove,
+    /// So many µs pass.
+    Pass(Tick),
+}
+
+impl World {
+    pub(crate) fn is_leased(&self) -> bool {
+        matches!(self.consistency, Consistency::Leased { .. })
+    }
+
+    pub(crate) fn is_window(&self) -> bool {
+        tollgate_core::algorithm::Algorithm::new(&self.quota)
+            .is_none_or(|_: tollgate_core::algorithm::Gcra| false)
+    }
+
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    /// Whether a window may end while units are on their way.
+    pub(crate) fn turns(&self) -> bool {
+        let is_long = |kind: &Kind| matches!(kind, Kind::Pass(time) if *time >= LENGTH / 2);
+        self.kinds.iter().any(is_long)
+    }
+
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let mut rules = vec![Rule::new("limit", self.quota).consistency(self.consistency)];
+        if self.other != Other::None {
+            rules.push(Rule::new("other", Quota::gcra(1_000, MINUTE)));
+        }
+        if self.other == Other::BesideAfterAThird {
+            rules.push(Rule::new("third", Quota::gcra(1_000, MINUTE)));
+        }
+        rules
+    }
+
+    pub(crate) fn checks(&self, cost: u64) -> Vec<Check> {
+        let (first, other) = (Check::new(0, KEY, cost), Check::new(1, OTHER_KEY, 1));
+        match self.other {
+            Other::None => vec![first],
+            Other::Before => vec![other, first],
+            Other::Beside | Other::After => vec![first, other],
+            Other::BesideAfterAThird => vec![Check::new(2, OTHER_KEY, 1), first, other],
+        }
+    }
+
+    pub(crate) fn places(&self) -> Box<dyn StoreRules> {
+        Box::new(Places(self.other))
+    }
+}
+
+/// Fingerprints are evenly spread.
+const KEY: Fingerprint = Fingerprint::from_bits(0x3c6e_f372_fe94_f82b_a54f_f53a_5f1d_36f1);
+const OTHER_KEY: Fingerprint = Fingerprint::from_bits(0x9b05_688c_2b3e_6c1f_1f83_d9ab_fb41_bd6b);
+
+/// Where states lie.
+#[derive(Debug)]
+struct Places(Other);
+
+impl StoreRules for Places {
+    fn exact(&self, _: &Rule) -> Option<&'static str> {
+        None
+    }
+
+    fn place(&self, _: &[Check], check: &Check) -> Option<Fingerprint> {
+        match self.0 {
+            Other::None | Other::Beside => None,
+            Other::Before | Other::After => Some(check.key()),
+            Other::BesideAfterAThird => (check.rule() == 2).then_some(OTHER_KEY),
+        }
+    }
+}

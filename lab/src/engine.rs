@@ -1,0 +1,162 @@
+//! A process that decides with the engine, as a store drives it.
+
+use std::sync::Arc;
+
+use tollgate_core::{
+    Check, Consistency as Counted, Decision, Fingerprint, LeaseShare, MINUTE, Quota, Rule, RuleSet,
+    Tick,
+    store::{Receipt, Settlement},
+};
+use tollgate_prefilter::{
+    Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, LeaseEvent, LeaseItem, Next,
+    NoReply, Query, Reply, ReportEvent, StoreRules,
+};
+
+use crate::consistency::{Consistency, INTERVAL, Terms};
+
+/// The rules of one process on an engine: the limit, and another rule that denies.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) rules: BoundRules,
+}
+
+/// What goes to the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Query {
+        checks: Vec<Check>,
+        reports: Vec<Check>,
+        leases: Vec<LeaseItem>,
+    },
+    Settle(Receipt, Settlement),
+}
+
+/// What goes to the store, and who processes the reply.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) content: Content,
+    pub(crate) query: Option<Query>,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Decided(Decision),
+    Query(Message),
+}
+
+/// A key as the engine knows it: fingerprints are evenly spread.
+pub(crate) fn fingerprint(key: u32) -> Fingerprint {
+    let bits = u128::from(key) + 1;
+    Fingerprint::from_bits(bits.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+#[derive(Debug)]
+struct OnePlace;
+
+impl StoreRules for OnePlace {
+    fn exact(&self, _: &Rule) -> Option<&'static str> {
+        None
+    }
+
+    fn place(&self, _: &[Check], _: &Check) -> Option<Fingerprint> {
+        None
+    }
+}
+
+impl EngineEvents for OnePlace {
+    fn lease(&self, _: LeaseEvent) {}
+    fn reports(&self, _: ReportEvent, _: usize) {}
+    fn units_lost(&self, _: u64) {}
+}
+
+impl Local {
+    /// `None` if the consistency is not one of the engine's.
+    pub(crate) fn new(consistency: Consistency, terms: &Terms) -> Option<Self> {
+        let counted = match consistency {
+            Consistency::Exact | Consistency::Learned => Counted::Exact,
+            Consistency::Leased(permille) if terms.lease.is_some() => Counted::Leased {
+                share: LeaseShare::permille(permille),
+            },
+            Consistency::Leased(_) => Counted::Exact,
+            Consistency::Eventual => Counted::Eventual {
+                interval: std::time::Duration::from_micros(INTERVAL),
+                max_unreported: terms.report.as_ref()?.max_unreported(),
+            },
+            Consistency::Credit(_) | Consistency::Plain => return None,
+        };
+        let mut options = EngineOptions::default();
+        options.deny_cache = consistency != Consistency::Exact;
+        let engine = Engine::new(options, Box::new(OnePlace));
+        let limit = Rule::new("limit", terms.quota).consistency(counted);
+        let other = Rule::new("other", Quota::gcra(1, MINUTE));
+        let rules = Arc::new(RuleSet::new([limit, other]).ok()?);
+        Some(Self {
+            rules: engine.bind(rules, Box::new(OnePlace)),
+        })
+    }
+
+    /// A request comes; `is_denied`: the other rule denies it.
+    pub(crate) fn begin(&self, now: Tick, key: u32, cost: u64, is_denied: bool) -> Step {
+        let key = fingerprint(key);
+        let checks = [Check::new(0, key, cost), Check::new(1, key, 1)];
+        let checks = if is_denied { &checks[..] } else { &checks[..1] };
+        match self.rules.begin(checks, now) {
+            Begin::Decided(decision) => Step::Decided(decision),
+            Begin::Query(query) => Step::Query(Message::new(query, now)),
+        }
+    }
+
+    /// What is due without a request.
+    pub(crate) fn maintain(&self, now: Tick) -> Vec<Message> {
+        let queries = self.rules.poll_maintenance(now).into_iter();
+        queries.map(|query| Message::new(query, now)).collect()
+    }
+
+    /// How often something may be due, in µs.
+    pub(crate) fn pause(&self) -> Option<Tick> {
+        let pause = self.rules.maintenance_interval()?;
+        Some(pause.as_micros() as Tick)
+    }
+}
+
+impl Message {
+    fn new(mut query: Query, now: Tick) -> Self {
+        let content = query.send(now, |query| Content::Query {
+            checks: query.checks().to_vec(),
+            reports: query.reports().to_vec(),
+            leases: query.leases().to_vec(),
+        });
+        Self {
+            content,
+            query: Some(query),
+        }
+    }
+
+    /// Processes the reply, or that there is none. What is to be sent then.
+    pub(crate) fn finish(self, reply: Option<Reply>, now: Tick) -> Vec<Self> {
+        let reply = reply.ok_or(NoReply::Unknown);
+        let Some(Next::Done(done)) = self.query.map(|query| query.finish(reply, now)) else {
+            return Vec::new();
+        };
+        let FollowUp { settle, queries } = done.follow_up;
+        let settle = settle.into_iter().map(|(receipt, how)| Self {
+            content: Content::Settle(receipt, how),
+            query: None,
+        });
+        let queries = queries.into_iter().map(|query| Self::new(query, now));
+        settle.chain(queries).collect()
+    }
+
+    /// The queries that it stands for: reports and leases that travel together count alone.
+    pub(crate) fn calls(&self) -> u64 {
+        match &self.content {
+            Content::Query {
+                checks,
+                reports,
+                leases,
+            } if checks.is_empty() => (reports.len() + leases.len()) as u64,
+            _ => 1,
+        }
+    }
+}
