@@ -4,6 +4,7 @@
 
 pub mod polite;
 pub mod redis_server;
+pub mod rules;
 pub mod serve;
 pub mod shop;
 pub mod weather;

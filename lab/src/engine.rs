@@ -36,13 +36,15 @@ pub(crate) enum Content {
 pub(crate) struct Message {
     pub(crate) content: Content,
     pub(crate) query: Option<Query>,
+    /// Once the store has carried it out.
+    pub(crate) reply: Option<Reply>,
 }
 
 /// What becomes of a request.
 #[derive(Debug)]
 pub(crate) enum Step {
     Decided(Decision),
-    Query(Message),
+    Query(Box<Message>),
 }
 
 /// A key as the engine knows it: fingerprints are evenly spread.
@@ -103,7 +105,7 @@ impl Local {
         let checks = if is_denied { &checks[..] } else { &checks[..1] };
         match self.rules.begin(checks, now) {
             Begin::Decided(decision) => Step::Decided(decision),
-            Begin::Query(query) => Step::Query(Message::new(query, now)),
+            Begin::Query(query) => Step::Query(Box::new(Message::new(query, now))),
         }
     }
 
@@ -130,11 +132,13 @@ impl Message {
         Self {
             content,
             query: Some(query),
+            reply: None,
         }
     }
 
-    /// Processes the reply, or that there is none. What is to be sent then.
-    pub(crate) fn finish(self, reply: Option<Reply>, now: Tick) -> Vec<Self> {
+    /// Processes the reply, or that none has come. What is to be sent then.
+    pub(crate) fn finish(self, is_answered: bool, now: Tick) -> Vec<Self> {
+        let reply = self.reply.filter(|_| is_answered);
         let reply = reply.ok_or(NoReply::Unknown);
         let Some(Next::Done(done)) = self.query.map(|query| query.finish(reply, now)) else {
             return Vec::new();
@@ -143,6 +147,7 @@ impl Message {
         let settle = settle.into_iter().map(|(receipt, how)| Self {
             content: Content::Settle(receipt, how),
             query: None,
+            reply: None,
         });
         let queries = queries.into_iter().map(|query| Self::new(query, now));
         settle.chain(queries).collect()

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use tollgate_core::{Decision, Tick, algorithm::Assessment};
-use tollgate_prefilter::Reply;
 
 use crate::{
     agent::{Agent, InFlightQuery, Step},
@@ -108,7 +107,7 @@ struct InFlight {
 }
 
 enum What {
-    Engine(Message, Option<Reply>),
+    Engine(Box<Message>),
     Agent(InFlightQuery, Option<Assessment>),
 }
 
@@ -195,8 +194,8 @@ impl World {
             self.figures.waited(now - sent.at);
         }
         match sent.what {
-            What::Engine(message, reply) => {
-                let messages = message.finish(reply.filter(|_| is_answered), shows);
+            What::Engine(message) => {
+                let messages = message.finish(is_answered, shows);
                 self.send_all(now, sent.sender, messages);
             }
             What::Agent(query, answer) => {
@@ -249,7 +248,7 @@ impl World {
                 match local.begin(clock, key, cost, request.is_denied) {
                     engine::Step::Decided(decision) => self.decided(now, sender, cost, &decision),
                     engine::Step::Query(message) => {
-                        let what = What::Engine(message, None);
+                        let what = What::Engine(message);
                         self.send(now, sender, what, (cost, request.is_denied));
                     }
                 }
@@ -327,13 +326,13 @@ impl World {
 
     fn send_all(&mut self, now: Tick, sender: Sender, messages: Vec<Message>) {
         for message in messages {
-            self.send(now, sender, What::Engine(message, None), (0, false));
+            self.send(now, sender, What::Engine(Box::new(message)), (0, false));
         }
     }
 
     fn send(&mut self, now: Tick, sender: Sender, what: What, (waits, is_denied): (u64, bool)) {
         self.figures.calls += match &what {
-            What::Engine(message, _) => message.calls(),
+            What::Engine(message) => message.calls(),
             What::Agent(..) => 1,
         };
         let Some(process) = find(&mut self.processes, sender) else {
@@ -373,9 +372,9 @@ impl World {
         let is_denied = in_flight.is_denied;
         let (at, key) = (EPOCH + now, fingerprint(sender.key));
         let fits = match &mut in_flight.what {
-            What::Engine(message, reply) => {
-                *reply = self.server.carry_out(at, &message.content);
-                let decision = reply.as_ref().map(|reply| &reply.decision);
+            What::Engine(message) => {
+                message.reply = self.server.carry_out(at, &message.content);
+                let decision = message.reply.as_ref().map(|reply| &reply.decision);
                 decision.is_some_and(Decision::is_allowed)
             }
             What::Agent(query, answer) => {

@@ -2,6 +2,11 @@
 
 use std::{error::Error, fmt};
 
+use crate::did_you_mean::did_you_mean;
+
+/// The most names that an error lists.
+const MOST_NAMES: usize = 20;
+
 /// A rule that cannot be used.
 ///
 /// It is returned by the call that received the rule, names the rule, repeats the input, and says what would be right.
@@ -96,13 +101,35 @@ pub struct UnknownName {
 impl UnknownName {
     /// There is no `what` of this name; `known` are those that there are.
     pub fn new<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let known: Vec<_> = known.into_iter().map(|name| format!("{name:?}")).collect();
+        // There may be thousands.
+        let mut known: Vec<_> = known.into_iter().collect();
+        let meant = did_you_mean(name, known.iter().copied());
+        let more = known.len().saturating_sub(MOST_NAMES);
+        known.truncate(MOST_NAMES);
+        let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
+        let mut message = if known.is_empty() {
+            format!("there is no {what} {name:?}, nor any other")
+        } else {
+            format!("there is no {what} {name:?}; there is {}", known.join(", "))
+        };
+        if more > 0 {
+            message.push_str(&format!(" and {more} more"));
+        }
+        if let Some(meant) = meant {
+            message.push_str(&format!("; did you mean {meant:?}?"));
+        }
+        Self { message }
+    }
+}
+
+impl UnknownName {
+    /// A check was made under rules that have been replaced more often than this since.
+    pub(crate) fn of_replaced_rules(times: usize) -> Self {
         Self {
-            message: if known.is_empty() {
-                format!("there is no {what} {name:?}, nor any other")
-            } else {
-                format!("there is no {what} {name:?}; there is {}", known.join(", "))
-            },
+            message: format!(
+                "the check was made by another limiter, or under rules that were replaced more than {times} times since; \
+                 make it anew"
+            ),
         }
     }
 }

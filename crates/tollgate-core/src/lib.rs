@@ -101,6 +101,7 @@
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
+//! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"` |
 
 pub mod algorithm;
 mod algorithm_kind;
@@ -108,18 +109,24 @@ mod check;
 mod checks;
 mod consistency;
 mod decision;
+mod did_you_mean;
 mod error;
 mod interval;
 mod key;
 mod key_part;
 mod limiter;
+mod live_limiter;
 pub mod memory;
 mod network;
+mod on_change;
 mod on_store_error;
 mod quota;
 mod quota_error;
+mod quota_text;
 mod remote;
+mod replacement;
 mod rule;
+mod rule_change;
 mod rule_set;
 mod step;
 pub mod store;
@@ -136,16 +143,22 @@ pub use self::{
     checks::Checks,
     consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Source, Verdict},
+    did_you_mean::did_you_mean,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     key_part::KeyPart,
     limiter::{Grant, Limiter},
+    live_limiter::LiveLimiter,
     memory::{MemoryStore, MemoryStoreBuilder},
     network::Network,
+    on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, TokenBucketOf},
     quota_error::QuotaError,
+    quota_text::ParseQuotaError,
+    replacement::Replacement,
     rule::{Mode, Rule},
+    rule_change::RuleChange,
     rule_set::RuleSet,
     step::{Pending, Step},
     store::rule_store::Store,

@@ -96,43 +96,6 @@ impl Limiter {
         Self::bind(&store, RuleSet::new(rules)?, instances)
     }
 
-    /// Ties rules to a store in the place of those of other limiters, which may have other quotas under the same names: for
-    /// a reload. Used units stay used.
-    ///
-    /// Either all goes well, or nothing changes. Afterwards the replaced limiters and their clones no longer hold their
-    /// names. The new limiter takes over the leases of rules that have not changed; those of other rules go back. Where the replaced
-    /// limiters are still asked, they decide by their own rules on the
-    /// same state, and what their tickets give back is [converted](crate::algorithm::Algorithm::refund_converted): drop them
-    /// soon. Make the new one before the old one is dropped; the state is then carried over whatever happens.
-    ///
-    /// ```
-    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
-    ///
-    /// let store = MemoryStore::new();
-    /// let rule = |limit| Rule::new("api", Quota::gcra(limit, MINUTE));
-    /// let old = Limiter::new(store.clone(), [rule(10)])?;
-    /// assert!(old.try_acquire("api", &Key::shared())?.is_allowed());
-    ///
-    /// let conflict = Limiter::new(store.clone(), [rule(20)]).unwrap_err();
-    /// assert!(conflict.to_string().contains("gcra(10 per 60s)"));
-    ///
-    /// let new = Limiter::replacing(&[&old], store, [rule(20)])?;
-    /// assert_eq!(new.try_acquire("api", &Key::shared())?.verdicts()[0].remaining(), 20 - 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new); and a limiter of another store among the replaced.
-    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
-    pub fn replacing(
-        replaced: &[&Self],
-        store: impl Store,
-        rules: impl IntoIterator<Item: Into<Rule>>,
-    ) -> Result<Self, RuleError> {
-        Self::bind_replacing(replaced, &store, RuleSet::new(rules)?, NonZeroU32::MIN)
-    }
-
     /// Ties a rule set to a store.
     ///
     /// # Errors
@@ -143,40 +106,77 @@ impl Limiter {
         rules: RuleSet,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        Self::bind_replacing(&[], store, rules, instances)
+        Self::register(store, rules, &[], instances, None)
     }
 
-    /// Ties a rule set to a store [in the place](Self::replacing) of those of other limiters.
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`](Self::bind); and a limiter of another store among the replaced.
-    pub fn bind_replacing(
-        replaced: &[&Self],
+    /// Ties a rule set to a store whose names are registered, in the place of those of `replaced`, which stay registered. With
+    /// the instances and the fallback of `before`.
+    pub(crate) fn register(
         store: &dyn Store,
         rules: RuleSet,
+        replaced: &[&Registration],
         instances: NonZeroU32,
+        before: Option<&Self>,
     ) -> Result<Self, RuleError> {
         let rules = Arc::new(rules);
-        let old: Option<Vec<_>> = replaced
-            .iter()
-            .map(|old| old.registration.as_deref())
-            .collect();
-        let old = old.ok_or_else(|| {
-            RuleError::general(
-                RuleErrorKind::Conflict,
-                "a limiter without a registration has no names that could be replaced; take the layer's own",
-            )
-        })?;
-        let registration = store.registry().register(&rules, &old)?;
-        let mut limiter = Self::on(store.bind(rules)?, instances, Clock::system())?;
-        for old in old {
-            store.registry().retire(old);
-        }
-        let store = Arc::clone(&limiter.shared.store);
+        let registration = store.registry().register(&rules, replaced)?;
+        let store = store.bind(rules)?;
+        refuse_unsupported_changes(&*store)?;
+        let mut limiter = match before {
+            Some(before) => before.again_on(Arc::clone(&store))?,
+            None => Self::on(Arc::clone(&store), instances, Clock::system())?,
+        };
         let registration = registration.on_retire(move || store.retire());
         limiter.registration = Some(Arc::new(registration));
         Ok(limiter)
+    }
+
+    /// The registration of its names.
+    pub(crate) fn registration(&self) -> Option<&Registration> {
+        self.registration.as_deref()
+    }
+
+    /// Frees its names: its rules were replaced.
+    pub(crate) fn retire(&self) {
+        if let Some(registration) = &self.registration {
+            registration.retire();
+        }
+    }
+
+    /// Whether it has made the check, or it was made by hand.
+    #[inline]
+    pub(crate) fn has_made(&self, check: &Check) -> bool {
+        check.is_of_rules(self.shared.rules_version)
+    }
+
+    /// A check of another limiter on the same store as one of this limiter.
+    pub(crate) fn adopt(&self, check: &Check, rule: u16, plan: u16) -> Check {
+        let check = check.with_rule(rule).with_plan(plan);
+        check.of_rules(self.shared.rules_version)
+    }
+
+    /// These rules with the instances of `before`, and with what it has counted while the store failed: for a limiter whose
+    /// settings differ from those of the one whose rules were replaced.
+    ///
+    /// # Errors
+    ///
+    /// A quota whose share cannot be counted.
+    pub fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
+        let mut limiter = before.again_on(Arc::clone(&self.shared.store))?;
+        limiter.registration.clone_from(&self.registration);
+        Ok(limiter)
+    }
+
+    /// Other rules, with the instances and the fallback of these.
+    fn again_on(&self, store: Arc<dyn RuleStore>) -> Result<Self, RuleError> {
+        let Some(before) = &self.shared.fallback else {
+            return Self::on(store, NonZeroU32::MIN, Clock::system());
+        };
+        let fallback = match store.can_fail() {
+            true => Some(Fallback::succeeding(store.rules(), before)?),
+            false => None,
+        };
+        Ok(Self::with_fallback(store, fallback))
     }
 
     /// The same limiter, which does not keep its rule names in use: for what outlives its limiter or layer, such as a request
@@ -229,7 +229,11 @@ impl Limiter {
         } else {
             None
         };
-        Ok(Self {
+        Ok(Self::with_fallback(store, fallback))
+    }
+
+    fn with_fallback(store: Arc<dyn RuleStore>, fallback: Option<Fallback>) -> Self {
+        Self {
             shared: Arc::new(Shared {
                 has_thresholds: store.rules().has_thresholds(),
                 rules_version: store.rules().version() as u32,
@@ -240,7 +244,7 @@ impl Limiter {
                 wait_queues: WaitQueues::default(),
             }),
             registration: None,
-        })
+        }
     }
 
     /// The rules.
@@ -270,9 +274,9 @@ impl Limiter {
     /// The index of the rule with this name in the rule set.
     fn index(&self, rule: &str) -> Result<usize, UnknownName> {
         let given = self.rules().given();
-        given
-            .iter()
-            .position(|known| known.name() == rule)
+        let index = self.rules().position(rule);
+        index
+            .filter(|index| *index < given.len())
             .ok_or_else(|| UnknownName::new("rule", rule, given.iter().map(Rule::name)))
     }
 
@@ -539,6 +543,21 @@ impl Shared {
     fn knows(&self, check: &Check) -> bool {
         check.is_of_rules(self.rules_version) && check.rule() < self.rules
     }
+}
+
+/// A rule that wants more of the store on a change than it does.
+fn refuse_unsupported_changes(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let wanted = |rule: &&Rule| !store.supports_on_change(rule.change_answer());
+    let Some(rule) = store.rules().given().iter().find(wanted) else {
+        return Ok(());
+    };
+    Err(rule.error(
+        RuleErrorKind::Store,
+        format!(
+            "this store cannot {} used units when the quota changes; take OnChange::Keep, or the memory store",
+            rule.change_answer().name()
+        ),
+    ))
 }
 
 /// The checks, then those of their thresholds.

@@ -29,7 +29,8 @@ const EXACT: u128 = 1 << 53;
 /// An algorithm with its numbers: how many units, in what window, with what burst.
 ///
 /// A quota is plain data. It is checked when it becomes part of a rule set; [`Quota::validate`] does it earlier.
-/// Which algorithm to take is the subject of the [`algorithm`](crate::algorithm) module.
+/// Which algorithm to take is the subject of the [`algorithm`](crate::algorithm) module. As text it is
+/// `gcra 100/min burst 20`: it [parses](#impl-FromStr-for-Quota) and prints itself.
 ///
 /// ```
 /// use tollgate_core::{MINUTE, Quota, SECOND};

@@ -6,6 +6,7 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
+    on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{MAX_UNITS, Quota},
 };
@@ -51,6 +52,7 @@ pub struct Rule {
     pub(crate) mode: Mode,
     consistency: Consistency,
     pub(crate) on_store_error: OnStoreError,
+    on_change: OnChange,
 }
 
 impl Rule {
@@ -70,6 +72,7 @@ impl Rule {
             mode: Mode::Enforce,
             consistency: Consistency::Exact,
             on_store_error: OnStoreError::LocalShare,
+            on_change: OnChange::Keep,
         }
     }
 
@@ -135,6 +138,13 @@ impl Rule {
     #[must_use]
     pub fn on_store_error(mut self, answer: OnStoreError) -> Self {
         self.on_store_error = answer;
+        self
+    }
+
+    /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
+    #[must_use]
+    pub fn on_change(mut self, answer: OnChange) -> Self {
+        self.on_change = answer;
         self
     }
 
@@ -220,6 +230,12 @@ impl Rule {
     #[must_use]
     pub fn store_error_answer(&self) -> OnStoreError {
         self.on_store_error
+    }
+
+    /// What becomes of used units when the rule takes the place of one with another quota.
+    #[must_use]
+    pub fn change_answer(&self) -> OnChange {
+        self.on_change
     }
 
     pub(crate) fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {

@@ -1,6 +1,7 @@
 //! Rule sets: the rules in force, with their thresholds.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc,
@@ -26,7 +27,18 @@ pub struct RuleSet {
     /// For a threshold, the index of its rule; for a shadow with `instead_of`, the index of the rule it replaces.
     refers_to: Box<[Option<u16>]>,
     all_enforced: bool,
+    names: Names,
 }
+
+/// The indices of rules by name.
+enum Names {
+    /// There are so few that looking at each is faster.
+    Few,
+    Many(HashMap<Arc<str>, u16>),
+}
+
+/// The most rules that are looked at one after the other.
+const FEW: usize = 8;
 
 impl RuleSet {
     /// A snapshot of these rules, with the next version number of this process.
@@ -65,17 +77,10 @@ impl RuleSet {
                 format!("{} rules are above {}", rules.len(), u16::MAX),
             ));
         }
-        for (index, rule) in rules.iter().enumerate() {
-            if rules[..index].iter().any(|other| other.name == rule.name) {
-                return Err(rule.error(
-                    RuleErrorKind::RuleSet,
-                    "there are two rules of this name in one rule set; give each a name of its own",
-                ));
-            }
-        }
+        let names = Names::new(&rules)?;
         let refers_to = rules
             .iter()
-            .map(|rule| rule.reference(&rules))
+            .map(|rule| rule.reference(&rules, &names))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             version: VERSION.fetch_add(1, Ordering::Relaxed),
@@ -83,6 +88,7 @@ impl RuleSet {
             rules: rules.into(),
             given,
             refers_to,
+            names,
         })
     }
 
@@ -108,7 +114,7 @@ impl RuleSet {
     /// The index of the rule or threshold with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.name() == name)
+        self.names.position(&self.rules, name)
     }
 
     /// Whether the rule at this index denies.
@@ -120,8 +126,10 @@ impl RuleSet {
 
     /// The indices of the thresholds that read the rule at this index.
     pub fn thresholds_of(&self, rule: usize) -> impl Iterator<Item = usize> {
-        (self.given..self.rules.len())
-            .filter(move |threshold| self.refers_to[*threshold].map(usize::from) == Some(rule))
+        // Thresholds follow in the order of their rules.
+        let rules = &self.refers_to[self.given..];
+        let until = |n: usize| rules.partition_point(|of| of.is_some_and(|of| usize::from(of) < n));
+        self.given + until(rule)..self.given + until(rule + 1)
     }
 
     /// Whether any rule has a threshold.
@@ -143,6 +151,41 @@ impl RuleSet {
     #[must_use]
     pub fn all_enforced(&self) -> bool {
         self.all_enforced
+    }
+}
+
+impl Names {
+    fn new(rules: &[Rule]) -> Result<Self, RuleError> {
+        let twice = |rule: &Rule| {
+            rule.error(
+                RuleErrorKind::RuleSet,
+                "there are two rules of this name in one rule set; give each a name of its own",
+            )
+        };
+        if rules.len() <= FEW {
+            let is_second = |(index, rule): &(usize, &Rule)| {
+                rules[..*index].iter().any(|other| other.name == rule.name)
+            };
+            return match rules.iter().enumerate().find(is_second) {
+                None => Ok(Self::Few),
+                Some((_, rule)) => Err(twice(rule)),
+            };
+        }
+        let mut names = HashMap::with_capacity(rules.len());
+        for (index, rule) in rules.iter().enumerate() {
+            // A rule set has fewer than 65 536 rules.
+            if names.insert(Arc::clone(&rule.name), index as u16).is_some() {
+                return Err(twice(rule));
+            }
+        }
+        Ok(Self::Many(names))
+    }
+
+    fn position(&self, rules: &[Rule], name: &str) -> Option<usize> {
+        match self {
+            Self::Few => rules.iter().position(|rule| rule.name() == name),
+            Self::Many(names) => names.get(name).copied().map(usize::from),
+        }
     }
 }
 
@@ -185,7 +228,7 @@ impl Rule {
     }
 
     /// The index of the rule that the mode refers to.
-    fn reference(&self, rules: &[Self]) -> Result<Option<u16>, RuleError> {
+    fn reference(&self, rules: &[Self], names: &Names) -> Result<Option<u16>, RuleError> {
         let (Mode::Threshold { of: name }
         | Mode::Shadow {
             instead_of: Some(name),
@@ -193,7 +236,7 @@ impl Rule {
         else {
             return Ok(None);
         };
-        match rules.iter().position(|rule| rule.name == *name) {
+        match names.position(rules, name) {
             Some(index) if rules[index].is_enforced() || self.is_threshold() => {
                 Ok(u16::try_from(index).ok())
             }

@@ -157,6 +157,11 @@
 //! handler knows. With the feature `axum`, `Admission` is an extractor, and so is `Option<Admission>` for routes that may lack a
 //! layer. The response to a denied request has the [`Decision`] in its extensions, for outer layers.
 //!
+//! # Rules that change
+//!
+//! [`RateLimitLayer::handle`] replaces the rules while requests are served, without a lost request or a lost count; a
+//! [`LiveLimiter`] does the same outside of HTTP. A [`Quota`] is also text: `"gcra 100/min burst 20".parse()`.
+//!
 //! # Where the layer goes
 //!
 //! Inside of tracing and CORS, outside of expensive work. By address in front of authentication, by account behind it. Around a
@@ -198,11 +203,12 @@ mod rule;
 
 pub use tollgate_core::{
     AlgorithmKind, Check, Checks, Clock, Consistency, DAY, Decision, Fingerprint, Grant, HOUR, Key,
-    KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter, MAX_PERIOD, MAX_UNITS, MINUTE,
-    ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnStoreError, Outcome, PartKind,
-    Pending, Quota, QuotaError, Reason, Retry, RuleError, RuleErrorKind, RuleSet, SECOND, Source,
-    Step, Store, StoreError, StoreErrorKind, Tick, Ticket, TokenBucketOf, TryAcquireError,
-    UnknownName, Verdict, WaitError, WaitErrorKind, algorithm, memory,
+    KeyBuf, KeyPart, LeakyBucketOf, LeaseShare, Limiter, LiveLimiter, MAX_PERIOD, MAX_UNITS,
+    MINUTE, ManualClock, MemoryStore, MemoryStoreBuilder, Mode, Network, OnChange, OnStoreError,
+    Outcome, ParseQuotaError, PartKind, Pending, Quota, QuotaError, Reason, Retry, RuleChange,
+    RuleError, RuleErrorKind, RuleSet, SECOND, Source, Step, Store, StoreError, StoreErrorKind,
+    Tick, Ticket, TokenBucketOf, TryAcquireError, UnknownName, Verdict, WaitError, WaitErrorKind,
+    algorithm, memory,
 };
 
 pub use self::{
@@ -211,7 +217,7 @@ pub use self::{
     protocol::Protocol,
     rate_limit::{
         Admission, Denied, RateLimit, RateLimitLayer, Refund, ResponseBody, ResponseFuture,
-        RuleVerdict,
+        RuleVerdict, RulesHandle,
     },
     rejection::Rejection,
     rule::{KeyedRule, Missing, RequestRule, Rule},

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
 use http::{StatusCode, request::Parts};
-use tollgate_core::{Consistency, OnStoreError, Quota};
+use tollgate_core::{Consistency, Key, KeyBuf, OnChange, OnStoreError, Quota};
 
 use crate::key::KeyExtractor;
 
@@ -11,6 +11,7 @@ type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 /// The number of the plan of a request. It calls the last argument with a name that the rule has no plan for.
 type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
 type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
 ///
@@ -97,6 +98,11 @@ impl Rule {
         Self(self.0.consistency(consistency))
     }
 
+    /// What becomes of used units when this rule takes the place of one with another quota. Default: [`OnChange::Keep`].
+    pub fn on_change(self, answer: OnChange) -> Self {
+        Self(self.0.on_change(answer))
+    }
+
     /// How to decide while the store fails.
     pub fn on_store_error(self, answer: OnStoreError) -> Self {
         Self(self.0.on_store_error(answer))
@@ -167,6 +173,9 @@ pub struct RequestRule {
     pub(crate) plan: Option<Arc<PlanFn>>,
     pub(crate) applies: Option<Arc<Predicate>>,
     pub(crate) exempt: Option<Arc<Predicate>>,
+    pub(crate) applies_to_key: Option<Arc<KeyPredicate>>,
+    /// The plans of single keys, by name.
+    pub(crate) plans_by_key: Vec<(Key, Arc<str>)>,
     pub(crate) missing: Missing,
     /// Whether units are kept if the service fails.
     pub(crate) keeps: bool,
@@ -201,6 +210,8 @@ impl RequestRule {
             plan: None,
             applies: None,
             exempt: None,
+            applies_to_key: None,
+            plans_by_key: Vec::new(),
             missing: Missing::default(),
             keeps: false,
         }
@@ -259,6 +270,39 @@ impl RequestRule {
         }
     }
 
+    /// Applies the rule only to requests whose key this is `true` for; the metrics count the others as skipped. Called twice,
+    /// both must be.
+    ///
+    /// Unlike [`when`](Self::when) it is asked after the key was found: to enforce a rule for a part of the clients, say.
+    pub fn when_key(mut self, applies: impl Fn(&KeyBuf) -> bool + Send + Sync + 'static) -> Self {
+        self.applies_to_key = Some(match self.applies_to_key.take() {
+            None => Arc::new(applies),
+            Some(before) => Arc::new(move |key| before(key) && applies(key)),
+        });
+        self
+    }
+
+    /// Requests with this key count under the plan with this name, whatever [`plan_by`](Self::plan_by) says: a client's own
+    /// limit. The key is as [`RateLimitLayer::key_of`](crate::RateLimitLayer::key_of) makes it.
+    ///
+    /// A million of them cost one table, and no comparison of text for each request.
+    ///
+    /// ```
+    /// use tollgate::{Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::computed};
+    ///
+    /// let by_tenant = computed(|head| Some(Key::of(head.extensions.get::<&'static str>()?)));
+    /// let rule = Rule::new("per-tenant", Quota::gcra(60, MINUTE))
+    ///     .plan("launch-week", Quota::gcra(600, MINUTE))
+    ///     .by(by_tenant)
+    ///     .plan_for_key(Key::of("acme"), "launch-week");
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn plan_for_key(mut self, key: Key, plan: impl Into<Arc<str>>) -> Self {
+        self.plans_by_key.push((key, plan.into()));
+        self
+    }
+
     /// The first setting that has no effect on a rule for handlers.
     pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
         [
@@ -266,6 +310,8 @@ impl RequestRule {
             (self.plan.is_some(), "plan_by"),
             (self.applies.is_some(), "when"),
             (self.exempt.is_some(), "exempt"),
+            (self.applies_to_key.is_some(), "when_key"),
+            (!self.plans_by_key.is_empty(), "plan_for_key"),
             (self.missing != Missing::Shared, "when_missing"),
             (self.keeps, "keep_on_error"),
         ]

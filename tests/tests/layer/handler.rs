@@ -367,7 +367,7 @@ async fn a_ticket_settles_to_the_actual_cost_and_refunds_at_most_what_was_taken(
         }),
     ] {
         let layer = layer(rules()).attach_decision();
-        let limiter = layer.limiter().clone();
+        let limiter = layer.limiter();
         let mut key = tollgate::KeyBuf::new();
         key.push(tollgate::PartKind::CONSTANT, "all");
         let check = limiter.check("units", &key.into()).unwrap().with_cost(0);

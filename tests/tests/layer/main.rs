@@ -5,6 +5,7 @@ mod contract;
 mod failing;
 mod handler;
 mod keys;
+mod live;
 mod messages;
 mod names;
 mod observed;

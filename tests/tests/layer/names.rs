@@ -141,7 +141,7 @@ async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
     };
     assert_eq!(status(&before).await, 200);
     assert_eq!(status(&before).await, 200);
-    let new = RateLimitLayer::replacing(&[old.limiter()], store, [wide]).expect("it replaces it");
+    let new = RateLimitLayer::replacing(&[&old.limiter()], store, [wide]).expect("it replaces it");
     let after = new.layer(ok);
     assert_eq!(status(&before).await, 429);
     assert_eq!(status(&after).await, 200);
@@ -155,7 +155,8 @@ fn a_failed_replacement_replaces_nothing() {
     let (store, _) = still();
     let old = RateLimitLayer::new(store.clone(), [strict()]).expect("valid");
     let invalid = all(Rule::new("more", Quota::gcra(0, MINUTE)));
-    let replaced = [old.limiter()];
+    let old = old.limiter();
+    let replaced = [&old];
     let failed = RateLimitLayer::replacing(&replaced, store.clone(), [loose(), invalid]);
     assert!(failed.is_err());
     assert!(in_use(RateLimitLayer::new(store.clone(), [loose()])));

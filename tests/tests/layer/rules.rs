@@ -332,3 +332,59 @@ fn a_fixed_cost_of_zero_is_rejected() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_key_has_a_plan_of_its_own_and_a_rule_applies_to_some_keys() {
+    use tollgate::{Key, KeyBuf, key::look_up};
+    use tower::{Layer, ServiceExt};
+
+    fn counted(rule: Rule, looks_up: bool) -> RequestRule {
+        if !looks_up {
+            return rule.by(header("x-client"));
+        }
+        rule.by(look_up(|head| {
+            let name = head.headers.get("x-client").cloned();
+            async move {
+                tokio::task::yield_now().await;
+                Some(name?.to_str().ok()?.to_owned())
+            }
+        }))
+    }
+    async fn key_of(name: &str, looks_up: bool) -> Key {
+        let rule = counted(Rule::new("probe", Quota::gcra(1, MINUTE)), looks_up);
+        let layer = RateLimitLayer::new(still().0, [rule]).expect("valid");
+        let head = get("/").header("x-client", name).body(());
+        let head = head.expect("a request").into_parts().0;
+        layer.look_up_key_of("probe", &head).await.expect("a key")
+    }
+    let is_out = |key: &KeyBuf| key.parts().any(|(_, part)| part == b"out");
+    let rules = async |looks_up| {
+        let rule = Rule::new("per-client", Quota::fixed_window(2, MINUTE))
+            .plan("more", Quota::fixed_window(5, MINUTE))
+            .plan("all", Quota::unlimited());
+        counted(rule, looks_up)
+            .plan_for_key(key_of("acme", looks_up).await, "more")
+            .plan_for_key(key_of("ops", looks_up).await, "all")
+            .when_key(move |key| !is_out(key))
+    };
+    for looks_up in [false, true] {
+        let layer = RateLimitLayer::new(still().0, [rules(looks_up).await]).expect("valid");
+        let service = layer.layer(tower::service_fn(|_: Request<String>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+        }));
+        for (client, admitted) in [("ann", 2), ("acme", 5), ("ops", 9), ("out", 9)] {
+            let mut passed = 0;
+            for _ in 0..9 {
+                let request = get("/").header("x-client", client).body(String::new());
+                let response = service.clone().oneshot(request.expect("a request")).await;
+                passed += u32::from(response.expect("it answers").status().is_success());
+            }
+            assert_eq!(passed, admitted, "{client}, look-up: {looks_up}");
+        }
+    }
+    let wrong = Rule::new("per-client", Quota::fixed_window(2, MINUTE)).by(header("x-client"));
+    let acme = key_of("acme", false).await;
+    let error = RateLimitLayer::new(still().0, [wrong.plan_for_key(acme, "gold")]);
+    let text = error.expect_err("there is no such plan").to_string();
+    assert!(text.contains("no plan \"gold\""), "{text}");
+}

@@ -108,9 +108,9 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     assert!(counted.count(&refused) + counted.count(&refused_too) > 0);
     let round_trips = counted.recorded("tollgate_redis_round_trip_duration_seconds{}");
     let waits = counted.recorded("tollgate_redis_queue_duration_seconds{}");
-    assert!(!round_trips.is_empty() && waits.len() >= round_trips.len());
-    // The server was new, and then it was another one.
-    assert!(counted.count("tollgate_redis_resent_total{why=noscript}") >= 2);
+    assert!(!round_trips.is_empty() && !waits.is_empty());
+    // The server that was started again does not know the script.
+    assert!(counted.count("tollgate_redis_resent_total{why=noscript}") >= 1);
 }
 
 #[tokio::test]

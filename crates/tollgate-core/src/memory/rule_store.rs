@@ -16,6 +16,7 @@ use crate::{
         rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked, with_table},
         tables::Tables,
     },
+    on_change::OnChange,
     rule::Mode,
     rule_set::RuleSet,
     step::Step,
@@ -428,6 +429,19 @@ impl RuleStore for MemoryRuleStore {
             }, else false);
         }
         Step::Ready(Ok(was_kept))
+    }
+
+    fn supports_on_change(&self, _: OnChange) -> bool {
+        true
+    }
+
+    fn carry_over(&self, replaced: &RuleSet) {
+        for after in self.rules.given() {
+            let index = replaced.position(after.name());
+            if let Some(before) = index.and_then(|index| replaced.given().get(index)) {
+                self.shared.carry_over(before, after);
+            }
+        }
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {

@@ -81,6 +81,11 @@ impl<A: Algorithm> Shard<A> {
         self.entries.drain()
     }
 
+    /// All entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<A::State>> {
+        self.entries.iter()
+    }
+
     #[inline]
     pub(super) fn find(&self, key: Fingerprint) -> Option<&Entry<A::State>> {
         self.entries.get(self.entries.find(key)?)

@@ -131,6 +131,11 @@ impl<S: Default> Slots<S> {
         slots.into_iter().filter(Entry::in_use)
     }
 
+    /// All entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
+        self.slots.iter().filter(|entry| entry.in_use())
+    }
+
     /// The entry in this slot.
     #[inline]
     pub(super) fn get(&self, slot: usize) -> Option<&Entry<S>> {

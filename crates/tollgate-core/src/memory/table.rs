@@ -6,11 +6,13 @@ use crate::{
     algorithm::{Algorithm, Assessment, DenyBound},
     key::Fingerprint,
     memory::{
+        carry_over::{CarryOver, UsedUnits},
         plan::{ByWriters, Plan},
         shard::{Assess, Shard},
         slots::Entry,
         unbound::Packed,
     },
+    on_change::OnChange,
     quota::Quota,
     store::{rule_store::Usage, seq_cells::SeqCells},
     sync::{Mutex, lock},
@@ -33,6 +35,15 @@ pub(super) struct Table<A: Algorithm> {
 pub(super) trait AnyTable: Any + Send + Sync {
     /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
     fn pack(&self, now: Tick) -> Option<Packed>;
+
+    /// Scales or resets the states whose quota was replaced by one of the same algorithm.
+    fn rewrite(&self, carry_over: &CarryOver, now: Tick);
+
+    /// What its clients have used, for the table of another algorithm.
+    fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
+
+    /// Forgets what it had, and begins with what was used under another algorithm.
+    fn begin_with(&self, used: &[UsedUnits], now: Tick);
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -202,6 +213,74 @@ impl<A: Algorithm> AnyTable for Table<A> {
             bytes: heap + size_of_val(entries.as_slice()) + size_of_val(quotas.as_slice()),
             table: Box::new(PackedTable { quotas, entries }),
         })
+    }
+
+    fn rewrite(&self, carry_over: &CarryOver, now: Tick) {
+        for (index, shard) in self.shards.iter().enumerate() {
+            let mut shard = lock(&shard.0);
+            let known = lock(&self.quotas).clone();
+            let by = ByWriters(&known);
+            let scaled = |entry: &Entry<A::State>| {
+                let writer = known.get(usize::from(entry.quota()))?;
+                let (quota, state) = carry_over.scaled(writer, &entry.state, now)?;
+                Some((entry.key(), quota, state))
+            };
+            let all: Vec<_> = shard.iter().filter_map(scaled).collect();
+            for (key, quota, state) in all {
+                self.deny_cache.remove(index, key);
+                // It was made known when the rule was bound.
+                let number = A::new(&quota)
+                    .and_then(|quota| known.iter().find(|plan| plan.quota == quota))
+                    .map(|plan| plan.number);
+                match number {
+                    Some(number)
+                        if quota.limit() > 0 && carry_over.on_change == OnChange::Scale =>
+                    {
+                        shard.update(key, now, &by, |entry| {
+                            entry.state = state;
+                            entry.set_quota(number);
+                        });
+                    }
+                    _ => shard.remove(key),
+                }
+            }
+        }
+    }
+
+    fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits> {
+        let mut used = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(&shard.0);
+            let known = lock(&self.quotas);
+            used.extend(shard.iter().filter_map(|entry| {
+                let writer = known.get(usize::from(entry.quota()))?;
+                carry_over.units(entry.key(), writer, &entry.state, now)
+            }));
+        }
+        used
+    }
+
+    fn begin_with(&self, used: &[UsedUnits], now: Tick) {
+        for (index, shard) in self.shards.iter().enumerate() {
+            for entry in lock(&shard.0).drain() {
+                self.deny_cache.remove(index, entry.key());
+            }
+        }
+        let known = lock(&self.quotas).clone();
+        for UsedUnits { key, units, quota } in used {
+            // It was made known when the rule was bound.
+            let plan =
+                A::new(quota).and_then(|quota| known.iter().find(|plan| plan.quota == quota));
+            let Some(plan) = plan else {
+                continue;
+            };
+            let mut state = A::State::default();
+            plan.quota.take(&mut state, now, *units);
+            let mut shard = lock(&self.shards[self.shard_of(*key)].0);
+            shard.remove(*key);
+            let entry = Entry::new(*key, plan.number, state);
+            shard.insert(*key, entry, now, &ByWriters(&known));
+        }
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -6,6 +6,7 @@ use crate::{
     algorithm::Algorithm,
     error::{RuleError, RuleErrorKind},
     memory::{
+        carry_over::CarryOver,
         family::{Family, TableName},
         hasher::Hasher,
         plan::Plan,
@@ -13,6 +14,7 @@ use crate::{
         table::{AnyTable, PackedTable, Table},
         unbound::UnboundTables,
     },
+    on_change::OnChange,
     rule::Rule,
     rule_set::RuleSet,
     store::rule_store::Usage,
@@ -136,6 +138,30 @@ impl Tables {
             }
         }
         tables.unbound.forget_fresh(now);
+    }
+
+    /// Carries used units over to a rule that has taken the place of another one with its name. Both are bound.
+    pub(super) fn carry_over(&self, before: &Rule, after: &Rule) {
+        let carry_over = CarryOver::new(before, after);
+        let (Some(from), Some(to)) = (Family::of(before), Family::of(after)) else {
+            return;
+        };
+        if !carry_over.has_changes() || (from == to && after.change_answer() == OnChange::Keep) {
+            return;
+        }
+        let table = |family| {
+            let name = (Arc::clone(after.shared_name()), family);
+            lock(&self.by_name).bound.get(&name).map(Arc::clone)
+        };
+        let (Some(old), Some(new)) = (table(from), table(to)) else {
+            return;
+        };
+        let now = self.clock.now();
+        if from == to {
+            new.rewrite(&carry_over, now);
+        } else {
+            new.begin_with(&old.used_units(&carry_over, now), now);
+        }
     }
 
     /// A rule on its table. `of` is the rule whose table it reads: a threshold has none of its own.

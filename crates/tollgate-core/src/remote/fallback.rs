@@ -36,7 +36,8 @@ pub(crate) struct Fallback {
     shares: Mutex<Shares>,
     last_seen: LastSeen,
     /// By rule, the units that passed while the store failed.
-    admitted_in_fallback: Box<[AtomicU64]>,
+    admitted_in_fallback: Box<[Arc<AtomicU64>]>,
+    rules: Arc<RuleSet>,
 }
 
 /// The shares and caps, and for how many instances they are cut.
@@ -44,6 +45,24 @@ pub(crate) struct Fallback {
 struct Shares {
     instances: InstanceCount,
     store: Arc<dyn RuleStore>,
+}
+
+impl Shares {
+    fn new(
+        rules: &Arc<RuleSet>,
+        instances: InstanceCount,
+        store: &MemoryStore,
+    ) -> Result<Self, RuleError> {
+        let (least, counted) = (instances.least(), instances.counted());
+        let local = rules.given().iter().map(|rule| {
+            let of_least = local_rule(rule, least, None);
+            local_rule(rule, counted, Some(&of_least))
+        });
+        Ok(Self {
+            instances,
+            store: store.bind(Arc::new(RuleSet::new(local)?))?,
+        })
+    }
 }
 
 impl Fallback {
@@ -57,23 +76,39 @@ impl Fallback {
         instances: NonZeroU32,
         clock: Clock,
     ) -> Result<Self, RuleError> {
-        let local = rules
-            .given()
-            .iter()
-            .map(|rule| local_rule(rule, instances, None));
         let store = MemoryStore::builder()
             .bytes_per_rule(BYTES)
             .clock(clock)
             .build();
-        let shares = Shares {
-            instances: InstanceCount::new(instances),
-            store: store.bind(Arc::new(RuleSet::new(local)?))?,
-        };
         Ok(Self {
-            shares: Mutex::new(shares),
+            shares: Mutex::new(Shares::new(rules, InstanceCount::new(instances), &store)?),
             store,
             last_seen: LastSeen::new(rules),
-            admitted_in_fallback: rules.rules().iter().map(|_| AtomicU64::new(0)).collect(),
+            admitted_in_fallback: rules.rules().iter().map(|_| Arc::default()).collect(),
+            rules: Arc::clone(rules),
+        })
+    }
+
+    /// For rules that take the place of those of `before`: what was counted under their names stays counted.
+    ///
+    /// # Errors
+    ///
+    /// A quota whose share cannot be counted.
+    pub(crate) fn succeeding(rules: &Arc<RuleSet>, before: &Self) -> Result<Self, RuleError> {
+        let instances = lock(&before.shares).instances.clone();
+        let counter = |rule: &Rule| {
+            let index = before.rules.position(rule.name())?;
+            before.admitted_in_fallback.get(index).cloned()
+        };
+        let counters = rules.rules().iter();
+        let counters = counters.map(|rule| counter(rule).unwrap_or_default());
+        Ok(Self {
+            // State is found by the rules' names.
+            shares: Mutex::new(Shares::new(rules, instances, &before.store)?),
+            store: before.store.clone(),
+            last_seen: before.last_seen.succeeded_by(rules),
+            admitted_in_fallback: counters.collect(),
+            rules: Arc::clone(rules),
         })
     }
 

@@ -34,7 +34,11 @@ pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
     /// Whether the rule at this index counts against a local share.
     shares: Box<[bool]>,
-    shards: Box<[Shard]>,
+    /// What the rule at this index is known by here: indices change with the rules, and what was seen stays.
+    ids: Box<[u16]>,
+    /// The first id that no rule has had.
+    next: usize,
+    shards: Arc<[Shard]>,
 }
 
 #[derive(Default)]
@@ -70,8 +74,46 @@ impl LastSeen {
         Self {
             rules: Arc::clone(rules),
             shares,
+            // A rule set has fewer than 65 536 rules.
+            ids: (0..rules.rules().len()).map(|id| id as u16).collect(),
+            next: rules.rules().len(),
             shards: (0..shards).map(|_| Shard::default()).collect(),
         }
+    }
+
+    /// For rules that take the place of these: what was seen under their names is still known.
+    pub(crate) fn succeeded_by(&self, rules: &Arc<RuleSet>) -> Self {
+        let anew = Self::new(rules);
+        if self.shards.is_empty() || anew.shards.is_empty() {
+            return anew;
+        }
+        let mut next = self.next;
+        let mut id = |rule: &Rule| {
+            let known = self.rules.position(rule.name());
+            let known = known.and_then(|index| self.ids.get(index).copied());
+            known.map(Some).unwrap_or_else(|| {
+                next += 1;
+                u16::try_from(next - 1).ok()
+            })
+        };
+        let ids: Option<Box<[u16]>> = rules.rules().iter().map(&mut id).collect();
+        match ids {
+            Some(ids) => Self {
+                ids,
+                next,
+                shards: Arc::clone(&self.shards),
+                ..anew
+            },
+            // There have been 65 536 names: what was seen is forgotten, and they are counted anew.
+            None => anew,
+        }
+    }
+
+    /// The check, with its rule's id in place of the index.
+    #[inline]
+    fn by_id(&self, check: &Check) -> Check {
+        let id = self.ids.get(usize::from(check.rule())).copied();
+        check.with_rule(id.unwrap_or(check.rule()))
     }
 
     /// Records what the store has answered. Verdicts from other sources say nothing new about the state.
@@ -100,9 +142,10 @@ impl LastSeen {
                 until: now.saturating_add(verdict.reset_after_ticks()),
                 plan: check.plan(),
             };
-            let (shard, slot) = index_of(check);
+            let check = self.by_id(check);
+            let (shard, slot) = index_of(&check);
             if let Some(shard) = self.shards.get(shard) {
-                shard.slots.get_or_init(slots)[slot].write(check, entry);
+                shard.slots.get_or_init(slots)[slot].write(&check, entry);
             }
         }
     }
@@ -110,6 +153,8 @@ impl LastSeen {
     /// Hands the units that `check`'s state still holds at `now` to `begin`, unless they have been handed out since the
     /// store last answered. A concurrent claim of the same state waits until `begin` has returned.
     pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
+        let rule = self.rules.rules().get(usize::from(check.rule()));
+        let check = &self.by_id(check);
         let (shard, slot) = index_of(check);
         let Some(shard) = self.shards.get(shard) else {
             return;
@@ -118,7 +163,6 @@ impl LastSeen {
         let Some(slot) = shard.slots.get().map(|slots| &slots[slot]) else {
             return;
         };
-        let rule = self.rules.rules().get(usize::from(check.rule()));
         let (Some(entry), Some(rule)) = (slot.read(check), rule) else {
             return;
         };

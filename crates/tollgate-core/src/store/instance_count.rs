@@ -11,7 +11,7 @@ const LOWER_AFTER: u64 = 30_000_000;
 /// The number of instances that share a store. It grows at once, and falls to the most of half a minute with fewer.
 ///
 /// For stores that count instances themselves, and for the shares that are cut by their number while a store fails.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InstanceCount {
     /// What the user said. Never fewer.
     least: NonZeroU32,

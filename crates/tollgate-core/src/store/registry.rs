@@ -98,8 +98,8 @@ impl RuleRegistry {
         })
     }
 
-    /// Frees the names of a registration: its limiter was replaced.
-    pub(crate) fn retire(&self, registration: &Registration) {
+    /// Frees the names of a registration.
+    fn retire(&self, registration: &Registration) {
         let mut names = lock(&self.names);
         for index in counted(&registration.rules) {
             let name = registration.rules.rules()[index].shared_name();
@@ -122,6 +122,11 @@ impl Registration {
     pub(crate) fn on_retire(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_retire = Some(Box::new(act));
         self
+    }
+
+    /// Frees its names: its limiter was replaced.
+    pub(crate) fn retire(&self) {
+        self.registry.retire(self);
     }
 
     fn is_of(&self, registry: &RuleRegistry) -> bool {

@@ -7,6 +7,7 @@ use crate::{
     decision::Decision,
     error::{RuleError, StoreError},
     key::{Fingerprint, KeyBuf},
+    on_change::OnChange,
     rule_set::RuleSet,
     step::Step,
     store::{
@@ -99,6 +100,18 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
     /// store failure: the verdicts whose source is [`Source::Fallback`](crate::Source::Fallback). For stores that audit decisions.
     fn resolved(&self, checks: &[Check], decision: &Decision) {
         let _ = (checks, decision);
+    }
+
+    /// Whether it can do with used units what this says when a quota changes. Every store keeps them.
+    fn supports_on_change(&self, on_change: OnChange) -> bool {
+        on_change == OnChange::Keep
+    }
+
+    /// Called before the first request is decided by these rules, that they take the place of `replaced`: rules whose quota
+    /// differs say what becomes of used units by their [`on_change`](crate::Rule::on_change). Default: nothing, so that they
+    /// are kept, because states are converted when they are next read.
+    fn carry_over(&self, replaced: &RuleSet) {
+        let _ = replaced;
     }
 
     /// Called when the last limiter and layer with these rules is dropped, or when other rules have

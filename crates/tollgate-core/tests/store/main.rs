@@ -4,6 +4,8 @@ mod blocking;
 mod failures;
 mod flood;
 mod grants;
+mod live;
+mod live_model;
 mod local_share;
 mod model;
 mod outage;

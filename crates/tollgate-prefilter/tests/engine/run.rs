@@ -88,7 +88,7 @@ struct Message {
 
 enum Waits {
     Nobody,
-    Query(Query),
+    Query(Box<Query>),
     Reset(Reset),
 }
 
@@ -96,7 +96,7 @@ enum Content {
     Query {
         checks: Vec<Check>,
         reports: Vec<Check>,
-        leases: Vec<(LeaseItem, Option<LeaseTerms>)>,
+        leases: Vec<LeaseItem>,
     },
     Settle(Receipt, Settlement),
     /// Leases that go back, and how many unreported units the process forgets.
@@ -349,13 +349,15 @@ impl<'a> Run<'a> {
         let content = query.send(self.now, |query| Content::Query {
             checks: query.checks().to_vec(),
             reports: query.reports().to_vec(),
-            leases: query
-                .leases()
-                .iter()
-                .map(|item| (*item, query.lease_terms(item).copied()))
-                .collect(),
+            leases: query.leases().to_vec(),
         });
-        self.post(process, bound, content, Waits::Query(query), request);
+        self.post(
+            process,
+            bound,
+            content,
+            Waits::Query(Box::new(query)),
+            request,
+        );
     }
 
     fn post(
@@ -567,7 +569,7 @@ impl<'a> Run<'a> {
             Content::Query {
                 reports, leases, ..
             } => {
-                let returned = leases.iter().filter_map(|(item, _)| item.query.returned);
+                let returned = leases.iter().filter_map(|item| item.query.returned);
                 self.lose_returned(returned);
                 self.ledger
                     .lose_report(reports.iter().map(Check::cost).sum());
@@ -603,7 +605,7 @@ impl<'a> Run<'a> {
         let (process, bound) = (message.process, message.bound);
         let (query, follow_up) = query.abandon(self.now);
         if let Some(query) = query {
-            message.waits = Waits::Query(query);
+            message.waits = Waits::Query(Box::new(query));
         }
         let message = &self.messages[index];
         let takes_of_window = self.world.is_leased() && self.world.is_window() && message.asks(0);
@@ -712,7 +714,7 @@ impl<'a> Run<'a> {
             if let Content::Query { leases, checks, .. } = &message.content
                 && checks.iter().any(|check| check.rule() == 0)
             {
-                let is_wanted = leases.iter().any(|(item, _)| item.query.wants_grant());
+                let is_wanted = leases.iter().any(|item| item.query.wants_grant());
                 self.must(is_wanted, "a lease is wanted");
             }
             self.bring_in(0);
@@ -819,10 +821,10 @@ impl Message {
 fn carry_out(
     store: &mut State,
     now: Tick,
-    (checks, reports, leases): (&[Check], &[Check], &[(LeaseItem, Option<LeaseTerms>)]),
+    (checks, reports, leases): (&[Check], &[Check], &[LeaseItem]),
     is_denied: bool,
 ) -> (Reply, u64, u64) {
-    for (item, _) in leases {
+    for item in leases {
         if let Some(returned) = item.query.returned {
             store.take_back(now, returned);
         }
@@ -850,7 +852,7 @@ fn carry_out(
             }
             let wanted = leases
                 .first()
-                .map_or(LeaseQuery::default(), |(item, _)| LeaseQuery {
+                .map_or(LeaseQuery::default(), |item| LeaseQuery {
                     returned: None,
                     ..item.query
                 });
@@ -860,7 +862,7 @@ fn carry_out(
     }
     let verdicts = checks.iter().zip(answers);
     let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
-    let lease = |_: &(LeaseItem, Option<LeaseTerms>)| LeaseReply {
+    let lease = |_: &LeaseItem| LeaseReply {
         is_refused: false,
         grant: grant.map_or(GrantReply::None, GrantReply::Granted),
     };

@@ -79,8 +79,12 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     First,
-    /// The server did not know the script, and so did not run it.
+    /// The server did not know the script, and so did not run it. Another call may bring the text.
     Again,
+    /// It did not know it once more: the text that another call had brought was flushed. This one brings its own.
+    Bring,
+    /// It was sent with the text.
+    Brought,
 }
 
 impl Waiting {
@@ -135,14 +139,29 @@ impl Waiting {
         self.asking
     }
 
-    /// Marks that the server did not know the script. False if it is the second time.
+    /// Marks that the server did not know the script. False if there is nothing left to try.
     pub(super) fn again(&mut self) -> bool {
-        std::mem::replace(&mut self.attempt, Attempt::Again) == Attempt::First
+        self.attempt = match self.attempt {
+            Attempt::First => Attempt::Again,
+            Attempt::Again => Attempt::Bring,
+            Attempt::Bring | Attempt::Brought => return false,
+        };
+        true
+    }
+
+    /// Whether the text of the script has to go along.
+    pub(super) fn brings_script(&self) -> bool {
+        self.attempt == Attempt::Bring
+    }
+
+    /// The text of the script goes along.
+    pub(super) fn with_script(&mut self) {
+        self.attempt = Attempt::Brought;
     }
 
     /// Whether the server did not know the script.
     pub(super) fn is_again(&self) -> bool {
-        self.attempt == Attempt::Again
+        self.attempt != Attempt::First
     }
 
     /// From now on it travels with no other.

@@ -207,8 +207,36 @@
 //! limiters may share it, with the same quota and the same plans; a second quota under a name that is in use is refused
 //! when it is set up, because the looser one would let through what the stricter one has refused.
 //!
-//! To change a quota while the service runs, say which limiters the new rules replace. They find what was used, and
-//! **used units stay used**:
+//! To change the rules while the service runs, replace them through the layer's [handle](crate::RateLimitLayer::handle). The
+//! new rules are in force at once, in all services of the layer. A request in flight ends by the rules that it began with. No
+//! request waits or fails, and **used units stay used**:
+//!
+//! ```
+//! use tollgate::{MemoryStore, RateLimitLayer, Rule, key::header};
+//!
+//! let per_key = |limit: &str| -> Result<_, Box<dyn std::error::Error>> {
+//!     Ok(Rule::new("per-key", limit.parse()?).by(header("x-api-key")))
+//! };
+//! let layer = RateLimitLayer::new(MemoryStore::new(), [per_key("60/min")?])?;
+//! let handle = layer.handle(); // for an admin route, a signal, a task that watches a file
+//!
+//! for change in handle.replace([per_key("90/min burst 30")?])? {
+//!     println!("{change}"); // per-key: gcra 60/min → gcra 90/min burst 30, used units are kept
+//! }
+//! // What is wrong changes nothing, and says why.
+//! let error = per_key("90/mni").map(|_| ()).unwrap_err();
+//! assert!(error.to_string().ends_with("did you mean \"min\"?"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`MessageLimitLayer::handle`](crate::MessageLimitLayer::handle) does the same for limits on messages; a call that has begun
+//! keeps its rules. A [`LiveLimiter`](crate::LiveLimiter) does it in a worker. Layers that share a rule name change it
+//! [in one step](crate::RulesHandle::replace_all).
+//!
+//! A rule says what becomes of used units when its quota changes: [`OnChange::Keep`](crate::OnChange::Keep) is the default,
+//! `Scale` scales them with the limit, and `Reset` lets everybody begin anew. The last two are of the memory store.
+//!
+//! To put a new limiter or layer in the place of an old one, say which it replaces:
 //!
 //! ```
 //! use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
@@ -244,22 +272,24 @@
 //! rule: see [`memory`](crate::memory).
 //!
 //! Each state knows the quota that wrote it. The first request that takes units under another one converts it; nothing is
-//! walked through at the change. Old and new may run side by side while a service is reloaded: requests that still reach the
+//! walked through at the change, unless units are scaled or reset, or the algorithm is another one in memory. Old and new may run side by side while a service is reloaded: requests that still reach the
 //! replaced layer are decided by its rules on the same state.
 //!
 //! | change | what happens |
 //! | --- | --- |
 //! | limit, burst, rate, window | used units carry over |
 //! | token bucket, GCRA and leaky bucket into each other | the same: they share their state |
-//! | another algorithm otherwise | everybody starts anew |
+//! | another algorithm otherwise | in memory used units carry over, and count as if they had just been taken; in Redis everybody starts anew |
 //! | the name | everybody starts anew |
 //! | a plan | used units carry over, as between two quotas |
 //!
 //! While two sizes of one name are in force, buckets admit together no more than the
 //! [larger burst and the faster rate](crate::algorithm::gcra#two-limits-on-one-state), as plans of one rule do.
 //!
-//! Two limits of this:
+//! Three limits of this:
 //!
+//! - Under another algorithm in memory, units that requests in flight take by the old one while the rules are replaced do not
+//!   carry over, nor does what comes back of tickets.
 //! - What is used beyond a smaller burst comes back at the old rate, until units are taken under the new one.
 //! - Units that come back under the old quota, of a ticket or a lease, are converted as the state was. Under windows of the same
 //!   length all of them come back. Under windows of another length, those that may already be forgotten come back when the

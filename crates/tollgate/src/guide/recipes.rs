@@ -128,8 +128,8 @@
 //! # }
 //! ```
 //!
-//! To start a client anew after a successful log-in, keep a clone of `limits.limiter()` in the application's state and call
-//! [`reset`](crate::Limiter::reset).
+//! To start a client anew after a successful log-in, keep a clone of the layer, or its `limits.limiter()`, in the application's
+//! state and call [`reset`](crate::Limiter::reset).
 //!
 //! # A log-in where only failures count
 //!

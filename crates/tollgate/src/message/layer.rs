@@ -9,7 +9,10 @@ use crate::{
     header::HeaderStyle,
     message::{call::MaxWait, service::MessageLimit},
     protocol::Protocol,
-    rate_limit::{config::Config, registered_config::RegisteredConfig},
+    rate_limit::{
+        config::Config, live_config::LiveConfig, request_rules::refuse_all_off,
+        rules_handle::RulesHandle,
+    },
     rule::{KeyedRule, RequestRule},
 };
 
@@ -21,7 +24,7 @@ use crate::{
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
 #[derive(Clone, Debug)]
 pub struct MessageLimitLayer {
-    config: Arc<RegisteredConfig>,
+    config: Arc<LiveConfig>,
     max_wait: MaxWait,
 }
 
@@ -33,15 +36,11 @@ impl MessageLimitLayer {
     /// # Errors
     ///
     /// A rule that is invalid, that is for handlers, or that the store cannot serve. The error names it and the remedy.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a store is a handle, and a call with a clone reads well"
-    )]
     pub fn new(
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(&[], &store, rules)
+        Self::bind(&[], store, rules)
     }
 
     /// Limits messages by these rules in place of those of other layers and limiters on the same store: for a reload. See
@@ -52,29 +51,22 @@ impl MessageLimitLayer {
     /// # Errors
     ///
     /// As [`new`](Self::new); and a limiter of another store among the replaced.
-    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
     pub fn replacing(
         replaced: &[&Limiter],
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(replaced, &store, rules)
+        Self::bind(replaced, store, rules)
     }
 
     fn bind(
         replaced: &[&Limiter],
-        store: &dyn Store,
+        store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
         let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-        if let Some(left) = rules.iter().find(|rule| rule.key.is_none()) {
-            return Err(RuleError::new(
-                RuleErrorKind::Key,
-                left.rule.name(),
-                "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)",
-            ));
-        }
-        let config = RegisteredConfig::new(replaced, store, rules)?;
+        refuse_all_off(&rules)?;
+        let config = LiveConfig::new(replaced, store, refuse_by_handler, rules)?;
         Ok(Self {
             config: config.with(|config| config.protocol = Protocol::Grpc),
             max_wait: MaxWait::default(),
@@ -158,10 +150,29 @@ impl MessageLimitLayer {
         Ok(Self { config, ..self })
     }
 
-    /// The limiter, for code outside of calls: the same budgets.
+    /// The handle that replaces the rules while calls are served. A call that has begun keeps its rules.
     #[must_use]
-    pub fn limiter(&self) -> &Limiter {
+    pub fn handle(&self) -> RulesHandle {
+        RulesHandle::new(self.config.rules())
+    }
+
+    /// The limiter in force, for code outside of calls: the same budgets. Take it anew for each piece of work where the rules
+    /// may be [replaced](Self::handle).
+    #[must_use]
+    pub fn limiter(&self) -> Limiter {
         self.config.limiter()
+    }
+}
+
+/// The layer counts messages before a handler sees them.
+fn refuse_by_handler(rules: &[RequestRule]) -> Result<(), RuleError> {
+    match rules.iter().find(|rule| rule.key.is_none()) {
+        None => Ok(()),
+        Some(left) => Err(RuleError::new(
+            RuleErrorKind::Key,
+            left.rule.name(),
+            "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)",
+        )),
     }
 }
 

@@ -20,8 +20,7 @@ use crate::{
     },
     protocol::WireProtocol,
     rate_limit::{
-        decide::is_preflight, deny::reject, registered_config::RegisteredConfig,
-        request_rules::RequestChecks,
+        decide::is_preflight, deny::reject, live_config::LiveConfig, request_rules::RequestChecks,
     },
     rejection::grpc_web_is_not_translated,
 };
@@ -35,12 +34,12 @@ use crate::{
 #[derive(Clone)]
 pub struct MessageLimit<S> {
     inner: S,
-    config: Arc<RegisteredConfig>,
+    config: Arc<LiveConfig>,
     max_wait: MaxWait,
 }
 
 impl<S> MessageLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<RegisteredConfig>, max_wait: MaxWait) -> Self {
+    pub(super) fn new(inner: S, config: Arc<LiveConfig>, max_wait: MaxWait) -> Self {
         Self {
             inner,
             config,
@@ -59,7 +58,7 @@ impl<S: fmt::Debug> fmt::Debug for MessageLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageLimit")
             .field("inner", &self.inner)
-            .field("config", &**self.config)
+            .field("config", &self.config)
             .finish()
     }
 }
@@ -87,20 +86,23 @@ where
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
         let (head, body) = request.into_parts();
         let mut checks = RequestChecks::default();
+        // One snapshot for all of the call.
+        let snapshot = self.config.load();
+        let config = &snapshot.config;
         // A preflight carries no identity and no messages.
         let rejection = if is_preflight(&head, !body.is_end_stream()) {
-            self.config.rules.observer.preflight();
+            config.rules.observer.preflight();
             None
         } else {
-            match self.config.protocol.of(&head) {
+            match config.protocol.of(&head) {
                 WireProtocol::Http => None,
                 WireProtocol::GrpcWeb { .. } => {
-                    self.config.rules.observer.untranslated_grpc_web();
+                    config.rules.observer.untranslated_grpc_web();
                     Some(grpc_web_is_not_translated(&head))
                 }
-                WireProtocol::Grpc => (self.config.rules.collect(&head, &mut checks))
+                WireProtocol::Grpc => (config.rules.collect(&head, &mut checks))
                     .err()
-                    .map(|refusal| reject(&self.config, &head, &refusal)),
+                    .map(|refusal| reject(config, &head, &refusal)),
             }
         };
         if let Some(rejection) = rejection {
@@ -110,8 +112,8 @@ where
         }
         let request = Request::from_parts(head, body);
         if !checks.has_look_ups() {
-            let (config, max_wait) = (&**self.config, self.max_wait);
-            let (future, call) = call(&mut self.inner, request, config, max_wait, checks.checks);
+            let (inner, max_wait) = (&mut self.inner, self.max_wait);
+            let (future, call) = call(inner, request, config, max_wait, checks.checks);
             return MessageLimitFuture::inner(future, call);
         }
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
@@ -119,10 +121,10 @@ where
         let waiting = Waiting {
             ready: std::mem::replace(&mut self.inner, clone),
             request,
-            config: Arc::clone(&**self.config),
+            config: Arc::clone(config),
             max_wait: self.max_wait,
         };
-        let look_up = Pending::new(self.config.rules.clone().look_up(checks));
+        let look_up = Pending::new(config.rules.clone().look_up(checks));
         MessageLimitFuture::looking_up(look_up, waiting)
     }
 }

@@ -54,6 +54,26 @@ impl RuleEvents {
             keyless: AtomicU32::new(0),
         }
     }
+
+    /// The same reports, for an equal rule.
+    fn again(&self) -> Self {
+        let keyless = self.keyless.load(Ordering::Relaxed);
+        Self {
+            name: Arc::clone(&self.name),
+            #[cfg(feature = "tracing")]
+            enforced: self.enforced,
+            misconfigured: again(&self.misconfigured),
+            unknown_plan: again(&self.unknown_plan),
+            cost_above_limit: again(&self.cost_above_limit),
+            look_up_failed: again(&self.look_up_failed),
+            keyed: again(&self.keyed),
+            keyless: AtomicU32::new(keyless),
+        }
+    }
+}
+
+fn again(reported: &AtomicBool) -> AtomicBool {
+    AtomicBool::new(reported.load(Ordering::Relaxed))
 }
 
 /// Whether this is the first time. Reads before it writes: the many later calls must not share a write.
@@ -70,6 +90,26 @@ impl Events {
             untranslated_grpc_web: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             outage: outage::Outage::default(),
+        }
+    }
+
+    /// Of rules that take the place of `replaced`.
+    pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
+        let events = |rule: &Rule| {
+            let index = replaced.position(rule.name())?;
+            let is_equal = replaced.rules().get(index) == Some(rule);
+            before.rules.get(index).filter(|_| is_equal)
+        };
+        let all = rules.rules().iter();
+        Self {
+            rules: all
+                .map(|rule| events(rule).map_or_else(|| RuleEvents::new(rule), RuleEvents::again))
+                .collect(),
+            wrong_name: again(&before.wrong_name),
+            applied_twice: again(&before.applied_twice),
+            untranslated_grpc_web: again(&before.untranslated_grpc_web),
+            #[cfg(feature = "tracing")]
+            outage: before.outage.again(),
         }
     }
 
@@ -313,6 +353,14 @@ mod outage {
     }
 
     impl Outage {
+        /// The same outage, of other rules on the store.
+        pub(super) fn again(&self) -> Self {
+            Self {
+                is_on: AtomicBool::new(self.is_on.load(Ordering::Relaxed)),
+                last_failure: AtomicU64::new(self.last_failure.load(Ordering::Relaxed)),
+            }
+        }
+
         #[inline]
         pub(super) fn is_on(&self) -> bool {
             self.is_on.load(Ordering::Relaxed)

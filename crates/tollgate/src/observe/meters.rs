@@ -9,7 +9,9 @@ use std::sync::{
 };
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use tollgate_core::{Check, Decision, Mode, Outcome, RuleSet, Source, Verdict, store::RuleStore};
+use tollgate_core::{
+    Check, Decision, Mode, Outcome, Rule, RuleSet, Source, Verdict, store::RuleStore,
+};
 
 use crate::observe::timer::Timer;
 
@@ -30,6 +32,7 @@ struct RuleMeters {
     handles: OnceLock<Handles>,
 }
 
+#[derive(Clone)]
 struct Handles {
     allowed: Counter,
     denied: Counter,
@@ -58,6 +61,7 @@ struct Handles {
 }
 
 /// The decisions of a rule while its store fails.
+#[derive(Clone)]
 struct FallbackHandles {
     allowed: Counter,
     denied: Counter,
@@ -272,18 +276,29 @@ impl Meters {
             rules: rules
                 .rules()
                 .iter()
-                .map(|rule| RuleMeters {
-                    name: Arc::clone(rule.shared_name()),
-                    mode: rule.mode().clone(),
-                    limits: (0..rule.quotas())
-                        .map(|plan| rule.quota_of(plan).limit())
-                        .collect(),
-                    handles: OnceLock::new(),
-                })
+                .map(|rule| RuleMeters::new(rule, OnceLock::new()))
                 .collect(),
             check_duration: OnceLock::new(),
             preflights: OnceLock::new(),
             usage_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Of rules that take the place of `replaced`: those of the same name have the same handles.
+    pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
+        let handles = |rule: &Rule| {
+            let index = replaced.position(rule.name());
+            let before = index.and_then(|index| before.rules.get(index));
+            before.map_or_else(OnceLock::new, |before| before.handles.clone())
+        };
+        let all = rules.rules().iter();
+        Self {
+            rules: all
+                .map(|rule| RuleMeters::new(rule, handles(rule)))
+                .collect(),
+            check_duration: before.check_duration.clone(),
+            preflights: before.preflights.clone(),
+            usage_at: AtomicU64::new(before.usage_at.load(Ordering::Relaxed)),
         }
     }
 
@@ -387,6 +402,17 @@ impl Meters {
 }
 
 impl RuleMeters {
+    fn new(rule: &Rule, handles: OnceLock<Handles>) -> Self {
+        Self {
+            name: Arc::clone(rule.shared_name()),
+            mode: rule.mode().clone(),
+            limits: (0..rule.quotas())
+                .map(|plan| rule.quota_of(plan).limit())
+                .collect(),
+            handles,
+        }
+    }
+
     fn handles(&self) -> &Handles {
         self.handles.get_or_init(|| Handles::new(&self.name))
     }

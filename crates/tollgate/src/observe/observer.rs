@@ -23,6 +23,15 @@ impl Observer {
         }
     }
 
+    /// Of rules that take the place of `replaced`: what was reported once of an unchanged rule is not reported again.
+    pub(crate) fn succeeding(rules: &RuleSet, before: &Self, replaced: &RuleSet) -> Self {
+        Self {
+            events: Events::succeeding(rules, &before.events, replaced),
+            #[cfg(feature = "metrics")]
+            meters: Meters::succeeding(rules, &before.meters, replaced),
+        }
+    }
+
     /// A request was decided.
     #[inline]
     pub(crate) fn decided(

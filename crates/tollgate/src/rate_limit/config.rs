@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) responses: Arc<Responses>,
     pub(crate) jitter_percent: u8,
     pub(crate) attach_decision: bool,
+    /// Whether the decision is attached whatever the rules are.
+    always_attaches: bool,
     pub(crate) count_preflight: bool,
     /// Whether handlers check rules of their own.
     pub(crate) is_checked_in_handler: bool,
@@ -53,6 +55,7 @@ impl Config {
             is_checked_in_handler: rules.is_checked_in_handler(),
             // A handler needs an admission to check its rules.
             attach_decision: rules.is_checked_in_handler(),
+            always_attaches: false,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
             style,
@@ -63,6 +66,27 @@ impl Config {
             jitter_percent: 0,
             count_preflight: false,
         })
+    }
+
+    /// The same settings with other rules.
+    pub(crate) fn with_rules(&self, mut rules: RequestRules) -> Self {
+        rules.look_up_deadline = self.rules.look_up_deadline;
+        let is_checked_in_handler = rules.is_checked_in_handler();
+        let mut config = Self {
+            headers: Arc::new(Headers::new(self.style, rules.set())),
+            is_checked_in_handler,
+            attach_decision: self.always_attaches || is_checked_in_handler,
+            duplicates: DuplicateDetector::new(rules.set().version()),
+            rules,
+            ..self.clone()
+        };
+        config.prepare_responses();
+        config
+    }
+
+    pub(crate) fn attach_always(&mut self) {
+        self.always_attaches = true;
+        self.attach_decision = true;
     }
 
     pub(crate) fn set_headers(&mut self, style: HeaderStyle) {

@@ -11,11 +11,14 @@ use crate::{
     key::Extracted,
     protocol::Protocol,
     rate_limit::{
-        config::Config, registered_config::RegisteredConfig, request_rules::refuse_success,
+        config::Config,
+        live_config::LiveConfig,
+        request_rules::{refuse_all_off, refuse_success},
+        rules_handle::RulesHandle,
         service::RateLimit,
     },
     rejection::Rejection,
-    rule::KeyedRule,
+    rule::{KeyedRule, RequestRule},
 };
 
 /// Limits the requests to a service.
@@ -26,7 +29,7 @@ use crate::{
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    config: Arc<RegisteredConfig>,
+    config: Arc<LiveConfig>,
 }
 
 impl RateLimitLayer {
@@ -39,16 +42,27 @@ impl RateLimitLayer {
     /// A rule that cannot be used, or that the store cannot serve; a rule name that another live layer or limiter on this
     /// store has bound to another quota; rules that are all [off](tollgate_core::Rule::off), which would limit nothing. The
     /// error names the rule and says what would be right.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a store is a handle, and a call with a clone reads well"
-    )]
     pub fn new(
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        refuse_all_off(&rules)?;
+        Self::switchable(store, rules)
+    }
+
+    /// Limits by rules that a document or a switch puts in force: as [`new`](Self::new), but they may all be
+    /// [off](tollgate_core::Rule::off).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn switchable(
+        store: impl Store,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Self, RuleError> {
         Ok(Self {
-            config: RegisteredConfig::new(&[], &store, rules)?,
+            config: LiveConfig::new(&[], store, |_| Ok(()), rules)?,
         })
     }
 
@@ -65,21 +79,22 @@ impl RateLimitLayer {
     /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
     /// let old = RateLimitLayer::new(store.clone(), [rule(60)])?;
     /// assert!(RateLimitLayer::new(store.clone(), [rule(90)]).is_err());
-    /// let new = RateLimitLayer::replacing(&[old.limiter()], store, [rule(90)])?;
+    /// let new = RateLimitLayer::replacing(&[&old.limiter()], store, [rule(90)])?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new); and a limiter of another store among the replaced.
-    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
     pub fn replacing(
         replaced: &[&Limiter],
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
+        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        refuse_all_off(&rules)?;
         Ok(Self {
-            config: RegisteredConfig::new(replaced, &store, rules)?,
+            config: LiveConfig::new(replaced, store, |_| Ok(()), rules)?,
         })
     }
 
@@ -150,7 +165,7 @@ impl RateLimitLayer {
     /// Default: off, because it allocates. A layer with a rule [for handlers](crate::Rule::by_handler) always attaches the
     /// admission.
     pub fn attach_decision(self) -> Self {
-        self.with(|config| config.attach_decision = true)
+        self.with(Config::attach_always)
     }
 
     /// Counts CORS preflight requests as well. Default: they pass uncounted, because they carry no identity, and a browser
@@ -221,7 +236,13 @@ impl RateLimitLayer {
     #[must_use]
     pub fn key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
         let mut key = KeyBuf::new();
-        match self.config.rules.extractor(rule)?.extract(head, &mut key) {
+        let snapshot = self.config.load();
+        match snapshot
+            .config
+            .rules
+            .extractor(rule)?
+            .extract(head, &mut key)
+        {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) | Extracted::Later(_) => None,
         }
@@ -253,7 +274,14 @@ impl RateLimitLayer {
     /// ```
     pub async fn look_up_key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
         let mut key = KeyBuf::new();
-        let extracted = self.config.rules.extractor(rule)?.extract(head, &mut key);
+        let extracted = {
+            let snapshot = self.config.load();
+            snapshot
+                .config
+                .rules
+                .extractor(rule)?
+                .extract(head, &mut key)
+        };
         match extracted {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) => None,
@@ -261,9 +289,16 @@ impl RateLimitLayer {
         }
     }
 
-    /// The limiter, for code outside of requests: the same budgets.
+    /// The handle that replaces the rules while requests are served.
     #[must_use]
-    pub fn limiter(&self) -> &Limiter {
+    pub fn handle(&self) -> RulesHandle {
+        RulesHandle::new(self.config.rules())
+    }
+
+    /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the
+    /// rules may be [replaced](Self::handle).
+    #[must_use]
+    pub fn limiter(&self) -> Limiter {
         self.config.limiter()
     }
 }

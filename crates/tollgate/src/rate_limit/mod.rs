@@ -9,10 +9,12 @@ pub(crate) mod deny;
 mod duplicate_detector;
 mod future;
 mod layer;
+mod layer_rules;
+pub(crate) mod live_config;
 mod look_ups;
 mod refund;
-pub(crate) mod registered_config;
 pub(crate) mod request_rules;
+pub(crate) mod rules_handle;
 mod service;
 
 pub use self::{
@@ -21,5 +23,6 @@ pub use self::{
     future::ResponseFuture,
     layer::RateLimitLayer,
     refund::Refund,
+    rules_handle::RulesHandle,
     service::RateLimit,
 };

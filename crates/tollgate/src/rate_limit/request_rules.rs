@@ -1,11 +1,11 @@
 //! The rules of a layer on their store: a request's checks from its head.
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, KeyBuf, Limiter, Mode, OnStoreError, PartKind, Rule,
+    Check, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError, PartKind, Rule,
     RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
 };
 
@@ -23,11 +23,16 @@ pub(crate) struct RequestRules {
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
+    /// By rule, the plans of single keys; empty if no rule has any.
+    plans_by_key: Arc<[PlansByKey]>,
     /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
     /// Whether any rule refunds requests that were not served.
     pub(crate) refunds: bool,
 }
+
+/// The plans of single keys, by what stands for a key in the store.
+type PlansByKey = HashMap<u128, u16>;
 
 /// The checks of a request, some of which may have no key yet.
 #[derive(Default)]
@@ -59,20 +64,37 @@ impl RequestRules {
         store: &dyn Store,
         list: Vec<RequestRule>,
     ) -> Result<Self, RuleError> {
-        for rule in &list {
+        let set = Self::rule_set(&list)?;
+        let observer = Observer::new(&set);
+        let limiter = Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?;
+        Ok(Self::on(list, limiter, observer))
+    }
+
+    /// The rule set of valid rules.
+    pub(crate) fn rule_set(list: &[RequestRule]) -> Result<RuleSet, RuleError> {
+        for rule in list {
             validate(rule)?;
         }
-        refuse_all_off(&list)?;
-        let set = RuleSet::new(list.iter().map(|rule| rule.rule.clone()))?;
-        Ok(Self {
-            observer: Arc::new(Observer::new(&set)),
-            limiter: Limiter::bind_replacing(replaced, store, set, NonZeroU32::MIN)?,
+        RuleSet::new(list.iter().map(|rule| rule.rule.clone()))
+    }
+
+    /// The rules that take the place of these, on their store. What was reported of unchanged rules is not reported again.
+    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
+        let observer = Observer::succeeding(limiter.rules(), &self.observer, self.set());
+        Self::on(list, limiter, observer)
+    }
+
+    fn on(list: Vec<RequestRule>, limiter: Limiter, observer: Observer) -> Self {
+        Self {
+            plans_by_key: plans_by_key(&list, &limiter),
+            limiter,
+            observer: Arc::new(observer),
             look_up_deadline: look_ups::DEADLINE,
             refunds: list
                 .iter()
                 .any(|rule| rule.rule.is_enforced() && rule.key.is_some() && !rule.keeps),
             list: list.into(),
-        })
+        }
     }
 
     /// The limiter that keeps the rule names in use. The one left here does not: requests in flight hold it.
@@ -173,10 +195,33 @@ impl RequestRules {
                     continue;
                 }
             }
-            let check = self.limiter.check_at(number, &key, cost);
-            request_checks.checks.push(check.with_plan(plan));
+            match self.check(number, &key, cost, plan) {
+                Some(check) => request_checks.checks.push(check),
+                None => self.observer.skipped(number),
+            }
         }
         Ok(())
+    }
+
+    /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
+    #[inline]
+    fn check(&self, rule: u16, key: &KeyBuf, cost: u64, plan: u16) -> Option<Check> {
+        let request_rule = &self.list[usize::from(rule)];
+        let applies = request_rule.applies_to_key.as_ref();
+        if applies.is_some_and(|applies| !applies(key)) {
+            return None;
+        }
+        let check = self.limiter.check_at(rule, key, cost);
+        let Some(plans) = self.plans_by_key.get(usize::from(rule)) else {
+            return Some(check.with_plan(plan));
+        };
+        match plans.get(&check.key().bits()) {
+            Some(of_key) => {
+                let quota = request_rule.rule.quota_of(usize::from(*of_key));
+                (!quota.is_unlimited()).then(|| check.with_plan(*of_key))
+            }
+            None => Some(check.with_plan(plan)),
+        }
     }
 
     /// Applies a rule's setting for requests without a key. Returns whether to check the request against the shared bucket.
@@ -301,10 +346,13 @@ impl RequestRules {
                 }
             }
             let placeholder = request_checks.checks[place];
-            request_checks.checks[place] = self
-                .limiter
-                .check_at(number, &key, placeholder.cost())
-                .with_plan(placeholder.plan());
+            match self.check(number, &key, placeholder.cost(), placeholder.plan()) {
+                Some(check) => request_checks.checks[place] = check,
+                None => {
+                    self.observer.skipped(number);
+                    skipped.push(place);
+                }
+            }
         }
         for place in skipped.into_iter().rev() {
             request_checks.checks.remove(place);
@@ -341,9 +389,28 @@ impl WithoutKey {
     }
 }
 
+/// What stands for the keys with plans of their own. Their plans are there: the rules were validated.
+fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
+    if list.iter().all(|rule| rule.plans_by_key.is_empty()) {
+        return Arc::default();
+    }
+    let store = limiter.rule_store();
+    let of_rule = |(index, rule): (usize, &RequestRule)| {
+        let plans = rule.plans_by_key.iter();
+        plans
+            .filter_map(|(key, plan)| {
+                // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
+                let key = store.fingerprint(index as u16, key.as_ref());
+                Some((key.bits(), rule.rule.plan_number(plan)? as u16))
+            })
+            .collect()
+    };
+    list.iter().enumerate().map(of_rule).collect()
+}
+
 /// Rules in code that are all off are a mistake. A document may switch all of its rules off, through a [`RuleSet`] and a
 /// [`Limiter`].
-fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
+pub(crate) fn refuse_all_off(list: &[RequestRule]) -> Result<(), RuleError> {
     let is_off = |rule: &RequestRule| *rule.rule.mode() == Mode::Off;
     if list.is_empty() || !list.iter().all(is_off) {
         return Ok(());
@@ -382,6 +449,15 @@ fn validate(request_rule: &RequestRule) -> Result<(), RuleError> {
             RuleErrorKind::Plan,
             rule.name(),
             "plan_by selects a plan, and the rule has none; add plans with plan(name, quota), or remove plan_by",
+        ));
+    }
+    let unknown = |(_, plan): &&(Key, Arc<str>)| rule.plan_number(plan).is_none();
+    if let Some((_, plan)) = request_rule.plans_by_key.iter().find(unknown) {
+        let unknown = UnknownName::new("plan", plan, rule.plan_names());
+        return Err(RuleError::new(
+            RuleErrorKind::Plan,
+            rule.name(),
+            format!("plan_for_key: {unknown}"),
         ));
     }
     if let Missing::Reject(status) = request_rule.missing {

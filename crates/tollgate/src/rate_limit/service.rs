@@ -15,7 +15,7 @@ use crate::rate_limit::{
     body::ResponseBody,
     decide::{Deciding, decide},
     future::ResponseFuture,
-    registered_config::RegisteredConfig,
+    live_config::LiveConfig,
     request_rules::RequestChecks,
 };
 
@@ -27,11 +27,11 @@ use crate::rate_limit::{
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<RegisteredConfig>,
+    config: Arc<LiveConfig>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<RegisteredConfig>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
         Self { inner, config }
     }
 
@@ -51,7 +51,7 @@ impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)
-            .field("config", &**self.config)
+            .field("config", &self.config)
             .finish()
     }
 }
@@ -74,10 +74,13 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut head, body) = request.into_parts();
         let mut checks = RequestChecks::default();
-        match decide(&self.config, &head, !body.is_end_stream(), &mut checks) {
+        // One snapshot for all of the request.
+        let snapshot = self.config.load();
+        let config = &snapshot.config;
+        match decide(config, &head, !body.is_end_stream(), &mut checks) {
             // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
             Deciding::Now(decided) => {
-                match admit(&self.config, &mut head, decided, checks.checks) {
+                match admit(config, &mut head, decided, checks.checks) {
                     Ok(admitted) => {
                         let request = Request::from_parts(head, body);
                         ResponseFuture::inner(self.inner.call(request), admitted)
@@ -95,7 +98,7 @@ where
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
                 let request = Request::from_parts(head, body);
-                ResponseFuture::deciding(decided, ready, request, Arc::clone(&self.config))
+                ResponseFuture::deciding(decided, ready, request, Arc::clone(config))
             }
         }
     }

@@ -128,9 +128,15 @@ impl Backlog {
                 let mut unknown = unknown.iter();
                 unknown.position(|known| Arc::ptr_eq(known, script))
             });
-            let with_body = place.map(|place| unknown.remove(place)).is_some();
+            let is_first = place.map(|place| unknown.remove(place)).is_some();
             let is_asking = first.is_asking();
             let count = self.company(first);
+            let mut calls = self.taken.range(..count);
+            let with_body = is_first || calls.any(Waiting::brings_script);
+            if with_body {
+                let calls = self.taken.range_mut(..count);
+                calls.for_each(Waiting::with_script);
+            }
             if is_asking {
                 // Nobody wants its answer; what it is good for shows in the next one.
                 push_asking(out);

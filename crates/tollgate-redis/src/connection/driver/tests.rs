@@ -314,6 +314,27 @@ async fn an_unknown_script_is_brought_along_once_and_the_others_find_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_script_that_is_flushed_behind_the_call_that_brought_it_is_brought_by_each() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
+    bench.received().await;
+    bench
+        .answers(&"-NOSCRIPT No matching script.\r\n".repeat(3))
+        .await;
+    assert_eq!(
+        commands(&bench.received().await),
+        ["EVAL", "EVALSHA", "EVALSHA"]
+    );
+    let flushed = "-NOSCRIPT No matching script.\r\n".repeat(2);
+    bench.answers(&format!(":1\r\n{flushed}")).await;
+    assert_eq!(commands(&bench.received().await), ["EVAL", "EVAL"]);
+    bench.answers(":2\r\n:3\r\n").await;
+    for (call, number) in calls.into_iter().zip(1..) {
+        assert_eq!(call.await.unwrap(), Value::Integer(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_but_an_unknown_script_is_ever_sent_again() {
     for (line, expected) in [
         ("LOADING Redis is loading", CallErrorKind::Unavailable),

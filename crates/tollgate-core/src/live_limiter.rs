@@ -1,0 +1,214 @@
+//! A limiter whose rules change while it is in use.
+
+use std::{fmt, num::NonZeroU32, sync::Arc};
+
+use arc_swap::{ArcSwap, Guard};
+use smallvec::SmallVec;
+
+use crate::{
+    check::Check,
+    checks::Checks,
+    decision::Decision,
+    error::{RuleError, TryAcquireError, UnknownName},
+    key::Key,
+    limiter::Limiter,
+    replacement::Replacement,
+    rule::Rule,
+    rule_change::RuleChange,
+    rule_set::RuleSet,
+    step::Step,
+    store::rule_store::Store,
+    sync::{Mutex, lock},
+};
+
+/// A [`Limiter`] whose rules can be replaced while it is in use.
+///
+/// Cheap to clone; clones share everything. Each call uses one snapshot of the rules, from its first rule to its last:
+/// [`replace`](Self::replace) swaps one pointer, and no call waits for it. Units that were used stay used, or as the rule
+/// [says](crate::OnChange).
+///
+/// ```
+/// use tollgate_core::{Key, LiveLimiter, MINUTE, MemoryStore, Quota, Rule};
+///
+/// let limiter = LiveLimiter::new(MemoryStore::new(), [Rule::new("mails", Quota::gcra(1, MINUTE))])?;
+/// let account = Key::of("account-7");
+/// assert!(limiter.try_acquire("mails", &account)?.is_allowed());
+/// assert!(!limiter.try_acquire("mails", &account)?.is_allowed());
+///
+/// let changes = limiter.replace([Rule::new("mails", Quota::gcra(3, MINUTE))])?;
+/// assert_eq!(changes[0].to_string(), "mails: gcra 1/min → gcra 3/min, used units are kept");
+/// assert!(limiter.try_acquire("mails", &account)?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct LiveLimiter {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    current: ArcSwap<Snapshot>,
+    /// Held while rules are replaced, so that two replacements follow each other.
+    replacing: Mutex<()>,
+}
+
+struct Snapshot {
+    limiter: Limiter,
+    /// The rule sets in force before, the latest first: checks that were made under them are found again.
+    earlier: SmallVec<[Arc<RuleSet>; EARLIER]>,
+}
+
+/// How many replacements a check outlives.
+const EARLIER: usize = 4;
+
+impl LiveLimiter {
+    /// Ties rules to a store.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::new`].
+    pub fn new(
+        store: impl Store,
+        rules: impl IntoIterator<Item: Into<Rule>>,
+    ) -> Result<Self, RuleError> {
+        Self::with_instances(store, rules, NonZeroU32::MIN)
+    }
+
+    /// The same with the least number of instances that run of this service: see [`Limiter::with_instances`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::new`].
+    pub fn with_instances(
+        store: impl Store,
+        rules: impl IntoIterator<Item: Into<Rule>>,
+        instances: NonZeroU32,
+    ) -> Result<Self, RuleError> {
+        let limiter = Limiter::bind(&store, RuleSet::new(rules)?, instances)?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                store: Arc::new(store),
+                current: ArcSwap::from_pointee(Snapshot {
+                    limiter,
+                    earlier: SmallVec::new(),
+                }),
+                replacing: Mutex::new(()),
+            }),
+        })
+    }
+
+    /// Puts other rules in force, and says what changed. Calls under way end by the rules with which they began.
+    ///
+    /// Either all goes well, or nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::replacing`].
+    pub fn replace(
+        &self,
+        rules: impl IntoIterator<Item: Into<Rule>>,
+    ) -> Result<Vec<RuleChange>, RuleError> {
+        let rules = RuleSet::new(rules)?;
+        let _replacing = lock(&self.shared.replacing);
+        let before = self.shared.current.load_full();
+        let changes = rules.changes_from(before.limiter.rules());
+        let store = &*self.shared.store;
+        let replacement =
+            Replacement::prepare(&[&before.limiter], store, [rules], NonZeroU32::MIN)?;
+        let old = before.limiter.rule_store().rules();
+        let mut earlier = SmallVec::from_iter([Arc::clone(old)]);
+        earlier.extend(before.earlier.iter().take(EARLIER - 1).cloned());
+        for limiter in replacement.commit() {
+            let earlier = earlier.clone();
+            let snapshot = Snapshot { limiter, earlier };
+            self.shared.current.store(Arc::new(snapshot));
+        }
+        Ok(changes)
+    }
+
+    /// The limiter in force: one snapshot of the rules, for several calls that belong together, such as an acquire and its
+    /// [ticket](Limiter::ticket). Take it anew for each piece of work.
+    #[must_use]
+    pub fn limiter(&self) -> Limiter {
+        self.snapshot().limiter.clone()
+    }
+
+    fn snapshot(&self) -> Guard<Arc<Snapshot>> {
+        self.shared.current.load()
+    }
+
+    /// A check of the rule with this name for `key`, at the rule's fixed cost.
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name at present.
+    pub fn check(&self, rule: &str, key: &Key) -> Result<Check, UnknownName> {
+        self.snapshot().limiter.check(rule, key)
+    }
+
+    /// One check of the rule with this name, where the store answers at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::try_acquire`].
+    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
+        self.snapshot().limiter.try_acquire(rule, key)
+    }
+
+    /// Decides all checks and takes all or nothing: see [`Limiter::acquire`].
+    ///
+    /// A check that was made before the rules were replaced is found again by the names of its rule and plan, for up to
+    /// four replacements.
+    ///
+    /// # Errors
+    ///
+    /// A check whose rule or plan is gone, or that was made too long ago. Nothing is taken, and no other rule is asked.
+    pub fn acquire(&self, checks: &[Check]) -> Result<Step<Decision>, UnknownName> {
+        let snapshot = self.snapshot();
+        if checks.iter().all(|check| snapshot.limiter.has_made(check)) {
+            return Ok(snapshot.limiter.acquire(checks));
+        }
+        let checks = checks.iter().map(|check| snapshot.found_again(check));
+        let checks = checks.collect::<Result<Checks, UnknownName>>()?;
+        Ok(snapshot.limiter.acquire(&checks))
+    }
+}
+
+impl Snapshot {
+    /// A check that was made under earlier rules, as one of these.
+    #[cold]
+    fn found_again(&self, check: &Check) -> Result<Check, UnknownName> {
+        if self.limiter.has_made(check) {
+            return Ok(*check);
+        }
+        let made_under = |rules: &&Arc<RuleSet>| check.is_of_rules(rules.version() as u32);
+        let Some(before) = self.earlier.iter().find(made_under) else {
+            return Err(UnknownName::of_replaced_rules(EARLIER));
+        };
+        let known = || self.limiter.rules().given().iter().map(Rule::name);
+        let unknown = |name: &str| UnknownName::new("rule", name, known());
+        let Some(rule) = before.given().get(usize::from(check.rule())) else {
+            return Err(unknown("?"));
+        };
+        let index = self.limiter.rules().position(rule.name());
+        let index = index.filter(|index| *index < self.limiter.rules().given().len());
+        let index = index.ok_or_else(|| unknown(rule.name()))?;
+        let now = &self.limiter.rules().given()[index];
+        let plan = match rule.plan_name(usize::from(check.plan())) {
+            None => 0,
+            Some(name) => now
+                .plan_number(name)
+                .ok_or_else(|| UnknownName::new("plan", name, now.plan_names()))?,
+        };
+        // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
+        Ok(self.limiter.adopt(check, index as u16, plan as u16))
+    }
+}
+
+impl fmt::Debug for LiveLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveLimiter")
+            .field("limiter", &self.snapshot().limiter)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! What becomes of used units when a rule's numbers change.
+
+/// What becomes of the units that clients have used when a rule's quota is [replaced](crate::Limiter::replacing) by another.
+///
+/// ```
+/// use tollgate_core::{Key, LiveLimiter, MINUTE, MemoryStore, OnChange, Quota, Rule};
+///
+/// let rule = |limit, on_change| [Rule::new("api", Quota::gcra(limit, MINUTE)).on_change(on_change)];
+/// for (on_change, left) in [(OnChange::Keep, 14), (OnChange::Scale, 7), (OnChange::Reset, 19)] {
+///     let limiter = LiveLimiter::new(MemoryStore::new(), rule(10, on_change))?;
+///     for _ in 0..5 {
+///         limiter.try_acquire("api", &Key::shared())?;
+///     }
+///     limiter.replace(rule(20, on_change))?;
+///     let decision = limiter.try_acquire("api", &Key::shared())?;
+///     // Give or take what has come back meanwhile.
+///     assert!(decision.verdicts()[0].remaining().abs_diff(left) <= 2, "{on_change:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnChange {
+    /// Used units stay used, as many as the new limit holds. Every store does it, key by key when a key is next asked for.
+    #[default]
+    Keep,
+    /// Used units are scaled with the limit: of a client that has used half of it, half stays used, rounded up.
+    ///
+    /// The memory store goes over the rule's keys once when the rules are replaced. In windows, scaled units count as if
+    /// they had just been taken.
+    Scale,
+    /// All clients begin anew. The memory store goes over the rule's keys once when the rules are replaced.
+    Reset,
+}
+
+impl OnChange {
+    /// The name in files: `keep`, `scale`, `reset`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Scale => "scale",
+            Self::Reset => "reset",
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Rules that are replaced while a limiter is in use.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use proptest::prelude::*;
+use tollgate_core::{
+    Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, OnChange, Outcome,
+    PartKind, Quota, Reason, Rule, RuleErrorKind,
+};
+
+use tollgate_conformance::SwitchedStore;
+
+use crate::{every_algorithm, left};
+
+const START: u64 = 1_700_000_000_123_456;
+
+/// A store whose time stands still.
+fn still() -> MemoryStore {
+    let clock = ManualClock::new(START);
+    MemoryStore::builder().clock(&clock).build()
+}
+
+fn take(limiter: &LiveLimiter, rule: &str, who: &str, cost: u64) -> bool {
+    let check = limiter.check(rule, &Key::of([who])).expect("a rule");
+    let decision = limiter.acquire(&[check.with_cost(cost)]);
+    let decision = decision.expect("the rule is there").ready();
+    decision.expect("memory answers at once").is_allowed()
+}
+
+fn remaining(limiter: &LiveLimiter, rule: &str, who: &str) -> u64 {
+    left(&limiter.limiter(), rule, who)
+}
+
+#[test]
+fn used_units_are_carried_over_to_any_quota_as_the_rule_says() {
+    for before in every_algorithm(10) {
+        for after in every_algorithm(20).into_iter().chain(every_algorithm(5)) {
+            for (on_change, used) in [
+                (OnChange::Keep, 7.min(after.limit())),
+                (OnChange::Scale, (7 * after.limit()).div_ceil(10)),
+                (OnChange::Reset, 0),
+            ] {
+                let rule = |quota| [Rule::new("rule", quota).on_change(on_change)];
+                let limiter = LiveLimiter::new(still(), rule(before)).expect("valid");
+                assert!(take(&limiter, "rule", "ann", 7));
+                limiter.replace(rule(after)).expect("valid");
+                let left = after.limit() - used;
+                let story = format!("{before} → {after}, {on_change:?}");
+                assert_eq!(remaining(&limiter, "rule", "ann"), left, "{story}");
+                assert!(!take(&limiter, "rule", "ann", left + 1), "{story}");
+                assert!(left == 0 || take(&limiter, "rule", "ann", left), "{story}");
+                assert_eq!(remaining(&limiter, "rule", "bob"), after.limit(), "{story}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_keeps_its_units_when_another_quota_of_its_rule_is_reset() {
+    for [own, gold, more] in [
+        [5, 50, 7].map(|limit| every_algorithm(limit)[0]),
+        [5, 50, 7].map(|limit| every_algorithm(limit)[4]),
+    ] {
+        let rule = |own| Rule::new("rule", own).on_change(OnChange::Reset);
+        let limiter = LiveLimiter::new(still(), [rule(own).plan("gold", gold)]).expect("valid");
+        assert!(take(&limiter, "rule", "ann", 3));
+        let golden = |who: &str| {
+            let limiter = limiter.limiter();
+            let check = limiter.check_with_plan("rule", "gold", &Key::of([who]));
+            (limiter, check.expect("a plan"))
+        };
+        let (snapshot, check) = golden("bob");
+        let taken = snapshot.acquire(&[check.with_cost(40)]).ready();
+        assert!(taken.is_some_and(|taken| taken.is_allowed()));
+        limiter
+            .replace([rule(more).plan("gold", gold)])
+            .expect("valid");
+        assert_eq!(remaining(&limiter, "rule", "ann"), 7, "{own}");
+        let (snapshot, check) = golden("bob");
+        let looked = snapshot.peek(&[check.with_cost(0)]).ready();
+        let looked = looked.expect("memory answers at once");
+        assert_eq!(looked.verdicts()[0].remaining(), 10, "{own}");
+    }
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let store = still();
+    let quota = Quota::gcra(5, MINUTE);
+    let limiter = LiveLimiter::new(store.clone(), [Rule::new("rule", quota)]).expect("valid");
+    let other = Limiter::new(store, [Rule::new("other", quota)]).expect("valid");
+    assert!(take(&limiter, "rule", "ann", 2));
+    let other_quota = Rule::new("other", Quota::gcra(6, MINUTE));
+    for (wrong, kind) in [
+        (
+            vec![Rule::new("rule", Quota::gcra(0, MINUTE))],
+            RuleErrorKind::Quota,
+        ),
+        (vec![], RuleErrorKind::RuleSet),
+        (
+            vec![Rule::new("rule", Quota::gcra(9, MINUTE)), other_quota],
+            RuleErrorKind::Conflict,
+        ),
+    ] {
+        let error = limiter.replace(wrong).expect_err("it is wrong");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(remaining(&limiter, "rule", "ann"), 3);
+        assert_eq!(limiter.limiter().rules().rules().len(), 1);
+    }
+    drop(other);
+    let more = Rule::new("rule", Quota::gcra(9, MINUTE));
+    assert!(limiter.replace([more]).is_ok());
+    assert_eq!(remaining(&limiter, "rule", "ann"), 7);
+}
+
+#[test]
+fn names_that_are_no_longer_used_are_free() {
+    let store = still();
+    let rule = |name: &str, limit| [Rule::new(name, Quota::gcra(limit, MINUTE))];
+    let limiter = LiveLimiter::new(store.clone(), rule("old", 5)).expect("valid");
+    // A snapshot that somebody still asks holds no name.
+    let _snapshot = limiter.limiter();
+    limiter.replace(rule("new", 5)).expect("valid");
+    let old = Limiter::new(store.clone(), rule("old", 6));
+    assert!(old.is_ok(), "{old:?}");
+    assert!(Limiter::new(store.clone(), rule("new", 6)).is_err());
+    drop(limiter);
+    assert!(Limiter::new(store, rule("new", 6)).is_ok());
+}
+
+#[test]
+fn a_check_is_found_again_by_the_names_of_its_rule_and_plan() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let (one, two) = (Rule::new("one", quota(10)), Rule::new("two", quota(20)));
+    let planned = |rule: &Rule, first: &str, other: &str| {
+        let plan = |name: &str| quota(if name == "gold" { 40 } else { 30 });
+        rule.clone()
+            .plan(first, plan(first))
+            .plan(other, plan(other))
+    };
+    let first = [one.clone(), planned(&two, "silver", "gold")];
+    let limiter = LiveLimiter::new(still(), first).expect("valid");
+    let ann = Key::of(["ann"]);
+    let check = limiter.check("one", &ann).expect("a rule");
+    let golden = limiter.limiter().check_with_plan("two", "gold", &ann);
+    let golden = golden.expect("a plan");
+    let remaining = |check: &Check| -> Result<u64, String> {
+        let step = limiter
+            .acquire(&[*check])
+            .map_err(|error| error.to_string())?;
+        let decision = step.ready().expect("memory answers at once");
+        assert!(decision.is_allowed());
+        Ok(decision.verdicts()[0].remaining())
+    };
+    assert_eq!((remaining(&check), remaining(&golden)), (Ok(9), Ok(39)));
+
+    // Both rules and both plans change their places.
+    let swapped = [planned(&two, "gold", "silver"), one.clone()];
+    limiter.replace(swapped.clone()).expect("valid");
+    assert_eq!((remaining(&check), remaining(&golden)), (Ok(8), Ok(38)));
+
+    limiter
+        .replace([two.clone().plan("silver", quota(30)), one])
+        .expect("valid");
+    assert_eq!(remaining(&check), Ok(7));
+    let gone = remaining(&golden).expect_err("the plan is gone");
+    assert!(
+        gone.contains("no plan \"gold\"; there is \"silver\""),
+        "{gone}"
+    );
+
+    limiter.replace([two]).expect("valid");
+    let gone = remaining(&check).expect_err("the rule is gone");
+    assert!(gone.contains("no rule \"one\"; there is \"two\""), "{gone}");
+
+    limiter.replace(swapped.clone()).expect("valid");
+    assert_eq!(remaining(&check), Ok(6));
+    limiter.replace(swapped).expect("valid");
+    let old = remaining(&check).expect_err("it was made five replacements ago");
+    assert!(old.contains("more than 4 times"), "{old}");
+    // Nor is a check of another limiter one of any rule here.
+    let other = Limiter::new(still(), [Rule::new("three", quota(9))]).expect("valid");
+    let foreign = other.check("three", &ann).expect("a rule");
+    assert!(remaining(&foreign).is_err());
+}
+
+#[test]
+fn a_store_that_cannot_scale_or_reset_says_so_at_once() {
+    let store = SwitchedStore::at_once(still());
+    let rule = |on_change| [Rule::new("rule", Quota::gcra(5, MINUTE)).on_change(on_change)];
+    for on_change in [OnChange::Scale, OnChange::Reset] {
+        let error = Limiter::new(store.clone(), rule(on_change)).expect_err("it cannot");
+        assert_eq!(error.kind(), RuleErrorKind::Store);
+        let text = error.to_string();
+        assert!(text.contains(on_change.name()), "{text}");
+        assert!(text.contains("OnChange::Keep"), "{text}");
+    }
+    assert!(Limiter::new(store, rule(OnChange::Keep)).is_ok());
+}
+
+#[test]
+fn an_outage_goes_on_under_rules_that_are_replaced() {
+    let clock = ManualClock::new(START);
+    let store = SwitchedStore::at_once(MemoryStore::builder().clock(&clock).build());
+    store.know(2);
+    let rules = |more: Option<&str>, limit| {
+        let other = more.map(|name| Rule::new(name, Quota::fixed_window(4, MINUTE)));
+        let rule = Rule::new("rule", Quota::fixed_window(limit, MINUTE));
+        other.into_iter().chain([rule])
+    };
+    let two = NonZeroU32::new(2).expect("not zero");
+    let limiter = LiveLimiter::with_instances(store.clone(), rules(None, 20), two);
+    let limiter = limiter.expect("valid");
+    // The store last said that 6 of 20 are used.
+    assert!(take(&limiter, "rule", "ann", 6));
+    limiter.replace(rules(Some("first"), 20)).expect("valid");
+    store.switch(false);
+    // Of a share of 10, 3 are used, and 4 more.
+    assert!(take(&limiter, "rule", "ann", 4));
+    limiter.replace(rules(None, 20)).expect("valid");
+    assert!(take(&limiter, "rule", "ann", 2));
+    limiter.replace(rules(Some("first"), 24)).expect("valid");
+    // Of a share of 12 now, 9 are used.
+    assert!(!take(&limiter, "rule", "ann", 4));
+    assert!(take(&limiter, "rule", "ann", 3));
+    assert_eq!(limiter.limiter().admitted_in_fallback("rule"), Ok(9));
+    // The rule in front of it has a share of its own.
+    assert!(take(&limiter, "first", "ann", 2));
+    assert!(!take(&limiter, "first", "ann", 1));
+    store.switch(true);
+    assert_eq!(remaining(&limiter, "rule", "ann"), 24 - 6);
+}
+
+/// What is in force while others ask.
+fn variants(limits: [u64; 2], quota: fn(u64) -> Quota) -> Vec<[Rule; 1]> {
+    let rule = |limit| Rule::new("rule", quota(limit));
+    vec![
+        [rule(limits[0])],
+        [rule(limits[1]).shadow()],
+        [rule(limits[1])],
+        [rule(limits[0]).off()],
+        [rule(limits[0])],
+        [Rule::new("rule", Quota::unlimited())],
+        [rule(limits[1])],
+    ]
+}
+
+/// Asks from several threads while rules are swapped.
+fn under_load(
+    limiter: &LiveLimiter,
+    variants: &[[Rule; 1]],
+    swaps: usize,
+    asked: impl Fn(&Key) + Sync,
+) {
+    let mut key = KeyBuf::new();
+    key.push(PartKind::CONSTANT, "all");
+    let key = Key::from(key);
+    let (done, begin) = (AtomicBool::new(false), Barrier::new(4));
+    thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                begin.wait();
+                while !done.load(SeqCst) {
+                    asked(&key);
+                }
+            });
+        }
+        begin.wait();
+        for swap in 0..swaps {
+            let rules = variants[swap % variants.len()].clone();
+            limiter.replace(rules).expect("valid");
+            // Others ask in between.
+            thread::yield_now();
+        }
+        done.store(true, SeqCst);
+    });
+}
+
+#[test]
+fn no_request_fails_and_no_unit_is_lost_or_won_while_rules_are_swapped() {
+    const LARGER: u64 = 50_000;
+    for quota in [
+        |limit| every_algorithm(limit)[0],
+        |limit| every_algorithm(limit)[1],
+        |limit| every_algorithm(limit)[2],
+        |limit| every_algorithm(limit)[4],
+    ] {
+        let limiter = LiveLimiter::new(still(), [Rule::new("rule", quota(LARGER))]);
+        let limiter = limiter.expect("valid");
+        let counted = AtomicU64::new(0);
+        let variants = variants([LARGER, 20_000], quota);
+        under_load(&limiter, &variants, 2_000, |key| {
+            let decision = limiter.try_acquire("rule", key);
+            let decision = decision.expect("the rule is always there");
+            assert!(matches!(decision.reason(), None | Some(Reason::Quota)));
+            let verdict = &decision.verdicts().first();
+            let has_counted = verdict.is_some_and(|verdict| {
+                assert_ne!(verdict.outcome(), Outcome::Failed);
+                verdict.outcome() == Outcome::Allow && verdict.has_numbers()
+            });
+            counted.fetch_add(u64::from(has_counted), SeqCst);
+        });
+        let counted = counted.into_inner();
+        assert!(counted <= LARGER, "{counted}");
+        limiter
+            .replace([Rule::new("rule", quota(LARGER))])
+            .expect("valid");
+        let mut key = KeyBuf::new();
+        key.push(PartKind::CONSTANT, "all");
+        let check = limiter.check("rule", &key.into()).expect("a rule");
+        let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
+        let left = looked.expect("memory answers at once").verdicts()[0].remaining();
+        assert_eq!(left, LARGER - counted, "{}", quota(LARGER));
+    }
+}
+
+#[test]
+fn a_call_is_decided_by_one_set_of_rules() {
+    // Two rules that always have one limit, which alternates.
+    let rules =
+        |limit| ["one", "two"].map(|name| Rule::new(name, Quota::fixed_window(limit, MINUTE)));
+    let limiter = LiveLimiter::new(still(), rules(100)).expect("valid");
+    let done = AtomicBool::new(false);
+    thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                while !done.load(SeqCst) {
+                    let checks = ["one", "two"].map(|rule| {
+                        let check = limiter.check(rule, &Key::shared()).expect("a rule");
+                        check.with_cost(0)
+                    });
+                    let Ok(step) = limiter.acquire(&checks) else {
+                        // More than four replacements lie between.
+                        continue;
+                    };
+                    let decision = step.ready().expect("memory answers at once");
+                    let left: Vec<_> = decision.verdicts().iter().map(|v| v.remaining()).collect();
+                    assert_eq!(left[0], left[1]);
+                }
+            });
+        }
+        for swap in 0..3_000 {
+            limiter.replace(rules(100 + swap % 2)).expect("valid");
+        }
+        done.store(true, SeqCst);
+    });
+}
+
+#[test]
+fn one_of_ten_thousand_rules_is_found_by_its_name() {
+    let rules = |limit| {
+        (0..10_000_u64).map(move |n| {
+            Rule::new(format!("rule-{n}"), Quota::fixed_window(limit + n, MINUTE))
+                .threshold(format!("warn-{n}"), Quota::fixed_window(1, MINUTE))
+        })
+    };
+    let limiter = LiveLimiter::new(still(), rules(1)).expect("valid");
+    for n in [0, 1, 4_999, 9_999] {
+        assert_eq!(remaining(&limiter, &format!("rule-{n}"), "ann"), 1 + n);
+        let check = limiter
+            .check(&format!("rule-{n}"), &Key::shared())
+            .expect("a rule");
+        let decision = limiter.acquire(&[check]).expect("a rule").ready();
+        let verdicts = decision.expect("memory answers at once");
+        let [_, warning] = verdicts.verdicts() else {
+            panic!("a rule with its threshold");
+        };
+        assert_eq!(warning.rule(), 10_000 + n as usize);
+    }
+    let twice = rules(1).chain([Rule::new("rule-7", Quota::gcra(1, MINUTE))]);
+    let error = limiter.replace(twice).expect_err("two of one name");
+    assert!(
+        error
+            .to_string()
+            .contains("\"rule-7\": there are two rules"),
+        "{error}"
+    );
+    assert!(
+        limiter.check("warn-7", &Key::shared()).is_err(),
+        "a threshold is not checked"
+    );
+}
+
+proptest! {
+    #[test]
+    fn changes_say_what_differs(limits in proptest::collection::vec((0_u64..4, 0_u64..4), 1..12)) {
+        let rules = |limit: fn(&(u64, u64)) -> u64| {
+            let named = limits.iter().enumerate().filter(move |(_, limits)| limit(limits) > 0);
+            named.map(move |(n, limits)| {
+                Rule::new(format!("rule-{n}"), Quota::gcra(limit(limits), MINUTE))
+            })
+        };
+        let set = |rules: Vec<Rule>| tollgate_core::RuleSet::new(rules);
+        let (before, after) = (set(rules(|l| l.0).collect()), set(rules(|l| l.1).collect()));
+        prop_assume!(before.is_ok() && after.is_ok());
+        let (before, after) = (before.expect("valid"), after.expect("valid"));
+        let changes = after.changes_from(&before);
+        let differ = limits.iter().filter(|(before, after)| before != after).count();
+        prop_assert_eq!(changes.len(), differ);
+    }
+}

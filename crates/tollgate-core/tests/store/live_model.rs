@@ -1,0 +1,207 @@
+//! Swaps beside an exact model: random sequences of requests and replaced rules, while time stands still.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use tollgate_core::{
+    Key, LiveLimiter, ManualClock, MemoryStore, OnChange, Outcome, Quota, Rule, algorithm::Retry,
+};
+
+use crate::every_algorithm;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Enforce,
+    Shadow,
+    Off,
+    /// Another rule is in force: the name is not used.
+    Gone,
+}
+
+/// What is put in force.
+#[derive(Clone, Copy, Debug)]
+struct InForce {
+    /// An index in [`every_algorithm`], or no limit.
+    algorithm: Option<usize>,
+    limit: u64,
+    mode: Mode,
+    on_change: OnChange,
+}
+
+impl InForce {
+    fn quota(&self) -> Quota {
+        match self.algorithm {
+            Some(algorithm) => every_algorithm(self.limit)[algorithm],
+            None => Quota::unlimited(),
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let other = Rule::new("other", Quota::gcra(1, super::LONG));
+        let rule = Rule::new("rule", self.quota()).on_change(self.on_change);
+        match self.mode {
+            Mode::Enforce => vec![rule],
+            Mode::Shadow => vec![other, rule.shadow()],
+            Mode::Off => vec![rule.off(), other],
+            Mode::Gone => vec![other],
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Swap(InForce),
+    Ask { who: usize, cost: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let modes = [
+        Mode::Enforce,
+        Mode::Enforce,
+        Mode::Enforce,
+        Mode::Shadow,
+        Mode::Off,
+        Mode::Gone,
+    ];
+    let changes = [
+        OnChange::Keep,
+        OnChange::Keep,
+        OnChange::Scale,
+        OnChange::Reset,
+    ];
+    let swap = (
+        proptest::option::weighted(0.9, 0..5_usize),
+        1_u64..40,
+        proptest::sample::select(modes.to_vec()),
+        proptest::sample::select(changes.to_vec()),
+    );
+    let swap = swap.prop_map(|(algorithm, limit, mode, on_change)| {
+        Step::Swap(InForce {
+            algorithm,
+            limit,
+            mode,
+            on_change,
+        })
+    });
+    let ask = (0..4_usize, 1_u64..15).prop_map(|(who, cost)| Step::Ask { who, cost });
+    proptest::collection::vec(prop_oneof![1 => swap, 3 => ask], 1..120)
+}
+
+/// What each client has used of the rule: whole units, as no time passes.
+struct Model {
+    used: HashMap<usize, u64>,
+    /// The last quota that counted: what is used is known under it.
+    counted: InForce,
+    before: InForce,
+}
+
+impl Model {
+    /// Whether so many units fit; they are taken then.
+    fn ask(&mut self, in_force: &InForce, who: usize, cost: u64) -> bool {
+        let used = self.used.entry(who).or_default();
+        let fits = *used + cost <= in_force.limit;
+        if fits {
+            *used += cost;
+        }
+        fits
+    }
+
+    fn swap(&mut self, to: InForce) {
+        // Rules that are gone, and rules without a limit, have nothing to carry over, and forget nothing.
+        if to.mode == Mode::Gone || to.algorithm.is_none() {
+            self.before = to;
+            return;
+        }
+        let from = std::mem::replace(&mut self.before, to);
+        let had_a_limit = from.mode != Mode::Gone && from.algorithm.is_some();
+        if !had_a_limit {
+            // Under another algorithm nothing is known of what was used under this one.
+            if self.counted.algorithm != to.algorithm {
+                self.used.clear();
+            }
+        } else if from.quota() != to.quota() {
+            let is_other = from.algorithm != to.algorithm;
+            for used in self.used.values_mut() {
+                *used = match to.on_change {
+                    OnChange::Scale => {
+                        let of_before = (*used).min(from.limit);
+                        (of_before * to.limit).div_ceil(from.limit)
+                    }
+                    OnChange::Reset => 0,
+                    // As many as the other algorithm can hold.
+                    _ if is_other => (*used).min(to.limit),
+                    // What does not fit is remembered until units are taken, and then it fits.
+                    _ => *used,
+                };
+            }
+        }
+        self.counted = to;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn swaps_agree_with_an_exact_model(first in 0..5_usize, limit in 1_u64..40, steps in steps()) {
+        let clock = ManualClock::new(1_700_000_000_123_456);
+        let store = MemoryStore::builder().clock(&clock).build();
+        let mut in_force = InForce {
+            algorithm: Some(first),
+            limit,
+            mode: Mode::Enforce,
+            on_change: OnChange::Keep,
+        };
+        let limiter = LiveLimiter::new(store, in_force.rules()).expect("valid rules");
+        let mut model = Model { used: HashMap::new(), counted: in_force, before: in_force };
+        // What was kept of algorithms that are not in force: a table of its own for each.
+        let mut known: HashMap<Option<usize>, HashMap<usize, u64>> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Swap(to) => {
+                    known.insert(model.counted.algorithm, model.used.clone());
+                    let skips = (model.before.mode == Mode::Gone || model.before.algorithm.is_none())
+                        && model.counted.algorithm != to.algorithm;
+                    let counts = to.mode != Mode::Gone && to.algorithm.is_some();
+                    model.swap(to);
+                    if skips && counts {
+                        model.used = known.get(&to.algorithm).cloned().unwrap_or_default();
+                    }
+                    limiter.replace(to.rules()).expect("valid rules");
+                    in_force = to;
+                }
+                Step::Ask { who, cost } => {
+                    let key = Key::of([who.to_le_bytes()]);
+                    let Ok(check) = limiter.check("rule", &key) else {
+                        prop_assert_eq!(in_force.mode, Mode::Gone);
+                        continue;
+                    };
+                    let decision = limiter.acquire(&[check.with_cost(cost)]).expect("a rule");
+                    let decision = decision.ready().expect("memory answers at once");
+                    let verdict = decision.verdicts()[0];
+                    if in_force.mode == Mode::Off || in_force.algorithm.is_none() {
+                        prop_assert_eq!(verdict.outcome(), Outcome::NotAsked);
+                        prop_assert!(decision.is_allowed());
+                        continue;
+                    }
+                    let fits = model.ask(&in_force, who, cost);
+                    let outcome = if fits { Outcome::Allow } else { Outcome::Deny };
+                    prop_assert_eq!(verdict.outcome(), outcome, "{:?}", in_force);
+                    prop_assert_eq!(decision.is_allowed(), fits || in_force.mode == Mode::Shadow);
+                    let left = in_force.limit.saturating_sub(model.used[&who]);
+                    prop_assert_eq!(verdict.remaining(), left, "{:?}", in_force);
+                    prop_assert_eq!(verdict.retry() == Retry::Never, cost > in_force.limit);
+                }
+            }
+        }
+        if in_force.mode == Mode::Enforce && in_force.algorithm.is_some() {
+            for (who, used) in &model.used {
+                let key = Key::of([who.to_le_bytes()]);
+                let check = limiter.check("rule", &key).expect("a rule");
+                let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
+                let looked = looked.expect("memory answers at once").verdicts()[0].remaining();
+                prop_assert_eq!(looked, in_force.limit.saturating_sub(*used));
+            }
+        }
+    }
+}

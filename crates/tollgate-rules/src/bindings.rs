@@ -1,0 +1,162 @@
+//! What code binds for documents to use by name.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use http::request::Parts;
+use tollgate::{
+    Key,
+    key::{ClientIp, KeyExtractor, client_ip},
+};
+
+pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
+pub(crate) type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
+pub(crate) type PlanFn = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
+pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
+
+/// Names that a document may use in addition to the built-in ones: for what needs code.
+///
+/// A document cannot run code, and the code does not know the numbers.
+///
+/// ```
+/// use tollgate_rules::{Bindings, Format, RuleDocument};
+/// use tollgate::{Key, key::computed};
+///
+/// #[derive(Clone)]
+/// struct Caller {
+///     tenant: String,
+///     plan: &'static str,
+/// }
+///
+/// let by_tenant = computed(|head| Some(Key::of(&head.extensions.get::<Caller>()?.tenant)));
+/// let bindings = Bindings::new()
+///     .key_with_text("tenant", by_tenant, |text| Some(Key::of(text)))
+///     .plan("plan", |head| head.extensions.get::<Caller>().map(|caller| caller.plan))
+///     .cost("words", |head| head.uri.query().map_or(1, |query| 1 + query.split('+').count() as u64))
+///     .condition("beta", |head| head.headers.contains_key("x-beta"));
+///
+/// let text = r#"
+///     version = 1
+///
+///     [[rules]]
+///     name = "search-per-tenant"
+///     limit = "20/s burst 50"
+///     by = "tenant"
+///     when = "beta"
+///     cost = "words"
+///     plan = "plan"
+///     plans = { gold = "200/s burst 500" }
+///
+///     [[overrides]]
+///     rule = "search-per-tenant"
+///     key = "acme"
+///     limit = "500/s burst 1000"
+/// "#;
+/// assert_eq!(RuleDocument::parse(text, Format::Toml, &bindings)?.rules().len(), 1);
+/// # Ok::<(), tollgate_rules::DocumentError>(())
+/// ```
+#[must_use]
+#[derive(Clone, Default)]
+pub struct Bindings {
+    pub(crate) keys: BTreeMap<String, BoundKey>,
+    pub(crate) costs: BTreeMap<String, Arc<CostFn>>,
+    pub(crate) plans: BTreeMap<String, Arc<PlanFn>>,
+    pub(crate) conditions: BTreeMap<String, Arc<Predicate>>,
+    client_ip: Option<ClientIp>,
+}
+
+/// An extractor with the text form of its keys.
+#[derive(Clone)]
+pub(crate) struct BoundKey {
+    pub(crate) extractor: Arc<dyn KeyExtractor>,
+    pub(crate) parse: Option<Arc<ParseKey>>,
+}
+
+impl Bindings {
+    /// The built-in names alone.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Binds a key, for `by = "tenant"`.
+    ///
+    /// An override names a key as text: where documents may override limits of this key, bind it with
+    /// [`key_with_text`](Self::key_with_text).
+    pub fn key(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
+        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
+        let parse = None;
+        self.keys.insert(name.into(), BoundKey { extractor, parse });
+        self
+    }
+
+    /// Binds a key, and makes it from the text in an override: the same key as the extractor makes for that client. `None`:
+    /// the text is no key.
+    pub fn key_with_text(
+        mut self,
+        name: impl Into<String>,
+        extractor: impl KeyExtractor,
+        parse: impl Fn(&str) -> Option<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
+        let parse: Option<Arc<ParseKey>> = Some(Arc::new(parse));
+        self.keys.insert(name.into(), BoundKey { extractor, parse });
+        self
+    }
+
+    /// Binds the cost of a request in units, for `cost = "words"`. See
+    /// [`RequestRule::cost_by`](tollgate::RequestRule::cost_by).
+    pub fn cost(
+        mut self,
+        name: impl Into<String>,
+        cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.costs.insert(name.into(), Arc::new(cost));
+        self
+    }
+
+    /// Binds the plan of a request by name, for `plan = "plan"`. See
+    /// [`RequestRule::plan_by`](tollgate::RequestRule::plan_by).
+    pub fn plan<P: AsRef<str> + ?Sized + 'static>(
+        mut self,
+        name: impl Into<String>,
+        plan: impl Fn(&Parts) -> Option<&P> + Send + Sync + 'static,
+    ) -> Self {
+        fn borrowed<F: Fn(&Parts) -> Option<&str> + Send + Sync + 'static>(plan: F) -> Arc<PlanFn> {
+            Arc::new(plan)
+        }
+        let plan = borrowed(move |head| plan(head).map(AsRef::as_ref));
+        self.plans.insert(name.into(), plan);
+        self
+    }
+
+    /// Binds a condition, for `when = "beta"`.
+    pub fn condition(
+        mut self,
+        name: impl Into<String>,
+        condition: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.conditions.insert(name.into(), Arc::new(condition));
+        self
+    }
+
+    /// How `client_ip` and `client_in` find the client's address: behind proxies, with the settings of
+    /// [`client_ip`](tollgate::key::client_ip()). Default: the socket's peer.
+    pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
+        self.client_ip = Some(client_ip);
+        self
+    }
+
+    pub(crate) fn client_address(&self) -> ClientIp {
+        self.client_ip.clone().unwrap_or_else(client_ip)
+    }
+}
+
+impl fmt::Debug for Bindings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bindings")
+            .field("keys", &self.keys.keys())
+            .field("costs", &self.costs.keys())
+            .field("plans", &self.plans.keys())
+            .field("conditions", &self.conditions.keys())
+            .finish()
+    }
+}

@@ -1,0 +1,240 @@
+//! When a rule of a document applies: `when = { path = "/search/{*rest}", methods = ["GET"] }`.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method};
+use tollgate::condition::{grpc_method_is, grpc_service_is};
+
+use crate::{
+    bindings::{Bindings, Predicate},
+    node::{Node, Value},
+    path_pattern::PathPattern,
+    reader::{At, Reader},
+};
+
+const FIELDS: &[&str] = &[
+    "path",
+    "methods",
+    "header",
+    "grpc_service",
+    "grpc_method",
+    "client_in",
+    "is",
+    "not",
+    "any",
+    "all",
+];
+
+/// A condition, and what is known of it.
+#[derive(Clone, Default)]
+pub(crate) struct Condition {
+    /// All of them hold.
+    predicates: Vec<Arc<Predicate>>,
+    /// The path that it names on its own.
+    pub(crate) path: Option<At<PathPattern>>,
+    pub(crate) methods: Vec<Method>,
+}
+
+impl Condition {
+    pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Self {
+        let mut condition = Self::default();
+        if let Value::Text(name) = &node.value {
+            condition.add_bound(reader, node, name, bindings);
+            return condition;
+        }
+        let Some(fields) = reader.fields(node, "a condition", FIELDS) else {
+            return condition;
+        };
+        if let Some(path) = fields.get("path") {
+            condition.add_path(reader, path);
+        }
+        if let Some(methods) = fields.get("methods") {
+            condition.add_methods(reader, methods);
+        }
+        if let Some(header) = fields.get("header") {
+            condition.add_header(reader, header);
+        }
+        if let Some(node) = fields.get("grpc_service")
+            && let Some(service) = reader.text(node, "a service as \"weather.v1.Weather\"")
+        {
+            condition.add(grpc_service_is(service.value));
+        }
+        if let Some(node) = fields.get("grpc_method")
+            && let Some(called) = reader.text(node, "a method as \"weather.v1.Weather/Current\"")
+        {
+            match called.value.trim_start_matches('/').split_once('/') {
+                Some((service, method)) => condition.add(grpc_method_is(service, method)),
+                None => reader.wrong(
+                    &called.span,
+                    "a method has its service in front, as \"weather.v1.Weather/Current\"",
+                ),
+            }
+        }
+        if let Some(networks) = fields.get("client_in") {
+            condition.add_networks(reader, networks, bindings);
+        }
+        for name in fields
+            .get("is")
+            .map_or(&[][..], |node| reader.list_or_one(node))
+        {
+            if let Some(bound) = reader.text(name, "the name of a bound condition") {
+                condition.add_bound(reader, name, bound.value, bindings);
+            }
+        }
+        let nested = |name: &str| -> Vec<Self> {
+            let nodes = fields
+                .get(name)
+                .map_or(&[][..], |node| reader.list_or_one(node));
+            let read = nodes.iter().map(|node| Self::read(reader, node, bindings));
+            read.collect()
+        };
+        for not in nested("not") {
+            let holds = not.predicate();
+            condition.add(move |head| !holds(head));
+        }
+        for all in nested("all") {
+            condition.predicates.push(all.predicate());
+        }
+        if let Some(node) = fields.get("any") {
+            let any: Vec<_> = nested("any").iter().map(Self::predicate).collect();
+            if any.is_empty() {
+                reader.wrong(
+                    &node.span,
+                    "any of no conditions never holds; write at least one",
+                );
+            }
+            condition.add(move |head| any.iter().any(|holds| holds(head)));
+        }
+        condition
+    }
+
+    fn add(&mut self, holds: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static) {
+        self.predicates.push(Arc::new(holds));
+    }
+
+    fn add_bound(&mut self, reader: Reader<'_>, node: &Node, name: &str, bindings: &Bindings) {
+        match bindings.conditions.get(name) {
+            Some(bound) => self.predicates.push(Arc::clone(bound)),
+            None => {
+                let known = bindings.conditions.keys().map(String::as_str);
+                reader.unknown(&node.span, "bound condition", name, known);
+            }
+        }
+    }
+
+    fn add_path(&mut self, reader: Reader<'_>, node: &Node) {
+        let Some(text) = reader.text(node, "a path as \"/search/{*rest}\"") else {
+            return;
+        };
+        match PathPattern::new(text.value) {
+            Ok(pattern) => {
+                let value = pattern.clone();
+                let span = text.span;
+                self.path = Some(At { span, value });
+                self.add(move |head| pattern.matches(head));
+            }
+            Err(wrong) => reader.wrong(&text.span, wrong),
+        }
+    }
+
+    fn add_methods(&mut self, reader: Reader<'_>, node: &Node) {
+        let mut methods = Vec::new();
+        for node in reader.list_or_one(node) {
+            let Some(text) = reader.text(node, "a method as \"GET\"") else {
+                continue;
+            };
+            let upper = text.value.to_ascii_uppercase();
+            match Method::from_bytes(text.value.as_bytes()) {
+                Ok(method) if text.value == upper => methods.push(method),
+                _ => reader.wrong(
+                    &text.span,
+                    format!("{:?} is not a method; did you mean {upper:?}?", text.value),
+                ),
+            }
+        }
+        self.methods.clone_from(&methods);
+        self.add(move |head| methods.contains(&head.method));
+    }
+
+    fn add_header(&mut self, reader: Reader<'_>, node: &Node) {
+        let (name, equals) = match &node.value {
+            Value::Text(_) => (Some(node), None),
+            _ => {
+                let Some(fields) = reader.fields(node, "a header", &["name", "equals"]) else {
+                    return;
+                };
+                let name = fields.required(reader, "a header", "name", "\"x-beta\"");
+                (name, fields.get("equals"))
+            }
+        };
+        let Some(name) = name.and_then(|name| reader.text(name, "the name of a header")) else {
+            return;
+        };
+        let Ok(header) = HeaderName::from_bytes(name.value.as_bytes()) else {
+            let message = format!(
+                "{:?} is not the name of a header; write it as \"x-beta\"",
+                name.value
+            );
+            reader.wrong(&name.span, message);
+            return;
+        };
+        let Some(equals) = equals else {
+            self.add(move |head| head.headers.contains_key(&header));
+            return;
+        };
+        let Some(value) = reader.text(equals, "the value of the header as text") else {
+            return;
+        };
+        match HeaderValue::from_str(value.value) {
+            Ok(value) => {
+                self.add(move |head| head.headers.get_all(&header).iter().any(|v| v == value));
+            }
+            Err(_) => reader.wrong(&value.span, "this cannot be the value of a header"),
+        }
+    }
+
+    fn add_networks(&mut self, reader: Reader<'_>, node: &Node, bindings: &Bindings) {
+        let mut networks = Vec::new();
+        for node in reader.list_or_one(node) {
+            let Some(text) = reader.text(node, "a network as \"10.0.0.0/8\"") else {
+                continue;
+            };
+            match bindings.client_address().is_in([text.value]) {
+                Ok(_) => networks.push(text.value.to_owned()),
+                Err(wrong) => reader.wrong(&text.span, wrong.to_string()),
+            }
+        }
+        match bindings.client_address().is_in(networks) {
+            Ok(is_in) => self.add(is_in),
+            // What is wrong with the networks is known already.
+            Err(wrong) if reader.problems.is_empty() => reader.wrong(&node.span, wrong.to_string()),
+            Err(_) => {}
+        }
+    }
+
+    /// Whether it holds for a request.
+    pub(crate) fn predicate(&self) -> Arc<Predicate> {
+        match &self.predicates[..] {
+            [only] => Arc::clone(only),
+            _ => {
+                let all = self.predicates.clone();
+                Arc::new(move |head| all.iter().all(|holds| holds(head)))
+            }
+        }
+    }
+
+    /// This condition and another one.
+    pub(crate) fn and(
+        &self,
+        holds: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let mut both = self.clone();
+        both.add(holds);
+        both
+    }
+
+    /// Whether it always holds.
+    pub(crate) fn is_always(&self) -> bool {
+        self.predicates.is_empty()
+    }
+}

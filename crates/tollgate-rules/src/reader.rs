@@ -1,0 +1,335 @@
+//! Reading a tree: each mistake is noted with its place, and reading goes on.
+
+use std::{ops::Range, time::Duration};
+
+use jiff::Timestamp;
+use tollgate_core::{MAX_UNITS, Quota, did_you_mean};
+
+use crate::{
+    node::{Name, Node, Value},
+    problems::Problems,
+};
+
+/// A value, and its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct At<T> {
+    pub(crate) span: Range<usize>,
+    pub(crate) value: T,
+}
+
+/// Reads the nodes of one document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) problems: &'a Problems,
+}
+
+/// The fields of a table.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    pub(crate) span: Range<usize>,
+    entries: Vec<(&'a Name, &'a Node)>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.problems.add(span.clone(), message);
+    }
+
+    fn expected(&self, node: &Node, what: &str) {
+        let kind = node.value.kind();
+        self.wrong(&node.span, format!("this is {kind}; write {what}"));
+    }
+
+    /// An unknown word, with the known ones, and the one that it resembles.
+    pub(crate) fn unknown<'n>(
+        &self,
+        span: &Range<usize>,
+        what: &str,
+        word: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) {
+        let known: Vec<&str> = known.into_iter().collect();
+        let word: String = word.chars().take(64).collect();
+        let mut message = match known.len() {
+            0 => format!("there is no {what} {word:?}, nor any other"),
+            1..=20 => format!("there is no {what} {word:?}; there is {}", known.join(", ")),
+            many => format!("there is no {what} {word:?} among {many}"),
+        };
+        if let Some(meant) = did_you_mean(&word, known) {
+            message.push_str(&format!("; did you mean {meant:?}?"));
+        }
+        self.wrong(span, message);
+    }
+
+    /// The fields of a table. Those that are unknown, or there twice, are mistakes.
+    pub(crate) fn fields(&self, node: &'a Node, what: &str, known: &[&str]) -> Option<Fields<'a>> {
+        let Value::Table(entries) = &node.value else {
+            let example = known
+                .first()
+                .map_or(String::new(), |name| format!(" with {name}"));
+            self.expected(node, &format!("{what}, a table{example}"));
+            return None;
+        };
+        let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            if !known.contains(&&*name.text) {
+                self.unknown(
+                    &name.span,
+                    &format!("field of {what}"),
+                    &name.text,
+                    known.iter().copied(),
+                );
+            } else if fields.iter().any(|(other, _)| other.text == name.text) {
+                let message = format!("{:?} is there twice; remove one", name.text);
+                self.wrong(&name.span, message);
+            } else {
+                fields.push((name, value));
+            }
+        }
+        let span = node.span.clone();
+        Some(Fields {
+            span,
+            entries: fields,
+        })
+    }
+
+    /// The only field of a table with one of these names.
+    pub(crate) fn only_field(
+        &self,
+        node: &'a Node,
+        what: &str,
+        known: &[&str],
+    ) -> Option<(&'a Name, &'a Node)> {
+        let fields = self.fields(node, what, known)?;
+        match &fields.entries[..] {
+            [only] => Some(*only),
+            [] => {
+                self.wrong(
+                    &fields.span,
+                    format!("{what} is empty; write one of {}", known.join(", ")),
+                );
+                None
+            }
+            [_, (second, _), ..] => {
+                let message = format!(
+                    "{what} has one of {}, and this is a second",
+                    known.join(", ")
+                );
+                self.wrong(&second.span, message);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn text(&self, node: &'a Node, what: &str) -> Option<At<&'a str>> {
+        match &node.value {
+            Value::Text(text) => Some(At {
+                span: node.span.clone(),
+                value: text,
+            }),
+            _ => {
+                self.expected(node, what);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn boolean(&self, node: &Node) -> Option<bool> {
+        match node.value {
+            Value::Bool(boolean) => Some(boolean),
+            _ => {
+                self.expected(node, "true or false");
+                None
+            }
+        }
+    }
+
+    /// A whole number of at least `least`.
+    pub(crate) fn number(&self, node: &Node, what: &str, least: u64, most: u64) -> Option<u64> {
+        match node.value {
+            Value::Integer(number) => {
+                let fits = u64::try_from(number).ok();
+                let fits = fits.filter(|number| (least..=most).contains(number));
+                if fits.is_none() {
+                    let message = format!("{number} is not {what}; write {least} to {most}");
+                    self.wrong(&node.span, message);
+                }
+                fits
+            }
+            _ => {
+                self.expected(node, &format!("{what}, a whole number"));
+                None
+            }
+        }
+    }
+
+    /// The nodes of a list. A single value is a list of one.
+    pub(crate) fn list_or_one(&self, node: &'a Node) -> &'a [Node] {
+        match &node.value {
+            Value::List(nodes) => nodes,
+            _ => std::slice::from_ref(node),
+        }
+    }
+
+    pub(crate) fn list(&self, node: &'a Node, what: &str) -> Option<&'a [Node]> {
+        match &node.value {
+            Value::List(nodes) => Some(nodes),
+            _ => {
+                self.expected(node, &format!("{what}, a list (in TOML [[{what}]])"));
+                None
+            }
+        }
+    }
+
+    /// One of several words.
+    pub(crate) fn word<T: Copy>(&self, node: &Node, what: &str, words: &[(&str, T)]) -> Option<T> {
+        let names = || words.iter().map(|(name, _)| *name);
+        let Value::Text(text) = &node.value else {
+            let names: Vec<_> = names().map(|name| format!("\"{name}\"")).collect();
+            self.expected(node, &names.join(" or "));
+            return None;
+        };
+        let found = words.iter().find(|(name, _)| name == text);
+        if found.is_none() {
+            self.unknown(&node.span, what, text, names());
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    /// A quota as text, whose algorithm is `algorithm` where it names none.
+    pub(crate) fn quota(&self, node: &Node, algorithm: Option<&Quota>) -> Option<At<Quota>> {
+        let Value::Text(text) = &node.value else {
+            self.expected(node, "a limit as \"100/min\" or \"gcra 100/min burst 20\"");
+            return None;
+        };
+        let names_one = text
+            .trim_start()
+            .starts_with(|c: char| c.is_alphabetic() || c == '_');
+        let prefix = match algorithm {
+            Some(quota) if !names_one && !quota.is_unlimited() => {
+                format!("{} ", quota.algorithm())
+            }
+            _ => String::new(),
+        };
+        match format!("{prefix}{text}").parse::<Quota>() {
+            Ok(quota) => Some(At {
+                span: node.span.clone(),
+                value: with_buckets_of(quota, algorithm),
+            }),
+            Err(error) => {
+                let span = error.span();
+                let back = |at: usize| at.saturating_sub(prefix.len()).min(text.len());
+                let part = node.part(self.text, back(span.start)..back(span.end));
+                self.wrong(&part, error.message());
+                None
+            }
+        }
+    }
+
+    /// A span of time: `50ms`, `1h30min`.
+    pub(crate) fn duration(&self, node: &Node) -> Option<Duration> {
+        const PREFIX: &str = "fixed_window 1/";
+        let Value::Text(text) = &node.value else {
+            self.expected(node, "a time as \"50ms\", \"10s\" or \"1h30min\"");
+            return None;
+        };
+        match format!("{PREFIX}{text}").parse::<Quota>() {
+            Ok(quota) => Some(quota.period()),
+            Err(error) => {
+                let span = error.span();
+                let back = |at: usize| at.saturating_sub(PREFIX.len()).min(text.len());
+                let part = node.part(self.text, back(span.start)..back(span.end));
+                self.wrong(&part, error.message());
+                None
+            }
+        }
+    }
+
+    /// Hundredths, as `5` or `"5%"`, in thousandths.
+    pub(crate) fn permille(&self, node: &Node, most: u64) -> Option<u64> {
+        let written = match &node.value {
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.clone(),
+            Value::Text(text) => text.trim().trim_end_matches('%').trim_end().to_owned(),
+            _ => String::new(),
+        };
+        let (whole, tenths) = written.split_once('.').unwrap_or((&written, "0"));
+        let number = |digits: &str| {
+            let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            digits.parse::<u64>().ok().filter(|_| is_number)
+        };
+        let permille = match (number(whole), number(tenths)) {
+            (Some(whole), Some(tenths)) if tenths < 10 && whole <= MAX_UNITS => {
+                Some(whole * 10 + tenths)
+            }
+            _ => None,
+        };
+        let fits = permille.filter(|permille| *permille <= most * 10);
+        if fits.is_none() {
+            self.wrong(
+                &node.span,
+                format!("this is not a percentage; write 0 to {most}, as 5 or \"12.5%\""),
+            );
+        }
+        fits
+    }
+
+    /// A point in time with its zone.
+    pub(crate) fn time(&self, node: &Node) -> Option<Timestamp> {
+        let text = match &node.value {
+            Value::Text(text) | Value::Time(text) => text,
+            _ => {
+                self.expected(node, "a time as 2026-12-01T00:00:00Z");
+                return None;
+            }
+        };
+        let time = text.parse::<Timestamp>();
+        if time.is_err() {
+            let is_local = text.parse::<jiff::civil::DateTime>().is_ok();
+            let what = if is_local {
+                "has no time zone"
+            } else {
+                "is not a time"
+            };
+            let text: String = text.chars().take(40).collect();
+            let message = format!("{text:?} {what}; write it as 2026-12-01T00:00:00Z");
+            self.wrong(&node.span, message);
+        }
+        time.ok()
+    }
+}
+
+/// A quota in the place of another has as many sub-buckets.
+fn with_buckets_of(quota: Quota, other: Option<&Quota>) -> Quota {
+    match other {
+        Some(other) if other.algorithm() == quota.algorithm() && other.bucket_count() > 0 => {
+            quota.buckets(other.bucket_count())
+        }
+        _ => quota,
+    }
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
+        let found = self.entries.iter().find(|(field, _)| field.text == name);
+        found.map(|(_, node)| *node)
+    }
+
+    pub(crate) fn required(
+        &self,
+        reader: Reader<'_>,
+        what: &str,
+        name: &str,
+        example: &str,
+    ) -> Option<&'a Node> {
+        let found = self.get(name);
+        if found.is_none() {
+            reader.wrong(
+                &self.span,
+                format!("{what} has no {name}; add it, such as {example}"),
+            );
+        }
+        found
+    }
+}

@@ -1,0 +1,486 @@
+//! A rule of a document.
+
+use std::{ops::Range, sync::Arc};
+
+use http::{HeaderName, StatusCode, request::Parts};
+use tollgate::{Missing, RequestRule, Rule};
+use tollgate_core::{
+    AlgorithmKind, Consistency, LeaseShare, MAX_UNITS, OnChange, OnStoreError, Quota,
+    RuleErrorKind, RuleSet,
+};
+
+use crate::{
+    bindings::{Bindings, CostFn, PlanFn},
+    condition::Condition,
+    node::{Node, Value},
+    reader::{At, Reader},
+    rollout::Rollout,
+    rule_key::RuleKey,
+};
+
+const FIELDS: &[&str] = &[
+    "name",
+    "limit",
+    "by",
+    "when",
+    "unless",
+    "cost",
+    "plan",
+    "plans",
+    "consistency",
+    "on_store_error",
+    "mode",
+    "rollout",
+    "on_change",
+    "missing",
+    "keep_on_error",
+    "description",
+];
+
+/// Whether a rule is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Enforce,
+    Shadow,
+    Off,
+}
+
+/// The words for modes.
+pub(crate) const MODES: &[(&str, Mode)] = &[
+    ("enforce", Mode::Enforce),
+    ("shadow", Mode::Shadow),
+    ("off", Mode::Off),
+];
+
+/// A rule as a document says it.
+#[derive(Clone)]
+pub(crate) struct RuleEntry {
+    pub(crate) name: At<String>,
+    pub(crate) limit: At<Quota>,
+    pub(crate) key: RuleKey,
+    pub(crate) condition: Condition,
+    unless: Option<Condition>,
+    cost: Cost,
+    plan: Option<Arc<PlanFn>>,
+    plans: Vec<(String, At<Quota>)>,
+    consistency: Consistency,
+    on_store_error: OnStoreError,
+    pub(crate) mode: Mode,
+    rollout: Option<(Rollout, Mode)>,
+    on_change: OnChange,
+    missing: Missing,
+    keep_on_error: bool,
+}
+
+#[derive(Clone)]
+enum Cost {
+    Fixed(u64),
+    Computed(Arc<CostFn>),
+}
+
+impl RuleEntry {
+    /// Reads a rule; notes what is wrong.
+    pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
+        let fields = reader.fields(node, "a rule", FIELDS)?;
+        let name = fields
+            .required(reader, "a rule", "name", "\"search-per-key\"")
+            .and_then(|node| reader.text(node, "the name of the rule as text"))
+            .map(|name| At {
+                span: name.span,
+                value: name.value.to_owned(),
+            });
+        let limit = fields
+            .required(reader, "a rule", "limit", "\"100/min\"")
+            .and_then(|node| limit(reader, node, None));
+        let when = fields.get("when");
+        let condition = when.map(|node| Condition::read(reader, node, bindings));
+        let condition = condition.unwrap_or_default();
+        let unless = fields.get("unless");
+        let unless = unless.map(|node| Condition::read(reader, node, bindings));
+        let pattern = condition.path.as_ref().map(|path| &path.value);
+        let key = fields
+            .required(reader, "a rule", "by", "\"client_ip\"")
+            .and_then(|node| RuleKey::read(reader, node, bindings, pattern));
+        let cost = fields.get("cost");
+        let cost_span = cost.map(|node| node.span.clone());
+        let cost = cost.map_or(Some(Cost::Fixed(1)), |node| {
+            read_cost(reader, node, bindings)
+        });
+        let plan_node = fields.get("plan");
+        let plan = plan_node.and_then(|node| read_plan(reader, node, bindings));
+        let own = limit.as_ref().map(|limit| limit.value);
+        let plans = fields.get("plans");
+        let plans = plans.map_or(Vec::new(), |node| read_plans(reader, node, own.as_ref()));
+        if let (Some(node), true) = (plan_node, plans.is_empty()) {
+            let message = "plan selects one of the rule's plans, and it has none; add plans = { gold = \"200/s\" }";
+            reader.wrong(&node.span, message);
+        }
+        let consistency_node = fields.get("consistency");
+        let consistency = consistency_node.and_then(|node| consistency(reader, node));
+        let on_store_error = fields.get("on_store_error");
+        let on_store_error = on_store_error.and_then(|node| store_error(reader, node));
+        let mode = fields.get("mode");
+        let mode = mode.and_then(|node| reader.word(node, "mode", MODES));
+        let on_change = [OnChange::Keep, OnChange::Scale, OnChange::Reset];
+        let on_change = on_change.map(|answer| (answer.name(), answer));
+        let answer = fields.get("on_change");
+        let on_change = answer.and_then(|node| reader.word(node, "answer to a change", &on_change));
+        let missing = fields.get("missing").and_then(|node| missing(reader, node));
+        let keep = fields.get("keep_on_error");
+        let keep_on_error = keep.and_then(|node| reader.boolean(node));
+        if let Some(node) = fields.get("description") {
+            reader.text(node, "a text for readers of the file");
+        }
+        let rollout = fields.get("rollout");
+        let rollout = rollout.and_then(|node| read_rollout(reader, node, name.as_ref()));
+        let entry = Self {
+            name: name?,
+            limit: limit?,
+            key: key?,
+            condition,
+            unless,
+            cost: cost?,
+            plan,
+            plans,
+            consistency: consistency.unwrap_or_default(),
+            on_store_error: on_store_error.unwrap_or_default(),
+            mode: mode.unwrap_or(Mode::Enforce),
+            rollout,
+            on_change: on_change.unwrap_or_default(),
+            missing: missing.unwrap_or_default(),
+            keep_on_error: keep_on_error.unwrap_or_default(),
+        };
+        let consistency_span = consistency_node.map(|node| node.span.clone());
+        entry
+            .validate(reader, cost_span, consistency_span)
+            .then_some(entry)
+    }
+
+    /// Notes what the core refuses, at the part that it is about.
+    fn validate(
+        &self,
+        reader: Reader<'_>,
+        cost: Option<Range<usize>>,
+        consistency: Option<Range<usize>>,
+    ) -> bool {
+        let Err(wrong) = RuleSet::new([self.numbers(&|quota| quota)]) else {
+            return true;
+        };
+        let (span, message) = self.wrong_plan().unwrap_or_else(|| {
+            let span = match wrong.kind() {
+                RuleErrorKind::Name => Some(self.name.span.clone()),
+                RuleErrorKind::Cost => cost,
+                RuleErrorKind::Mode => consistency,
+                _ => None,
+            };
+            let span = span.unwrap_or_else(|| self.limit.span.clone());
+            (span, wrong.to_string())
+        });
+        reader.wrong(&span, without_name(&message));
+        false
+    }
+
+    /// The first plan that does not go with the rule's own quota and the plans before it.
+    fn wrong_plan(&self) -> Option<(Range<usize>, String)> {
+        let mut rule = tollgate_core::Rule::new("rule", self.limit.value);
+        self.plans.iter().find_map(|(name, quota)| {
+            rule = rule.clone().plan(&**name, quota.value);
+            let wrong = RuleSet::new([rule.clone()]).err()?;
+            (wrong.kind() == RuleErrorKind::Plan).then(|| (quota.span.clone(), wrong.to_string()))
+        })
+    }
+
+    /// The rule with its numbers, as the core has it.
+    pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
+        let mut rule = tollgate_core::Rule::new(&*self.name.value, scaled(self.limit.value))
+            .consistency(self.consistency)
+            .on_store_error(self.on_store_error)
+            .on_change(self.on_change);
+        for (name, quota) in &self.plans {
+            rule = rule.plan(&**name, scaled(quota.value));
+        }
+        if let Cost::Fixed(units) = &self.cost {
+            rule = rule.cost(*units);
+        }
+        rule
+    }
+
+    /// The rules for a layer: one, or two where a rollout leaves others to a shadow.
+    pub(crate) fn request_rules(
+        &self,
+        numbers: &tollgate_core::Rule,
+        mode: Mode,
+        applies: Option<&Condition>,
+    ) -> Vec<RequestRule> {
+        let made = |numbers: tollgate_core::Rule, mode: Mode| {
+            let numbers = match mode {
+                Mode::Enforce => numbers,
+                Mode::Shadow => numbers.shadow(),
+                Mode::Off => numbers.off(),
+            };
+            let mut rule = Rule::from(numbers)
+                .by(self.key.extractor())
+                .when_missing(self.missing);
+            let condition = applies.unwrap_or(&self.condition);
+            if !condition.is_always() {
+                let holds = condition.predicate();
+                rule = rule.when(move |head: &Parts| holds(head));
+            }
+            if let Some(unless) = &self.unless {
+                let holds = unless.predicate();
+                rule = rule.exempt(move |head: &Parts| holds(head));
+            }
+            if let Cost::Computed(cost) = &self.cost {
+                let cost = Arc::clone(cost);
+                rule = rule.cost_by(move |head: &Parts| cost(head));
+            }
+            if let Some(plan) = &self.plan {
+                let plan = Arc::clone(plan);
+                rule = rule.plan_by::<str>(move |head: &Parts| plan(head));
+            }
+            if self.keep_on_error {
+                rule = rule.keep_on_error();
+            }
+            rule
+        };
+        let Some((rollout, others)) = self.rollout.filter(|_| mode != Mode::Off) else {
+            return vec![made(numbers.clone(), mode)];
+        };
+        let inside = made(numbers.clone(), mode).when_key(move |key| rollout.has(key));
+        if others == Mode::Off {
+            return vec![inside];
+        }
+        let name = shadow_name(&self.name.value);
+        let shadow = made(renamed(numbers, &name), Mode::Shadow);
+        vec![inside, shadow.when_key(move |key| !rollout.has(key))]
+    }
+}
+
+/// The name of the shadow for clients that are not in yet.
+fn shadow_name(name: &str) -> String {
+    format!("{name}:shadow")
+}
+
+/// The same numbers under another name, on a state of its own.
+fn renamed(rule: &tollgate_core::Rule, name: &str) -> tollgate_core::Rule {
+    let mut named = tollgate_core::Rule::new(name, *rule.quota())
+        .cost(rule.fixed_cost())
+        .consistency(rule.consistency_of())
+        .on_store_error(rule.store_error_answer())
+        .on_change(rule.change_answer());
+    for plan in 1..rule.quotas() {
+        let plan_name = rule.plan_name(plan).unwrap_or_default();
+        named = named.plan(plan_name, *rule.quota_of(plan));
+    }
+    named
+}
+
+/// An error of the core, whose rule is known by its place.
+pub(crate) fn without_name(message: &str) -> String {
+    match message
+        .strip_prefix("rule \"")
+        .and_then(|rest| rest.split_once("\": "))
+    {
+        Some((_, message)) => message.to_owned(),
+        None => message.to_owned(),
+    }
+}
+
+/// A limit as text, or as a table: `{ algorithm = "sliding_window", units = 1000, per = "1m" }`.
+pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Option<At<Quota>> {
+    if !matches!(node.value, Value::Table(_)) {
+        return reader.quota(node, of);
+    }
+    const ALGORITHMS: &[(&str, AlgorithmKind)] = &[
+        ("gcra", AlgorithmKind::Gcra),
+        ("token_bucket", AlgorithmKind::TokenBucket),
+        ("leaky_bucket", AlgorithmKind::LeakyBucket),
+        ("fixed_window", AlgorithmKind::FixedWindow),
+        ("sliding_window", AlgorithmKind::SlidingWindow),
+        ("sliding_buckets", AlgorithmKind::SlidingBuckets),
+        ("sliding_log", AlgorithmKind::SlidingLog),
+    ];
+    let known = ["units", "per", "algorithm", "burst", "buckets"];
+    let fields = reader.fields(node, "a limit", &known)?;
+    let algorithm = match fields.get("algorithm") {
+        None => of.map_or(AlgorithmKind::Gcra, Quota::algorithm),
+        Some(node) => reader.word(node, "algorithm", ALGORITHMS)?,
+    };
+    let number = |name: &str| match fields.get(name) {
+        None => Some(None),
+        Some(node) => reader
+            .number(node, "a number of units", 1, MAX_UNITS)
+            .map(Some),
+    };
+    let units = fields.required(reader, "a limit", "units", "100");
+    let units = units.and_then(|node| reader.number(node, "a number of units", 1, MAX_UNITS));
+    let per = fields.required(reader, "a limit", "per", "\"1min\"");
+    let per = per.and_then(|node| reader.duration(node));
+    let (burst, buckets) = (number("burst")?, number("buckets")?);
+    let (units, per) = (units?, per?);
+    let mut text = format!("{algorithm} {units}/{}us", per.as_micros());
+    for (name, number) in [("burst", burst), ("buckets", buckets)] {
+        if let Some(number) = number {
+            text.push_str(&format!(" {name} {number}"));
+        }
+    }
+    match text.parse() {
+        Ok(value) => Some(At {
+            span: node.span.clone(),
+            value,
+        }),
+        Err(error) => {
+            let error: tollgate_core::ParseQuotaError = error;
+            reader.wrong(&node.span, error.message());
+            None
+        }
+    }
+}
+
+fn read_cost(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Cost> {
+    match &node.value {
+        Value::Text(name) => {
+            let bound = bindings.costs.get(name).cloned();
+            if bound.is_none() {
+                let known = bindings.costs.keys().map(String::as_str);
+                reader.unknown(&node.span, "bound cost", name, known);
+            }
+            bound.map(Cost::Computed)
+        }
+        Value::Table(_) => {
+            let fields = reader.fields(node, "a cost", &["header", "max"])?;
+            let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
+            let header = header.and_then(|node| reader.text(node, "the name of a header"));
+            let max = fields.required(reader, "a cost", "max", "100");
+            let max = max.and_then(|node| reader.number(node, "a cost in units", 1, MAX_UNITS));
+            let (header, max) = (header?, max?);
+            let Ok(name) = HeaderName::from_bytes(header.value.as_bytes()) else {
+                let message = format!(
+                    "{:?} is not the name of a header; write it as \"x-cost\"",
+                    header.value
+                );
+                reader.wrong(&header.span, message);
+                return None;
+            };
+            // What a client leaves out or misspells costs most.
+            let cost = move |head: &Parts| {
+                let value = head
+                    .headers
+                    .get(&name)
+                    .and_then(|value| value.to_str().ok());
+                let units = value.and_then(|value| value.trim().parse::<u64>().ok());
+                units.map_or(max, |units| units.clamp(1, max))
+            };
+            Some(Cost::Computed(Arc::new(cost)))
+        }
+        _ => {
+            let number = reader.number(node, "a cost in units", 1, MAX_UNITS);
+            number.map(Cost::Fixed)
+        }
+    }
+}
+
+fn read_plan(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<PlanFn>> {
+    let name = reader.text(node, "the name of a bound plan")?;
+    let bound = bindings.plans.get(name.value).cloned();
+    if bound.is_none() {
+        let known = bindings.plans.keys().map(String::as_str);
+        reader.unknown(&name.span, "bound plan", name.value, known);
+    }
+    bound
+}
+
+fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(String, At<Quota>)> {
+    let Value::Table(entries) = &node.value else {
+        let message = format!(
+            "this is {}; write plans = {{ gold = \"200/s\", internal = \"unlimited\" }}",
+            node.value.kind()
+        );
+        reader.wrong(&node.span, message);
+        return Vec::new();
+    };
+    let mut plans: Vec<(String, At<Quota>)> = Vec::new();
+    for (name, node) in entries {
+        if plans.iter().any(|(other, _)| *other == name.text) {
+            reader.wrong(
+                &name.span,
+                format!("{:?} is there twice; remove one", name.text),
+            );
+        } else if let Some(quota) = limit(reader, node, own) {
+            plans.push((name.text.clone(), quota));
+        }
+    }
+    plans
+}
+
+fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
+    if matches!(node.value, Value::Text(_)) {
+        return reader.word(node, "consistency", &[("exact", Consistency::Exact)]);
+    }
+    let (name, value) = reader.only_field(node, "a consistency", &["leased", "eventual"])?;
+    if name.text == "leased" {
+        let permille = reader.permille(value, 50)?;
+        // At most 500.
+        let share = LeaseShare::permille(permille as u16);
+        return Some(Consistency::Leased { share });
+    }
+    let fields = reader.fields(value, "eventual", &["interval", "max_unreported"])?;
+    let interval = fields.required(reader, "eventual", "interval", "\"50ms\"");
+    let interval = interval.and_then(|node| reader.duration(node));
+    let most = fields.required(reader, "eventual", "max_unreported", "100");
+    let most = most.and_then(|node| reader.number(node, "a number of units", 0, MAX_UNITS));
+    Some(Consistency::Eventual {
+        interval: interval?,
+        max_unreported: most?,
+    })
+}
+
+fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
+    if matches!(node.value, Value::Table(_)) {
+        let (_, cap) = reader.only_field(node, "an answer to a store failure", &["cap"])?;
+        return reader
+            .quota(cap, None)
+            .map(|cap| OnStoreError::Cap(cap.value));
+    }
+    let words = [
+        ("local_share", OnStoreError::LocalShare),
+        ("allow", OnStoreError::Allow),
+        ("deny", OnStoreError::Deny),
+        ("degraded", OnStoreError::Degraded),
+    ];
+    reader.word(node, "answer to a store failure", &words)
+}
+
+fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
+    if let Value::Integer(_) = node.value {
+        let status = reader.number(node, "a status for requests without a key", 400, 599)?;
+        let status = StatusCode::from_u16(status as u16).ok()?;
+        return Some(Missing::Reject(status));
+    }
+    let words = [("shared", Missing::Shared), ("skip", Missing::Skip)];
+    reader.word(node, "way to count requests without a key", &words)
+}
+
+fn read_rollout(
+    reader: Reader<'_>,
+    node: &Node,
+    name: Option<&At<String>>,
+) -> Option<(Rollout, Mode)> {
+    let fields = reader.fields(node, "a rollout", &["percent", "others"])?;
+    let percent = fields.required(reader, "a rollout", "percent", "5");
+    let permille = percent.and_then(|node| reader.permille(node, 100));
+    let others = match fields.get("others") {
+        None => Some(Mode::Off),
+        Some(node) => {
+            let words = [("off", Mode::Off), ("shadow", Mode::Shadow)];
+            reader.word(node, "mode for the others", &words)
+        }
+    };
+    let (name, others) = (name?, others?);
+    if others == Mode::Shadow && shadow_name(&name.value).len() > 64 {
+        let message = "with others = \"shadow\" a name has at most 57 characters: the shadow is called by it and \":shadow\"";
+        reader.wrong(&name.span, message);
+        return None;
+    }
+    Some((Rollout::new(&name.value, permille?), others))
+}

@@ -1,0 +1,378 @@
+//! What a rule of a document counts by: `by = "header:x-api-key"`.
+
+use std::{fmt, sync::Arc};
+
+use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
+use tollgate::{
+    Key, KeyBuf,
+    key::{
+        Extracted, KeyExtractor, PeerAddr, constant, cookie, grpc_method, grpc_service, header,
+        method, path, query,
+    },
+};
+
+use crate::{
+    bindings::{Bindings, ParseKey},
+    node::Node,
+    path_pattern::PathPattern,
+    reader::Reader,
+};
+
+/// The built-in names. Those with a colon take what follows it.
+const BUILT_IN: &[&str] = &[
+    "client_ip",
+    "header:",
+    "cookie:",
+    "query:",
+    "path:",
+    "path",
+    "method",
+    "grpc_service",
+    "grpc_method",
+    "constant",
+    #[cfg(feature = "axum")]
+    "route",
+];
+
+/// What a rule counts by: one key, or a tuple of several.
+#[derive(Clone)]
+pub(crate) struct RuleKey {
+    parts: Vec<Part>,
+}
+
+/// A part of a key, with its text form.
+#[derive(Clone)]
+struct Part {
+    /// As it is written.
+    name: String,
+    extractor: Arc<dyn KeyExtractor>,
+    text: TextForm,
+}
+
+/// Makes a request carry a text. `None`: none can.
+type Prepare = dyn Fn(&str, &mut Parts) -> Option<()> + Send + Sync;
+
+/// How a text becomes a key.
+#[derive(Clone)]
+enum TextForm {
+    /// By a request that carries it.
+    Request(Arc<Prepare>),
+    /// By code.
+    Bound(Arc<ParseKey>),
+    /// The part is of each key, and has no text.
+    Constant,
+    None,
+}
+
+impl RuleKey {
+    /// Reads `by`. `pattern` is the path of the rule's condition, whose parameters may be named.
+    pub(crate) fn read(
+        reader: Reader<'_>,
+        node: &Node,
+        bindings: &Bindings,
+        pattern: Option<&PathPattern>,
+    ) -> Option<Self> {
+        let nodes = reader.list_or_one(node);
+        if nodes.is_empty() || nodes.len() > 6 {
+            let message = "a key has 1 to 6 parts; write it as \"client_ip\" or [\"header:x-tenant\", \"method\"]";
+            reader.wrong(&node.span, message);
+            return None;
+        }
+        let parts: Vec<Option<Part>> = nodes
+            .iter()
+            .map(|node| Part::read(reader, node, bindings, pattern))
+            .collect();
+        let parts = parts.into_iter().collect::<Option<Vec<Part>>>()?;
+        Some(Self { parts })
+    }
+
+    pub(crate) fn extractor(&self) -> Arc<dyn KeyExtractor> {
+        let part = |index: usize| Arc::clone(&self.parts[index].extractor);
+        match self.parts.len() {
+            1 => part(0),
+            2 => Arc::new((part(0), part(1))),
+            3 => Arc::new((part(0), part(1), part(2))),
+            4 => Arc::new((part(0), part(1), part(2), part(3))),
+            5 => Arc::new((part(0), part(1), part(2), part(3), part(4))),
+            // There are at most six.
+            _ => Arc::new((part(0), part(1), part(2), part(3), part(4), part(5))),
+        }
+    }
+
+    /// The key of a client that is named by text: one for each part, without those of constants.
+    pub(crate) fn of_text(&self, reader: Reader<'_>, node: &Node, rule: &str) -> Option<Key> {
+        let named: Vec<&Part> = self.parts.iter().filter(|part| part.is_named()).collect();
+        let texts = reader.list_or_one(node);
+        if let Some(without) = named
+            .iter()
+            .find(|part| matches!(part.text, TextForm::None))
+        {
+            let message = format!(
+                "rule {rule:?} counts by {:?}, whose keys have no text form; bind it with Bindings::key_with_text",
+                without.name
+            );
+            reader.wrong(&node.span, message);
+            return None;
+        }
+        if named.len() != texts.len() || named.is_empty() {
+            let names: Vec<_> = named.iter().map(|part| part.name.as_str()).collect();
+            let message = match names.len() {
+                0 => format!(
+                    "rule {rule:?} counts all requests together, and has no keys to override"
+                ),
+                1 => format!("rule {rule:?} counts by {}: write one text", names[0]),
+                _ => format!(
+                    "rule {rule:?} counts by {}: write a list of as many texts",
+                    names.join(", ")
+                ),
+            };
+            reader.wrong(&node.span, message);
+            return None;
+        }
+        let mut texts = texts.iter();
+        let mut key = KeyBuf::new();
+        for part in &self.parts {
+            let mut own = KeyBuf::new();
+            let made = if part.is_named() {
+                let node = texts.next()?;
+                let text = reader.text(node, "the key as text")?;
+                let made = part.key_of(text.value, &mut own);
+                if made.is_none() {
+                    let text: String = text.value.chars().take(64).collect();
+                    let message =
+                        format!("{text:?} is not a key of {}; {}", part.name, part.example());
+                    reader.wrong(&node.span, message);
+                }
+                made
+            } else {
+                part.key_of("", &mut own)
+            };
+            made?;
+            key.append(&own);
+        }
+        Some(key.into())
+    }
+}
+
+impl Part {
+    fn read(
+        reader: Reader<'_>,
+        node: &Node,
+        bindings: &Bindings,
+        pattern: Option<&PathPattern>,
+    ) -> Option<Self> {
+        let example = "what to count by as \"client_ip\" or \"header:x-api-key\"";
+        let written = reader.text(node, example)?.value;
+        let (kind, name) = match written.split_once(':') {
+            Some((kind, name)) => (kind, Some(name)),
+            None => (written, None),
+        };
+        if let Some(bound) = bindings.keys.get(written) {
+            return Some(Self {
+                name: written.to_owned(),
+                extractor: Arc::clone(&bound.extractor),
+                text: bound.parse.clone().map_or(TextForm::None, TextForm::Bound),
+            });
+        }
+        let needs_name = ["header", "cookie", "query"].contains(&kind);
+        if needs_name && name.is_none_or(|name| name.trim().is_empty()) {
+            let message = format!("{kind:?} has no name; write it as \"{kind}:x-api-key\"");
+            reader.wrong(&node.span, message);
+            return None;
+        }
+        let takes_name = needs_name || kind == "path";
+        let (extractor, text): (Arc<dyn KeyExtractor>, TextForm) = match (kind, name) {
+            ("client_ip", None) => (Arc::new(bindings.client_address()), by_request(address)),
+            ("header", Some(name)) => (Arc::new(header(name)), of_header(name)),
+            ("cookie", Some(name)) => (Arc::new(cookie(name)), of_cookie(name)),
+            ("query", Some(name)) => (Arc::new(query(name)), of_query(name)),
+            ("path", None) => (Arc::new(path()), by_request(of_path)),
+            ("path", Some(name)) => {
+                return Self::of_parameter(reader, node, written, name, pattern);
+            }
+            ("method", None) => (Arc::new(method()), by_request(of_method)),
+            ("grpc_service", None) => (Arc::new(grpc_service()), by_request(of_service)),
+            ("grpc_method", None) => (Arc::new(grpc_method()), by_request(of_path)),
+            ("constant", None) => (Arc::new(constant("all")), TextForm::Constant),
+            #[cfg(feature = "axum")]
+            ("route", None) => (Arc::new(tollgate::key::matched_path()), TextForm::None),
+            (_, Some(_)) if BUILT_IN.contains(&kind) && !takes_name => {
+                let part = node.part(reader.text, kind.len()..written.len());
+                reader.wrong(&part, format!("{kind:?} takes no name; remove it"));
+                return None;
+            }
+            _ => {
+                let known = BUILT_IN.iter().copied();
+                let known = known.chain(bindings.keys.keys().map(String::as_str));
+                reader.unknown(&node.span, "key", written, known);
+                return None;
+            }
+        };
+        if let Err(wrong) = extractor.validate() {
+            let start = written.len() - name.map_or(written.len(), str::len);
+            let part = node.part(reader.text, start..written.len());
+            reader.wrong(&part, wrong);
+            return None;
+        }
+        Some(Self {
+            name: written.to_owned(),
+            extractor,
+            text,
+        })
+    }
+
+    /// A parameter of the path in the rule's condition.
+    fn of_parameter(
+        reader: Reader<'_>,
+        node: &Node,
+        written: &str,
+        name: &str,
+        pattern: Option<&PathPattern>,
+    ) -> Option<Self> {
+        let Some(pattern) = pattern else {
+            let message = format!(
+                "{written:?} is a parameter of the rule's path, and it has none; add when = {{ path = \"/users/{{{name}}}\" }}"
+            );
+            reader.wrong(&node.span, message);
+            return None;
+        };
+        if !pattern.parameters().any(|parameter| parameter == name) {
+            reader.unknown(
+                &node.span,
+                "parameter of the path",
+                name,
+                pattern.parameters(),
+            );
+            return None;
+        }
+        let parameter = name.to_owned();
+        let key_of = move |value: &str| Key::of([&*parameter, value]);
+        let key_of_text = key_of.clone();
+        let (pattern, parameter) = (pattern.clone(), name.to_owned());
+        let extractor = tollgate::key::computed(move |head| {
+            let value = pattern.parameter(head, &parameter)?;
+            Some(key_of(value))
+        });
+        Some(Self {
+            name: written.to_owned(),
+            extractor: Arc::new(extractor),
+            text: TextForm::Bound(Arc::new(move |text| {
+                (!text.is_empty()).then(|| key_of_text(text))
+            })),
+        })
+    }
+
+    fn is_named(&self) -> bool {
+        !matches!(self.text, TextForm::Constant)
+    }
+
+    fn key_of(&self, text: &str, key: &mut KeyBuf) -> Option<()> {
+        match &self.text {
+            TextForm::Bound(parse) => {
+                key.append(parse(text)?.as_ref());
+                Some(())
+            }
+            TextForm::Request(prepare) => {
+                let (mut head, ()) = http::Request::new(()).into_parts();
+                prepare(text, &mut head)?;
+                self.extract(&head, key)
+            }
+            TextForm::Constant => {
+                let (head, ()) = http::Request::new(()).into_parts();
+                self.extract(&head, key)
+            }
+            TextForm::None => None,
+        }
+    }
+
+    fn extract(&self, head: &Parts, key: &mut KeyBuf) -> Option<()> {
+        match self.extractor.extract(head, key) {
+            Extracted::Key => Some(()),
+            _ => None,
+        }
+    }
+
+    fn example(&self) -> &'static str {
+        match &*self.name {
+            "client_ip" => "write an address, as 192.0.2.7 or 2001:db8::1",
+            "method" => "write a method, as POST",
+            "path" => "write a path, as /search",
+            "grpc_service" => "write a service, as weather.v1.Weather",
+            "grpc_method" => "write a method with its service, as /weather.v1.Weather/Current",
+            _ => "write the value that clients send",
+        }
+    }
+}
+
+fn by_request(
+    prepare: impl Fn(&str, &mut Parts) -> Option<()> + Send + Sync + 'static,
+) -> TextForm {
+    TextForm::Request(Arc::new(prepare))
+}
+
+fn address(text: &str, head: &mut Parts) -> Option<()> {
+    let address = text.parse::<std::net::IpAddr>().ok()?;
+    head.extensions.insert(PeerAddr((address, 0).into()));
+    Some(())
+}
+
+fn of_header(name: &str) -> TextForm {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok();
+    by_request(move |text, head| {
+        let value = HeaderValue::from_str(text).ok()?;
+        head.headers.insert(name.clone()?, value);
+        Some(())
+    })
+}
+
+fn of_cookie(name: &str) -> TextForm {
+    let name = name.to_owned();
+    by_request(move |text, head| {
+        if text.contains(';') {
+            return None;
+        }
+        let value = HeaderValue::from_str(&format!("{name}={text}")).ok()?;
+        head.headers.insert(COOKIE, value);
+        Some(())
+    })
+}
+
+fn of_query(name: &str) -> TextForm {
+    let name = percent(name);
+    by_request(move |text, head| {
+        let uri = format!("/?{name}={}", percent(text));
+        head.uri = uri.parse::<Uri>().ok()?;
+        Some(())
+    })
+}
+
+fn of_path(text: &str, head: &mut Parts) -> Option<()> {
+    head.method = Method::POST;
+    head.uri = text.parse::<Uri>().ok().filter(|_| text.starts_with('/'))?;
+    Some(())
+}
+
+fn of_service(text: &str, head: &mut Parts) -> Option<()> {
+    of_path(&format!("/{text}/Method"), head)
+}
+
+fn of_method(text: &str, head: &mut Parts) -> Option<()> {
+    head.method = Method::from_bytes(text.as_bytes()).ok()?;
+    Some(())
+}
+
+/// Each byte that is no letter or digit as `%7E`.
+fn percent(text: &str) -> String {
+    let bytes = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    });
+    bytes.collect()
+}
+
+impl fmt::Debug for RuleKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.parts.iter().map(|part| &part.name);
+        f.debug_list().entries(names).finish()
+    }
+}

@@ -1,0 +1,63 @@
+//! Which rules are in force.
+
+use std::{fmt, time::Duration};
+
+/// Which rules of a [`LiveRules`](crate::LiveRules) are in force, and what was rejected since. Displayed in one line, and the
+/// rejected document's mistakes below it.
+#[derive(Clone, Debug)]
+pub struct RulesStatus {
+    pub(crate) revision: u64,
+    pub(crate) rules: usize,
+    pub(crate) in_force_for: Duration,
+    pub(crate) rejected: u64,
+    pub(crate) last_rejection: Option<String>,
+}
+
+impl RulesStatus {
+    /// The number of the document in force: 1 for the first one, one more with each change.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// How many rules it has.
+    #[must_use]
+    pub fn rules(&self) -> usize {
+        self.rules
+    }
+
+    /// For how long it has been in force.
+    #[must_use]
+    pub fn in_force_for(&self) -> Duration {
+        self.in_force_for
+    }
+
+    /// How many documents were rejected since the start.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// What is wrong with the latest document, if it was rejected: an older one is in force.
+    #[must_use]
+    pub fn last_rejection(&self) -> Option<&str> {
+        self.last_rejection.as_deref()
+    }
+}
+
+impl fmt::Display for RulesStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "revision {}, {} rules, in force for {} s, {} documents rejected",
+            self.revision,
+            self.rules,
+            self.in_force_for.as_secs(),
+            self.rejected
+        )?;
+        match &self.last_rejection {
+            Some(rejection) => write!(f, "; the latest one is rejected:\n{rejection}"),
+            None => Ok(()),
+        }
+    }
+}

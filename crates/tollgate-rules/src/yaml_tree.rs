@@ -1,0 +1,197 @@
+//! Documents in YAML and JSON.
+
+use std::{fmt, ops::Range};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess, Visitor},
+};
+use serde_saphyr::{Location, Spanned};
+
+use crate::{
+    format::Format,
+    node::{Name, Node, Value},
+    problems::Problems,
+};
+
+/// How deep tables and lists may lie in each other.
+const DEPTH: usize = 32;
+/// For a document of a hundred thousand overrides with all their settings.
+const NODES: usize = 5_000_000;
+
+/// The tree of a document. An empty table where it cannot be read.
+pub(crate) fn parse(text: &str, format: Format, problems: &Problems) -> Node {
+    let nothing = Node {
+        span: 0..text.len(),
+        value: Value::Table(Vec::new()),
+    };
+    if text.trim().is_empty() {
+        return nothing;
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH,
+            max_nodes: NODES,
+            max_events: 2 * NODES,
+            max_total_scalar_bytes: 64 << 20,
+        },
+        with_snippet: false,
+        // As in YAML 1.2: `mode: off` is a text.
+        strict_booleans: true,
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options) {
+        Ok(tree) => Node {
+            span: span(&tree.defined, text),
+            value: value(tree.value, text),
+        },
+        Err(error) => {
+            let at = error.location();
+            let span = at.map_or(0..0, |location| span(&location, text));
+            let message = error.without_snippet().to_string();
+            let message = message.lines().next().unwrap_or_default();
+            let message = match message.contains("multiple YAML documents") {
+                true => "there are several documents in one text; keep one",
+                false => message,
+            };
+            problems.add(span, format!("this is not {format}: {message}"));
+            nothing
+        }
+    }
+}
+
+/// A value with its place.
+enum Tree {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Spanned<Self>>),
+    Table(Vec<(Spanned<String>, Spanned<Self>)>),
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        Tree::deserialize(deserializer)
+    }
+
+    fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Tree, E> {
+        Ok(Tree::Bool(boolean))
+    }
+
+    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Tree, E> {
+        Ok(Tree::Integer(integer.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<Tree, E> {
+        Ok(Tree::Integer(integer.into()))
+    }
+
+    fn visit_i128<E: de::Error>(self, integer: i128) -> Result<Tree, E> {
+        Ok(Tree::Integer(integer))
+    }
+
+    fn visit_u128<E: de::Error>(self, integer: u128) -> Result<Tree, E> {
+        Ok(i128::try_from(integer).map_or(Tree::Float(f64::MAX), Tree::Integer))
+    }
+
+    fn visit_f64<E: de::Error>(self, float: f64) -> Result<Tree, E> {
+        Ok(Tree::Float(float))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Tree, E> {
+        Ok(Tree::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Tree, E> {
+        Ok(Tree::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Tree::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Tree, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = table.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Tree::Table(entries))
+    }
+}
+
+fn value(tree: Tree, text: &str) -> Value {
+    let node = |spanned: Spanned<Tree>| Node {
+        span: span(&spanned.defined, text),
+        value: value(spanned.value, text),
+    };
+    match tree {
+        Tree::Null => Value::Null,
+        Tree::Bool(boolean) => Value::Bool(boolean),
+        Tree::Integer(integer) => Value::Integer(integer),
+        Tree::Float(float) => Value::Float(float.to_string()),
+        Tree::Text(text) => Value::Text(text),
+        Tree::List(list) => Value::List(list.into_iter().map(node).collect()),
+        Tree::Table(entries) => {
+            let entries = entries.into_iter().map(|(name, tree)| {
+                let span = span(&name.defined, text);
+                let name = Name {
+                    span,
+                    text: name.value,
+                };
+                (name, node(tree))
+            });
+            Value::Table(entries.collect())
+        }
+    }
+}
+
+/// The bytes of a place. Where the parser knows none, those from the line and the column.
+fn span(location: &Location, text: &str) -> Range<usize> {
+    let span = location.span();
+    if let (Some(start), Some(len)) = (span.byte_offset(), span.byte_len()) {
+        let start = usize::try_from(start).unwrap_or(usize::MAX).min(text.len());
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let end = start.saturating_add(len).min(text.len());
+        let marked = text.get(start..end).unwrap_or_default();
+        return start..start + marked.trim_end().len();
+    }
+    let line = usize::try_from(location.line()).unwrap_or(1).max(1);
+    let column = usize::try_from(location.column()).unwrap_or(1).max(1);
+    let begin: usize = text
+        .split_inclusive('\n')
+        .take(line - 1)
+        .map(str::len)
+        .sum();
+    let rest = text.get(begin..).unwrap_or_default();
+    let start = rest.char_indices().nth(column - 1);
+    let start = begin + start.map_or(rest.len(), |(at, _)| at);
+    start..start
+}

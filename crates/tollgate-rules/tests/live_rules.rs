@@ -1,0 +1,237 @@
+//! Rules that follow a text, a file or a folder.
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use http::{Request, Response};
+use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate_rules::{Bindings, Format, LiveRules};
+use tower::{Layer, ServiceExt, service_fn};
+
+fn document(limit: &str) -> String {
+    format!("version = 1\n\n[[rules]]\nname = \"api\"\nlimit = \"{limit}\"\nby = \"constant\"\n")
+}
+
+/// The limit that responses tell.
+async fn limit(layer: &RateLimitLayer) -> String {
+    let service = layer.layer(service_fn(|_: Request<String>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let Ok(response) = service.oneshot(Request::new(String::new())).await;
+    let policy = response.headers().get("ratelimit-policy");
+    let policy = policy.and_then(|policy| policy.to_str().ok()).unwrap_or("");
+    policy.to_owned()
+}
+
+/// Waits until it holds, with a deadline.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(25), "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, document("fixed_window 3/h")).expect("written");
+    let rules = LiveRules::watch(&path, Bindings::new()).expect("valid");
+    let layer = rules.layer(MemoryStore::new()).expect("valid");
+    assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
+
+    fs::write(&path, document("fixed_window 5/h")).expect("written");
+    until("the change is in force", || rules.status().revision() == 2).await;
+    assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
+
+    fs::write(&path, document("fixed_window 5/hh")).expect("written");
+    until("the mistake is known", || rules.status().rejected() == 1).await;
+    assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
+    let status = rules.status().to_string();
+    assert!(
+        status.contains("limits.toml:5:25: \"hh\" is not a unit of time"),
+        "{status}"
+    );
+    assert!(rules.reload().is_err());
+    assert_eq!(rules.status().rejected(), 1, "it is the same mistake");
+
+    // Deleted, and there again, as it was in force.
+    fs::remove_file(&path).expect("removed");
+    until("its absence is known", || {
+        let status = rules.status();
+        status
+            .last_rejection()
+            .is_some_and(|wrong| wrong.contains("cannot be read"))
+    })
+    .await;
+    assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
+    fs::write(&path, document("fixed_window 5/h")).expect("written");
+    until("it is there again", || {
+        rules.status().last_rejection().is_none()
+    })
+    .await;
+    assert_eq!(rules.status().revision(), 2);
+
+    // An editor writes another file and renames it.
+    let other = folder.path().join("limits.toml~");
+    fs::write(&other, document("fixed_window 7/h")).expect("written");
+    fs::rename(&other, &path).expect("renamed");
+    until("the rename is seen", || rules.status().revision() == 3).await;
+    assert_eq!(limit(&layer).await, "\"api\";q=7;w=3600");
+
+    fs::write(
+        &path,
+        [b"version = 1\n# ".as_slice(), &[0xff, 0xfe]].concat(),
+    )
+    .expect("written");
+    until("it is not UTF-8", || {
+        let status = rules.status();
+        status
+            .last_rejection()
+            .is_some_and(|wrong| wrong.contains("line 2 is not UTF-8"))
+    })
+    .await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_swapped_link_of_kubernetes_is_followed() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let version = |name: &str, limit: &str| {
+        fs::create_dir(at(name)).expect("a folder");
+        fs::write(at(name).join("limits.toml"), document(limit)).expect("written");
+    };
+    version("..1", "fixed_window 3/h");
+    symlink("..1", at("..data")).expect("a link");
+    symlink("..data/limits.toml", at("limits.toml")).expect("a link");
+    let rules = LiveRules::watch(at("limits.toml"), Bindings::new()).expect("valid");
+    for (n, limit) in [(2, "fixed_window 4/h"), (3, "fixed_window 5/h")] {
+        let name = format!("..{n}");
+        version(&name, limit);
+        symlink(&name, at("..data_tmp")).expect("a link");
+        fs::rename(at("..data_tmp"), at("..data")).expect("swapped");
+        until("the swap is seen", || rules.status().revision() == n).await;
+        let before = format!("..{}", n - 1);
+        fs::remove_dir_all(at(&before)).expect("removed");
+    }
+    assert_eq!(rules.document().limiter_rules()[0].quota().limit(), 5);
+}
+
+#[tokio::test]
+async fn a_folder_has_a_file_for_each_team() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write =
+        |name: &str, text: String| fs::write(folder.path().join(name), text).expect("written");
+    write("b.toml", document("3/h"));
+    write(
+        "a.yaml",
+        "version: 1\nrules: [{ name: web, limit: 9/h, by: client_ip }]".into(),
+    );
+    write("notes.txt", "not a document".into());
+    write(".hidden.toml", "neither = this".into());
+    let rules = LiveRules::watch(folder.path(), Bindings::new()).expect("valid");
+    assert_eq!(rules.document().names().collect::<Vec<_>>(), ["web", "api"]);
+
+    write("c.toml", document("4/h"));
+    until("the name is there twice", || rules.status().rejected() == 1).await;
+    let status = rules.status().to_string();
+    assert!(
+        status.contains("c.toml:4:8: there is a rule \"api\" already"),
+        "{status}"
+    );
+    assert!(status.contains("b.toml:4"), "{status}");
+
+    // An override may name a rule of another file.
+    write(
+        "c.toml",
+        "version = 1\n[[switches]]\nrules = \"web\"\nlimit = \"shadow\"\n".into(),
+    );
+    until("the switch is in force", || rules.status().revision() == 2).await;
+}
+
+#[test]
+fn a_service_with_wrong_rules_does_not_start() {
+    let wrong = LiveRules::from_text("version = 1\nrulez = []", Format::Toml, Bindings::new());
+    let error = wrong.expect_err("it is wrong");
+    assert!(
+        error.to_string().contains("did you mean \"rules\"?"),
+        "{error}"
+    );
+    let error = LiveRules::watch(Path::new("limits.toml"), Bindings::new());
+    let error = error.expect_err("there is no runtime").to_string();
+    assert!(error.contains("tokio runtime"), "{error}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let _inside = runtime.as_ref().expect("a runtime").enter();
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, words) in [("missing.toml", "cannot be read"), ("", "has no document")] {
+        let error = LiveRules::watch(folder.path().join(name), Bindings::new());
+        let error = error.expect_err("there is none").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    fs::write(folder.path().join("limits.ini"), "x").expect("written");
+    let error = LiveRules::watch(folder.path().join("limits.ini"), Bindings::new());
+    let error = error.expect_err("the format is unknown").to_string();
+    assert!(error.contains(".toml, .yaml or .json"), "{error}");
+}
+
+#[tokio::test]
+async fn an_override_ends_when_its_time_is_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    let now = tollgate::Clock::system().now();
+    let soon = jiff::Timestamp::from_microsecond(i64::try_from(now).expect("a time") + 2_000_000);
+    let until_soon = soon.expect("a time");
+    let text = document("fixed_window 3/h");
+    let switch = format!("[[switches]]\nrules = \"*\"\nlimit = \"off\"\nuntil = {until_soon}\n");
+    fs::write(&path, text + &switch).expect("written");
+    let rules = LiveRules::watch(&path, Bindings::new()).expect("valid");
+    let layer = rules.layer(MemoryStore::new()).expect("valid");
+    assert_eq!(limit(&layer).await, "");
+    let handle = layer.handle();
+    until("the switch has expired", || {
+        let limiter = handle.limiter().expect("the layer is there");
+        limiter.rules().rules()[0].is_enforced()
+    })
+    .await;
+    assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
+    assert_eq!(rules.status().revision(), 1);
+}
+
+#[tokio::test]
+async fn watching_ends_with_the_rules_and_the_layer_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, document("fixed_window 3/h")).expect("written");
+    let rules = LiveRules::watch(&path, Bindings::new()).expect("valid");
+    let layer = rules.layer(MemoryStore::new()).expect("valid");
+    drop(rules);
+    assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
+}
+
+#[test]
+fn a_document_that_the_store_refuses_is_rejected() {
+    let store = MemoryStore::new();
+    let rule = tollgate::Rule::new("other", tollgate::Quota::per_second(1));
+    let _other = tollgate::Limiter::new(store.clone(), [rule]).expect("valid");
+    let rules = LiveRules::from_text(&document("3/h"), Format::Toml, Bindings::new());
+    let rules = rules.expect("valid");
+    let layer = rules.layer(store).expect("valid");
+    let clash = document("4/h").replace("\"api\"", "\"other\"");
+    let error = rules
+        .set_text(&clash, Format::Toml)
+        .expect_err("the name is in use");
+    assert!(error.to_string().contains("\"other\""), "{error}");
+    assert_eq!(layer.limiter().rules().rules()[0].name(), "api");
+    assert_eq!(rules.status().revision(), 1);
+}

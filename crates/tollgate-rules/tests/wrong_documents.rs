@@ -1,0 +1,50 @@
+//! A corpus of wrong documents, each beside the message that it gets.
+//!
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-rules --test wrong_documents` writes the messages as they are now.
+
+use std::{env, fs, path::Path};
+
+use tollgate::{Key, key::computed};
+use tollgate_rules::{Bindings, Format, RuleDocument};
+
+fn bindings() -> Bindings {
+    let by_path = || computed(|head| Some(Key::of(head.uri.path())));
+    Bindings::new()
+        .key_with_text("tenant", by_path(), |text| {
+            (text != "nobody").then(|| Key::of(text))
+        })
+        .key("raw", by_path())
+        .cost("words", |_| 1)
+        .plan("plan", |_| Some("gold"))
+        .condition("beta", |_| true)
+}
+
+#[test]
+fn each_wrong_document_gets_its_message() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong");
+    let mut documents = 0;
+    let mut differ = Vec::new();
+    for entry in fs::read_dir(folder).expect("the corpus") {
+        let path = entry.expect("an entry").path();
+        let Some(format) = Format::of_path(&path) else {
+            continue;
+        };
+        documents += 1;
+        let text = fs::read_to_string(&path).expect("a text");
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.expect("a name");
+        let error = RuleDocument::named(name, &text, format, &bindings());
+        let message = match error {
+            Ok(_) => panic!("{name} is not wrong"),
+            Err(error) => format!("{error}\n"),
+        };
+        let expected = path.with_file_name(format!("{name}.txt"));
+        if env::var_os("TOLLGATE_BLESS").is_some() {
+            fs::write(&expected, &message).expect("the message is written");
+        } else if fs::read_to_string(&expected).ok().as_ref() != Some(&message) {
+            differ.push(message);
+        }
+    }
+    assert!(documents >= 60, "{documents}");
+    assert!(differ.is_empty(), "these differ:\n\n{}", differ.join("\n"));
+}

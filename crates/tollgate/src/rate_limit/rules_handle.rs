@@ -1,0 +1,122 @@
+//! Replacing the rules of a layer while requests are served.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use tollgate_core::{Limiter, RuleChange, RuleError, RuleErrorKind};
+
+use crate::{
+    rate_limit::layer_rules::LayerRules,
+    rule::{KeyedRule, RequestRule},
+};
+
+/// Replaces the rules of a layer while requests are served: see [`RateLimitLayer::handle`](crate::RateLimitLayer::handle).
+///
+/// A replacement is in force at once, in all services of the layer and its clones. Each request is decided by one set of
+/// rules, from its first check to its last header field: one in flight ends by the rules that it began with, and settles
+/// against them. No request waits or fails.
+///
+/// Used units are carried over as each rule [says](crate::OnChange). Unchanged rules keep all their state.
+///
+/// Cheap to clone. A handle does not keep the layer's rule names in use.
+///
+/// ```
+/// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
+///
+/// let per_key = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
+/// let layer = RateLimitLayer::new(MemoryStore::new(), [per_key(60)])?;
+/// let handle = layer.handle();
+/// // The layer serves requests, here or in another task.
+/// let changes = handle.replace([per_key(90)])?;
+/// assert_eq!(changes[0].to_string(), "per-key: gcra 60/min → gcra 90/min, used units are kept");
+///
+/// // What is wrong changes nothing.
+/// assert!(handle.replace([per_key(0)]).is_err());
+/// assert_eq!(layer.limiter().rules().rules()[0].quota().limit(), 90);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RulesHandle {
+    rules: Weak<LayerRules>,
+}
+
+impl RulesHandle {
+    pub(crate) fn new(rules: &Arc<LayerRules>) -> Self {
+        Self {
+            rules: Arc::downgrade(rules),
+        }
+    }
+
+    /// Puts these rules in force in place of all that the layer has, and says what changed.
+    ///
+    /// Either all goes well, or nothing changes. Rules may all be [off](tollgate_core::Rule::off).
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimitLayer::new`](crate::RateLimitLayer::new): among others, a rule name that another layer or limiter on the
+    /// store counts by another quota; replace the rules of both [in one step](Self::replace_all). And a layer that is gone.
+    pub fn replace(
+        &self,
+        rules: impl IntoIterator<Item: KeyedRule>,
+    ) -> Result<Vec<RuleChange>, RuleError> {
+        let rules = rules.into_iter().map(Into::into).collect();
+        let changes = LayerRules::replace_all(&[(self.upgrade()?, rules)])?;
+        Ok(changes.into_iter().flatten().collect())
+    }
+
+    /// Puts rules of several layers on one store in force in one step, all or none, and says what changed by layer: for rules
+    /// that layers share.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, RulesHandle, key::client_ip};
+    ///
+    /// let store = MemoryStore::new();
+    /// let shared = |limit| Rule::new("per-ip", Quota::gcra(limit, MINUTE)).by(client_ip());
+    /// let one = RateLimitLayer::new(store.clone(), [shared(60)])?;
+    /// let other = RateLimitLayer::new(store, [shared(60)])?;
+    ///
+    /// assert!(one.handle().replace([shared(90)]).is_err());
+    /// RulesHandle::replace_all([(&one.handle(), [shared(90)]), (&other.handle(), [shared(90)])])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Self::replace); layers on several stores; one layer twice.
+    pub fn replace_all<'a>(
+        layers: impl IntoIterator<Item = (&'a Self, impl IntoIterator<Item: KeyedRule>)>,
+    ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        let parts = layers.into_iter().map(|(handle, rules)| {
+            let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+            Ok((handle.upgrade()?, rules))
+        });
+        LayerRules::replace_all(&parts.collect::<Result<Vec<_>, RuleError>>()?)
+    }
+
+    /// The limiter in force: the layer's budgets, for code outside of requests. `None` if the layer is gone.
+    #[must_use]
+    pub fn limiter(&self) -> Option<Limiter> {
+        self.rules.upgrade().map(|rules| rules.limiter())
+    }
+
+    fn upgrade(&self) -> Result<Arc<LayerRules>, RuleError> {
+        self.rules.upgrade().ok_or_else(|| {
+            RuleError::general(
+                RuleErrorKind::RuleSet,
+                "the layer whose rules are to be replaced is gone, with all of its services; make a new one",
+            )
+        })
+    }
+}
+
+impl fmt::Debug for RulesHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limiter = self.limiter();
+        let rules = limiter.as_ref().map(Limiter::rules);
+        f.debug_struct("RulesHandle")
+            .field("rules", &rules)
+            .finish()
+    }
+}

@@ -1,0 +1,30 @@
+//! A service whose limits are in a file that may change while it runs: `cargo run --example rules`.
+//!
+//! | variable | is |
+//! | --- | --- |
+//! | `LIMITS` | the file, or a folder of files; default: `examples/limits.toml` |
+//! | `PORT` | where to listen; default: 3000 |
+
+use std::{env, error::Error};
+
+use tollgate::MemoryStore;
+use tollgate_examples::{rules, serve::serve};
+use tollgate_rules::{Bindings, LiveRules};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let limits = env::var("LIMITS").unwrap_or_else(|_| "examples/limits.toml".to_owned());
+    // With a mistake in the file the service does not start, and this is its exit message.
+    let rules = LiveRules::watch(&limits, Bindings::new())?;
+    let app = rules::app(&rules, MemoryStore::new())?;
+    serve(app, |address| {
+        format!(
+            "Try, and edit {limits} in between:
+  curl -i http://{address}/items -H 'x-api-key: acme'
+  curl -i http://{address}/weather/Oslo
+  curl http://{address}/rules      # which rules are in force, and what was rejected
+"
+        )
+    })
+    .await
+}

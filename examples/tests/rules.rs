@@ -1,0 +1,160 @@
+//! The service whose limits are in a file, over a socket: what the README shows of it.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use tollgate::{ManualClock, MemoryStore};
+use tollgate_examples::rules;
+use tollgate_rules::{Bindings, LiveRules};
+use tollgate_tests::server::Server;
+
+const LIMITS: &str = include_str!("../limits.toml");
+
+struct Service {
+    server: Server,
+    path: PathBuf,
+    rules: LiveRules,
+    _folder: tempfile::TempDir,
+}
+
+impl Service {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("limits.toml");
+        fs::write(&path, LIMITS).expect("written");
+        let rules = LiveRules::watch(&path, Bindings::new()).expect("the file is valid");
+        // Time stands still, so that no window ends in between.
+        let clock = ManualClock::new(1_767_268_800_000_000);
+        let store = MemoryStore::builder().clock(&clock).build();
+        let app = rules::app(&rules, store).expect("valid rules");
+        Self {
+            server: Server::start(app).await,
+            path,
+            rules,
+            _folder: folder,
+        }
+    }
+
+    async fn edit(&self, text: &str, holds: impl Fn(&LiveRules) -> bool) {
+        fs::write(&self.path, text).expect("written");
+        #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+        let begin = Instant::now();
+        while !holds(&self.rules) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(25),
+                "{}",
+                self.rules.status()
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn items(&self, key: &str) -> (u16, String) {
+        let answer = self
+            .server
+            .send("GET", "/items", &[("x-api-key", key)])
+            .await;
+        let limits = answer.header("ratelimit").unwrap_or_default().to_owned();
+        (
+            answer.status,
+            limits.split(',').next().unwrap_or_default().to_owned(),
+        )
+    }
+}
+
+#[tokio::test]
+async fn an_edited_file_is_in_force_and_keeps_what_was_used() {
+    let service = Service::start().await;
+    for left in (0..5).rev() {
+        let limits = format!("\"items-per-key\";r={left};t=60");
+        assert_eq!(service.items("acme").await, (200, limits));
+    }
+    assert_eq!(service.items("acme").await.0, 429);
+
+    let raised = LIMITS.replace("fixed_window 5/min", "fixed_window 8/min");
+    service
+        .edit(&raised, |rules| rules.status().revision() == 2)
+        .await;
+    assert_eq!(
+        service.items("acme").await,
+        (200, "\"items-per-key\";r=2;t=60".to_owned())
+    );
+
+    // A mistake changes nothing, and is told.
+    let broken = raised.replace("8/min", "8/mni");
+    service
+        .edit(&broken, |rules| rules.status().rejected() == 1)
+        .await;
+    assert_eq!(service.items("acme").await.0, 200);
+    let status = service.server.get("/rules").await;
+    for words in [
+        "revision 2",
+        "limits.toml:7:25",
+        "8/mni",
+        "did you mean \"min\"?",
+    ] {
+        assert!(status.body.contains(words), "{}", status.body);
+    }
+
+    // What the file's comments show: an override and a switch.
+    let shown = |begin: &str| {
+        let lines = raised.lines().skip_while(|line| *line != begin);
+        let lines = lines.take_while(|line| line.starts_with("# "));
+        lines
+            .map(|line| format!("{}\n", &line[2..]))
+            .collect::<String>()
+    };
+    let overridden = format!("{raised}\n{}", shown("# [[overrides]]"));
+    service
+        .edit(&overridden, |rules| rules.status().revision() == 3)
+        .await;
+    assert_eq!(
+        service.items("acme").await,
+        (200, "\"items-per-key\";r=12;t=60".to_owned())
+    );
+    assert_eq!(
+        service.items("other").await,
+        (200, "\"items-per-key\";r=7;t=60".to_owned())
+    );
+    let switched = format!("{overridden}\n{}", shown("# [[switches]]"));
+    service
+        .edit(&switched, |rules| rules.status().revision() == 4)
+        .await;
+    assert_eq!(
+        service.items("acme").await,
+        (200, "\"items-per-key\";r=1;t=60".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn the_file_limits_rest_and_grpc() {
+    let service = Service::start().await;
+    for _ in 0..5 {
+        assert_eq!(service.server.get("/weather/Oslo").await.status, 200);
+    }
+    assert_eq!(service.server.get("/weather/Oslo").await.status, 429);
+    // The same budget over gRPC, denied in its words.
+    let call = [("content-type", "application/grpc"), ("te", "trailers")];
+    let denied = service
+        .server
+        .send("POST", "/weather.v1.Weather/Current", &call)
+        .await;
+    assert_eq!(denied.header("grpc-status"), Some("8"));
+    // Writes and reads are counted apart.
+    for _ in 0..3 {
+        let written = service
+            .server
+            .send("POST", "/items/7", &[("x-api-key", "acme")])
+            .await;
+        assert_eq!(written.status, 200);
+    }
+    let denied = service
+        .server
+        .send("POST", "/items/7", &[("x-api-key", "acme")])
+        .await;
+    assert_eq!(denied.status, 429);
+    assert_eq!(service.items("acme").await.0, 200);
+}

@@ -1,0 +1,457 @@
+//! Rules that are replaced while a layer serves requests.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use http::{HeaderName, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use tokio::sync::{Notify, oneshot};
+use tollgate::{
+    Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, OnChange, Quota,
+    RateLimit, RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle,
+    key::constant,
+};
+use tollgate_conformance::SwitchedStore;
+use tollgate_tests::{
+    app::{get, still},
+    events::Events,
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tracing::Level;
+
+type Body = http_body_util::Empty<bytes::Bytes>;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMITS: HeaderName = HeaderName::from_static("ratelimit");
+
+fn window(limit: u64) -> Quota {
+    Quota::fixed_window(limit, MINUTE)
+}
+
+fn rule(name: &str, limit: u64) -> RequestRule {
+    Rule::new(name, window(limit)).by(constant("all"))
+}
+
+fn request() -> Request<Body> {
+    get("/").body(Body::new()).expect("a request")
+}
+
+async fn ok(_: Request<Body>) -> Result<Response<Body>, Infallible> {
+    Ok(Response::new(Body::new()))
+}
+
+/// The status of a response, the policies and the limits in its header, and its body.
+async fn ask<S, B>(service: &S) -> (StatusCode, String, String, String)
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone,
+    B: http_body::Body<Error: std::fmt::Debug>,
+{
+    let Ok(response) = service.clone().oneshot(request()).await;
+    let (head, body) = response.into_parts();
+    let field = |name| {
+        let value = head.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let body = body.collect().await.expect("a body").to_bytes();
+    let body = String::from_utf8_lossy(&body).into_owned();
+    (head.status, field(POLICY), field(LIMITS), body)
+}
+
+#[tokio::test]
+async fn a_replacement_is_in_force_in_all_services_at_once() {
+    let layer = RateLimitLayer::new(still().0, [rule("api", 3)]).expect("valid");
+    let handle = layer.handle();
+    let (one, other) = (
+        layer.layer(service_fn(ok)),
+        layer.clone().layer(service_fn(ok)),
+    );
+    drop(layer);
+    assert_eq!(ask(&one).await.2, "\"api\";r=2;t=60");
+    handle.replace([rule("api", 5)]).expect("valid");
+    assert_eq!(ask(&other).await.2, "\"api\";r=3;t=60");
+    let (status, policy, limits, _) = ask(&one).await;
+    assert_eq!(
+        (status, &*policy, &*limits),
+        (StatusCode::OK, "\"api\";q=5;w=60", "\"api\";r=2;t=60")
+    );
+    handle
+        .replace([rule("api", 2), rule("web", 9)])
+        .expect("valid");
+    let (status, policy, _, body) = ask(&other).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(policy, "\"api\";q=2;w=60, \"web\";q=9;w=60");
+    assert!(body.contains("\"api\""), "{body}");
+    handle.replace([rule("web", 9)]).expect("valid");
+    assert_eq!(ask(&one).await.2, "\"web\";r=8;t=60");
+}
+
+#[tokio::test]
+async fn a_request_in_flight_ends_by_the_rules_that_it_began_with() {
+    let (arrived, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (here, there) = (Arc::clone(&arrived), Arc::clone(&leave));
+    let slow = service_fn(move |request: Request<Body>| {
+        let (here, there) = (Arc::clone(&here), Arc::clone(&there));
+        async move {
+            here.notify_one();
+            there.notified().await;
+            let fails = request.headers().contains_key("x-fails");
+            if fails {
+                Err("it fails")
+            } else {
+                Ok(Response::new(Body::new()))
+            }
+        }
+    });
+    let layer = RateLimitLayer::new(still().0, [rule("api", 10)]).expect("valid");
+    let service = layer.layer(slow);
+    let left = || {
+        let limiter = layer.limiter();
+        let head = request().into_parts().0;
+        let key = layer.key_of("api", &head).expect("a key");
+        let check = limiter.check("api", &key).expect("a rule").with_cost(0);
+        let looked = limiter
+            .peek(&[check])
+            .ready()
+            .expect("memory answers at once");
+        looked.verdicts()[0].remaining()
+    };
+    let send = |request| tokio::spawn(service.clone().oneshot(request));
+    let first = send(request());
+    arrived.notified().await;
+    let mut failing = request();
+    failing
+        .headers_mut()
+        .insert("x-fails", http::HeaderValue::from_static("1"));
+    let second = send(failing);
+    arrived.notified().await;
+    assert_eq!(left(), 8);
+
+    layer
+        .handle()
+        .replace([rule("first", 7), rule("api", 20)])
+        .expect("valid");
+    assert_eq!(left(), 18);
+    leave.notify_one();
+    let response = first.await.expect("no panic").expect("it succeeds");
+    assert_eq!(response.headers()[POLICY], "\"api\";q=10;w=60");
+    assert_eq!(response.headers()[LIMITS], "\"api\";r=9;t=60");
+    leave.notify_one();
+    // It is refunded to the budget as it is now.
+    assert!(second.await.expect("no panic").is_err());
+    assert_eq!(left(), 19);
+}
+
+#[tokio::test]
+async fn a_request_whose_store_answers_later_is_decided_by_its_rules() {
+    let store = SwitchedStore::after(Duration::from_millis(20), MemoryStore::new());
+    let layer = RateLimitLayer::new(store, [rule("api", 10)]).expect("valid");
+    let service = layer.layer(service_fn(ok));
+    let mut first = Box::pin(ask(&service));
+    // It has asked the store.
+    let pending = futures_poll_once(&mut first).await;
+    assert!(pending.is_none());
+    layer
+        .handle()
+        .replace([rule("first", 7), rule("api", 20)])
+        .expect("valid");
+    let (status, policy, _, _) = first.await;
+    assert_eq!((status, &*policy), (StatusCode::OK, "\"api\";q=10;w=60"));
+    let (_, policy, limits, _) = ask(&service).await;
+    assert_eq!(policy, "\"first\";q=7;w=60, \"api\";q=20;w=60");
+    assert!(limits.contains("\"api\";r=18;"), "{limits}");
+}
+
+/// Polls a future once.
+async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(cx) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_settings_of_a_layer_outlive_its_rules() {
+    let plain = RateLimitLayer::new(still().0, [rule("api", 1)]).expect("valid");
+    let handle = plain.handle();
+    // Two layers that respond in two ways have the same rules.
+    let text = plain
+        .clone()
+        .rejection(Rejection::text())
+        .denied_status(StatusCode::SERVICE_UNAVAILABLE)
+        .and_then(|layer| layer.headers(HeaderStyle::DRAFT_7))
+        .expect("valid");
+    let hidden = plain.clone().hide_quota().attach_decision();
+    let (text, hidden) = (
+        text.layer(service_fn(ok)),
+        hidden.layer(service_fn(attached)),
+    );
+    drop(plain);
+    handle
+        .replace([rule("api", 3), rule("web", 2)])
+        .expect("valid");
+    assert_eq!(
+        ask(&hidden).await,
+        (
+            StatusCode::ACCEPTED,
+            String::new(),
+            String::new(),
+            String::new()
+        )
+    );
+    let (status, policy, limits, _) = ask(&text).await;
+    assert_eq!((status, &*policy), (StatusCode::OK, "3;w=60, 2;w=60"));
+    assert!(limits.starts_with("limit=2, remaining=0"), "{limits}");
+    let (status, _, limits, body) = ask(&text).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(limits.starts_with("limit=2, remaining=0"), "{limits}");
+    assert!(!body.contains('{') && !body.is_empty(), "{body}");
+    let (status, policy, limits, body) = ask(&hidden).await;
+    assert_eq!(
+        (status, policy, limits),
+        (StatusCode::TOO_MANY_REQUESTS, String::new(), String::new())
+    );
+    assert!(!body.contains("web"), "{body}");
+}
+
+/// Says by its status whether the decision is attached.
+async fn attached(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    let mut response = Response::new(Body::new());
+    if request.extensions().get::<Admission>().is_some() {
+        *response.status_mut() = StatusCode::ACCEPTED;
+    }
+    Ok(response)
+}
+
+#[tokio::test]
+async fn rules_for_handlers_come_and_go() {
+    let in_handler = || Rule::new("log-in", window(1)).by_handler();
+    let layer = RateLimitLayer::new(still().0, [rule("api", 9)]).expect("valid");
+    let service = layer.layer(service_fn(attached));
+    assert_eq!(ask(&service).await.0, StatusCode::OK);
+    layer
+        .handle()
+        .replace([rule("api", 9), in_handler()])
+        .expect("valid");
+    assert_eq!(ask(&service).await.0, StatusCode::ACCEPTED);
+    layer.handle().replace([rule("api", 9)]).expect("valid");
+    assert_eq!(ask(&service).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_is_refused_changes_nothing() {
+    let store = still().0;
+    let layer = RateLimitLayer::new(store.clone(), [rule("api", 9)]).expect("valid");
+    let other = RateLimitLayer::new(store.clone(), [rule("web", 9)]).expect("valid");
+    let service = layer.layer(service_fn(ok));
+    let without_plan = Rule::new("api", window(5)).by(constant("all"));
+    let without_plan = without_plan.plan_by(|_| Some("gold"));
+    let none: [RequestRule; 0] = [];
+    for (refused, kind) in [
+        (
+            layer.handle().replace([rule("api", 0)]),
+            RuleErrorKind::Quota,
+        ),
+        (layer.handle().replace([without_plan]), RuleErrorKind::Plan),
+        (
+            layer.handle().replace([rule("api", 5), rule("web", 8)]),
+            RuleErrorKind::Conflict,
+        ),
+        (layer.handle().replace(none), RuleErrorKind::RuleSet),
+    ] {
+        let error = refused.expect_err("it is wrong");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(ask(&service).await.1, "\"api\";q=9;w=60");
+    }
+    let both = |api, web| {
+        let (layer, other) = (layer.handle(), other.handle());
+        RulesHandle::replace_all([(&layer, [rule("api", api)]), (&other, [rule("web", web)])])
+    };
+    // The second is wrong, and the first stays too.
+    assert!(both(5, 0).is_err());
+    assert_eq!(ask(&service).await.1, "\"api\";q=9;w=60");
+    let changes = both(5, 6).expect("valid");
+    assert_eq!(changes[1][0].rule(), "web");
+    assert_eq!(ask(&service).await.1, "\"api\";q=5;w=60");
+    assert_eq!(other.limiter().rules().rules()[0].quota().limit(), 6);
+    let twice = [
+        (&layer.handle(), [rule("api", 1)]),
+        (&layer.handle(), [rule("web", 1)]),
+    ];
+    assert!(RulesHandle::replace_all(twice).is_err());
+    let elsewhere = RateLimitLayer::new(MemoryStore::new(), [rule("api", 1)]).expect("valid");
+    let apart = [
+        (&layer.handle(), [rule("api", 1)]),
+        (&elsewhere.handle(), [rule("api", 1)]),
+    ];
+    let error = RulesHandle::replace_all(apart).expect_err("two stores");
+    assert_eq!(error.kind(), RuleErrorKind::Conflict, "{error}");
+}
+
+#[tokio::test]
+async fn two_layers_swap_their_rules_in_one_step() {
+    let store = still().0;
+    let one = RateLimitLayer::new(store.clone(), [rule("a", 3)]).expect("valid");
+    let other = RateLimitLayer::new(store, [rule("b", 5)]).expect("valid");
+    let (first, second) = (one.layer(service_fn(ok)), other.layer(service_fn(ok)));
+    ask(&first).await;
+    let swapped = [
+        (&one.handle(), [rule("b", 6)]),
+        (&other.handle(), [rule("a", 4)]),
+    ];
+    RulesHandle::replace_all(swapped).expect("valid");
+    assert_eq!(ask(&first).await.2, "\"b\";r=5;t=60");
+    // What was used under the name stays used.
+    assert_eq!(ask(&second).await.2, "\"a\";r=2;t=60");
+}
+
+#[tokio::test]
+async fn all_rules_may_be_switched_off_and_back_on() {
+    let layer = RateLimitLayer::new(still().0, [rule("api", 1)]).expect("valid");
+    let service = layer.layer(service_fn(ok));
+    ask(&service).await;
+    assert_eq!(ask(&service).await.0, StatusCode::TOO_MANY_REQUESTS);
+    let off = Rule::new("api", window(1)).off().by(constant("all"));
+    layer.handle().replace([off]).expect("valid");
+    for _ in 0..3 {
+        let (status, policy, ..) = ask(&service).await;
+        assert_eq!((status, policy), (StatusCode::OK, String::new()));
+    }
+    layer.handle().replace([rule("api", 1)]).expect("valid");
+    assert_eq!(ask(&service).await.0, StatusCode::TOO_MANY_REQUESTS);
+    let reset = Rule::new("api", window(2))
+        .on_change(OnChange::Reset)
+        .by(constant("all"));
+    layer.handle().replace([reset]).expect("valid");
+    assert_eq!(ask(&service).await.2, "\"api\";r=1;t=60");
+}
+
+#[test]
+fn a_handle_holds_no_name() {
+    let store = still().0;
+    let layer = RateLimitLayer::new(store.clone(), [rule("api", 1)]).expect("valid");
+    let handle = layer.handle();
+    assert!(handle.limiter().is_some());
+    drop(layer);
+    assert!(Limiter::new(store, [Rule::new("api", window(2))]).is_ok());
+    let error = handle
+        .replace([rule("api", 3)])
+        .expect_err("there is no layer");
+    assert!(error.to_string().contains("gone"), "{error}");
+    assert!(handle.limiter().is_none());
+}
+
+#[test]
+fn message_limits_are_replaced_and_stay_limits_on_messages() {
+    let layer = MessageLimitLayer::new(still().0, [rule("messages", 9)]).expect("valid");
+    let handle = layer.handle();
+    let in_handler = Rule::new("messages", window(5)).by_handler();
+    let error = handle
+        .replace([in_handler])
+        .expect_err("no handler sees them");
+    assert_eq!(error.kind(), RuleErrorKind::Key);
+    handle.replace([rule("messages", 5)]).expect("valid");
+    let decision = layer.limiter().try_acquire("messages", &Key::shared());
+    assert_eq!(decision.expect("in memory").verdicts()[0].remaining(), 4);
+}
+
+#[tokio::test]
+async fn what_was_reported_of_an_unchanged_rule_is_not_reported_again() {
+    let planned = |limit| {
+        let rule = Rule::new("api", window(limit)).plan("gold", window(90));
+        rule.by(constant("all")).plan_by(|_| Some("platinum"))
+    };
+    let layer = RateLimitLayer::new(still().0, [planned(80)]).expect("valid");
+    let service = layer.layer(service_fn(ok));
+    let events = Events::listen();
+    let reports = || events.at(Level::WARN).len();
+    ask(&service).await;
+    assert_eq!(reports(), 1);
+    for _ in 0..3 {
+        layer
+            .handle()
+            .replace([rule("first", 70), planned(80)])
+            .expect("valid");
+        ask(&service).await;
+    }
+    assert_eq!(reports(), 1);
+    // Of other numbers it is.
+    layer.handle().replace([planned(81)]).expect("valid");
+    ask(&service).await;
+    assert_eq!(reports(), 2);
+}
+
+/// The layer with its variants while others ask: the two rules always have the same limit.
+fn pair(limit: u64, quota: fn(u64) -> Quota) -> [RequestRule; 2] {
+    ["one", "two"].map(|name| Rule::new(name, quota(limit)).by(constant("all")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn no_request_fails_or_sees_two_sets_of_rules_under_load() {
+    const LARGER: u64 = 4_000;
+    let quota: fn(u64) -> Quota = |limit| Quota::fixed_window(limit, 60 * 24 * 365 * MINUTE);
+    let layer = RateLimitLayer::new(still().0, pair(LARGER, quota)).expect("valid");
+    let handle = layer.handle();
+    let service: RateLimit<_> = layer.layer(service_fn(ok));
+    let (done, admitted) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let asking = |_| {
+        let (service, done) = (service.clone(), Arc::clone(&done));
+        let admitted = Arc::clone(&admitted);
+        tokio::spawn(async move {
+            while !done.load(SeqCst) {
+                let (status, policy, _, _) = ask(&service).await;
+                let limits: Vec<&str> = policy
+                    .split(", ")
+                    .filter_map(|policy| policy.split(';').nth(1))
+                    .collect();
+                match (status, &limits[..]) {
+                    (StatusCode::OK, [one, two]) => {
+                        assert_eq!(one, two);
+                        admitted.fetch_add(1, SeqCst);
+                    }
+                    (StatusCode::TOO_MANY_REQUESTS, [one, two]) => assert_eq!(one, two),
+                    // Shadows are not in the header; nor are rules that are off.
+                    (StatusCode::OK, []) => {}
+                    other => panic!("{other:?}"),
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let asking: Vec<_> = (0..3).map(asking).collect();
+    let (sender, swapped) = oneshot::channel();
+    let swaps = move || {
+        for swap in 0..600 {
+            let rules = match swap % 4 {
+                0 => pair(LARGER / 2, quota),
+                1 => ["one", "two"]
+                    .map(|name| Rule::new(name, quota(LARGER)).off().by(constant("all"))),
+                2 => pair(LARGER, quota),
+                _ => ["one", "two"]
+                    .map(|name| Rule::new(name, quota(LARGER)).shadow().by(constant("all"))),
+            };
+            handle.replace(rules).expect("valid");
+            std::thread::yield_now();
+        }
+        let _ = sender.send(());
+    };
+    let swapping = tokio::task::spawn_blocking(swaps);
+    swapped.await.expect("no panic");
+    done.store(true, SeqCst);
+    swapping.await.expect("no panic");
+    for task in asking {
+        task.await.expect("no panic");
+    }
+    assert!(admitted.load(SeqCst) <= LARGER);
+}
