@@ -55,7 +55,7 @@ fn no_more_is_admitted_while_tickets_are_settled_and_leases_run_out() {
 #[test]
 fn no_more_is_admitted_when_another_rule_denies() {
     explore(&World {
-        other: Other::Beside,
+        other: Other::Together,
         requests: 1,
         extras: 3,
         ..bucket(FAULTS)

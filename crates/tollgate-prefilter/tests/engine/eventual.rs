@@ -86,7 +86,7 @@ fn no_unit_counts_twice_or_is_forgotten_when_another_rule_denies() {
         Kind::Pass(2_500_000),
     ];
     explore(&World {
-        other: Other::Beside,
+        other: Other::Together,
         requests: 2,
         extras: 1,
         ..window(kinds)

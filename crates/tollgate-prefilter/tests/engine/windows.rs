@@ -94,11 +94,11 @@ const WITH_ANOTHER_RULE: &[Kind] = &[
 #[test]
 fn no_unit_is_lost_when_another_rule_denies() {
     explore(&World {
-        other: Other::Beside,
+        other: Other::Together,
         ..window(Quota::fixed_window(20, MINUTE), WITH_ANOTHER_RULE)
     });
     explore_both(|quota| World {
-        other: Other::Beside,
+        other: Other::Together,
         requests: 1,
         extras: 3,
         ..window(quota, WITH_ANOTHER_RULE)
@@ -108,13 +108,13 @@ fn no_unit_is_lost_when_another_rule_denies() {
 #[test]
 fn no_unit_is_lost_when_another_rule_denies_whose_state_lies_elsewhere() {
     let fixed = Quota::fixed_window(20, MINUTE);
-    for other in [Other::Before, Other::After, Other::BesideAfterAThird] {
+    for other in [Other::Before, Other::After, Other::TogetherAfterAThird] {
         explore_both(|quota| World {
             other,
             requests: 1,
             ..window(quota, WITH_ANOTHER_RULE)
         });
-        if other == Other::BesideAfterAThird {
+        if other == Other::TogetherAfterAThird {
             continue;
         }
         explore(&World {

@@ -28,13 +28,13 @@ pub(crate) struct World {
 pub(crate) enum Other {
     None,
     /// Decided in one step with the first.
-    Beside,
+    Together,
     /// Asked before it, in a place of its own.
     Before,
     /// Asked after it, in a place of its own.
     After,
     /// Decided in one step with the first, after a third rule in a place of its own.
-    BesideAfterAThird,
+    TogetherAfterAThird,
 }
 
 /// Kinds of events that only happen now and then.
@@ -89,7 +89,7 @@ impl World {
         if self.other != Other::None {
             rules.push(Rule::new("other", Quota::gcra(1_000, MINUTE)));
         }
-        if self.other == Other::BesideAfterAThird {
+        if self.other == Other::TogetherAfterAThird {
             rules.push(Rule::new("third", Quota::gcra(1_000, MINUTE)));
         }
         rules
@@ -100,8 +100,8 @@ impl World {
         match self.other {
             Other::None => vec![first],
             Other::Before => vec![other, first],
-            Other::Beside | Other::After => vec![first, other],
-            Other::BesideAfterAThird => vec![Check::new(2, OTHER_KEY, 1), first, other],
+            Other::Together | Other::After => vec![first, other],
+            Other::TogetherAfterAThird => vec![Check::new(2, OTHER_KEY, 1), first, other],
         }
     }
 
@@ -125,9 +125,9 @@ impl StoreRules for Places {
 
     fn place(&self, _: &[Check], check: &Check) -> Option<Fingerprint> {
         match self.0 {
-            Other::None | Other::Beside => None,
+            Other::None | Other::Together => None,
             Other::Before | Other::After => Some(check.key()),
-            Other::BesideAfterAThird => (check.rule() == 2).then_some(OTHER_KEY),
+            Other::TogetherAfterAThird => (check.rule() == 2).then_some(OTHER_KEY),
         }
     }
 }
