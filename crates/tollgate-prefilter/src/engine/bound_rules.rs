@@ -519,8 +519,12 @@ impl BoundRules {
         }
     }
 
-    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is queried anyway.
+    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is queried anyway,
+    /// and so is what decides where the other states lie.
     fn spend_one_of(&self, checks: &[Check], check: &Check, now: Tick) -> Result<Verdict, Miss> {
+        if self.0.store.places_others(check.rule()) {
+            return Err(Miss { is_new: true });
+        }
         if self.0.rules.has_thresholds()
             && let Some(reports) = self.local().reports()
             && let Some(limit) = self.limit(check)

@@ -12,4 +12,11 @@ pub trait StoreRules: fmt::Debug + Send + Sync {
     /// Where the state of one of a request's checks lies. Checks with the same answer are decided in one step, the others one
     /// step after the other.
     fn place(&self, checks: &[Check], check: &Check) -> Option<Fingerprint>;
+
+    /// Whether the check of this rule decides where the states of the other checks of its request lie. Then it is always decided
+    /// with them: without it, they would have another state. Default: no.
+    fn places_others(&self, rule: u16) -> bool {
+        let _ = rule;
+        false
+    }
 }

@@ -14,8 +14,12 @@ use tokio::{
 use crate::{
     address::{Access, Login},
     connection::{
-        backoff::Backoff, call::Waiting, connect_error::ConnectError, event::NodeEvent,
-        options::NodeOptions, queue::Queue, request::Request,
+        backoff::Backoff,
+        call::Waiting,
+        connect_error::ConnectError,
+        event::{EventSink, NodeEvent},
+        queue::Queue,
+        request::Request,
     },
     credentials::{Credentials, CredentialsProvider},
 };
@@ -82,33 +86,36 @@ impl CredentialsSource {
     }
 
     /// Logs in anew on an open connection whenever credentials are replaced or about to expire. Never ends.
+    ///
+    /// A log-in has as long as `deadline`. `seed` spreads those of several connections.
     pub(super) async fn renew(
         &self,
         used: Option<Credentials>,
         queue: &Queue,
-        options: &NodeOptions,
+        events: &EventSink,
+        (deadline, seed): (Duration, u64),
     ) {
         let (Some(source), Some(mut used)) = (&self.0, used) else {
             return std::future::pending().await;
         };
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, options.seed);
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed);
         loop {
-            let until_due = used.expires_in.map(|lifetime| due(lifetime, options.seed));
+            let until_due = used.expires_in.map(|lifetime| due(lifetime, seed));
             select! {
                 () = async { source.provider.replaced(&used).await } => {}
                 () = wait(until_due) => {}
             }
             loop {
-                match source.log_in_anew(queue, options).await {
+                match source.log_in_anew(queue, deadline).await {
                     Ok(credentials) => {
                         used = credentials;
                         backoff.reset();
-                        options.events.tell(&NodeEvent::LoggedInAnew);
+                        events.tell(&NodeEvent::LoggedInAnew);
                         break;
                     }
                     Err(why) => {
                         let why = Arc::clone(why.message());
-                        options.events.tell(&NodeEvent::NotLoggedInAnew(why));
+                        events.tell(&NodeEvent::NotLoggedInAnew(why));
                         // Half of it at least: a token service that is in trouble is not to be asked without end.
                         let pause = backoff.next(Instant::now());
                         sleep(FIRST_PAUSE + pause).await;
@@ -138,11 +145,11 @@ impl Source {
     async fn log_in_anew(
         &self,
         queue: &Queue,
-        options: &NodeOptions,
+        deadline: Duration,
     ) -> Result<Credentials, ConnectError> {
         let credentials = self.ask().await?;
         if let Some(command) = auth(&credentials.login) {
-            let deadline = Instant::now() + options.deadline;
+            let deadline = Instant::now() + deadline;
             let (waiting, call) = Waiting::new(Request::command(&command), deadline);
             let sent = queue.push(waiting);
             let answer = match sent {

@@ -135,7 +135,7 @@ async fn serve(
         lost = &mut driver => lost,
         () = moved(&peer.place, resolver, shared) => Lost::Moved,
         () = probe(shared.breaker(), &queue, options) => Lost::Dropped,
-        () = options.credentials.renew(used, &queue, options) => Lost::Dropped,
+        () = options.credentials.renew(used, &queue, &options.events, (options.deadline, options.seed)) => Lost::Dropped,
     };
     driver.lose(lost.clone());
     let why: Arc<str> = lost.to_string().into();

@@ -98,6 +98,7 @@
 //! | `max_unreported` of 0, or above the limit | | no |
 //! | a rule with a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys) | no | no |
 //! | with [`Partition::ByRule`](crate::Partition::ByRule), every rule but the named one | no | no |
+//! | the rule that such a partition names, in requests with other rules | decided by Redis, with them | decided by Redis, with them |
 //!
 //! What cannot have it is exact. The store tells so with an event (feature `tracing`) when rules are bound, and in code:
 //!

@@ -16,7 +16,7 @@ use crate::{
     store::{
         flusher::Flusher,
         heartbeat::Heartbeat,
-        in_flight::{Deciding, InFlight, did_not_run},
+        in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
         inner::Inner,
         meter::Meter,
         rules_on_redis::RulesOnRedis,
@@ -226,11 +226,11 @@ impl RuleStore for Bound {
         self.inner.meter_settlement(receipts, how);
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
-        self.inner.follow_up(follow_up);
+        send_follow_up(&self.inner, follow_up);
     }
 
     fn retire(&self) {
-        self.inner.retire();
+        retire(&self.inner);
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {

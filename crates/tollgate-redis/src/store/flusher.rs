@@ -13,7 +13,10 @@ use tokio::{
 
 use tollgate_prefilter::BoundRules;
 
-use crate::store::inner::Inner;
+use crate::store::{
+    in_flight::{retire, send_alone},
+    inner::Inner,
+};
 
 /// How often gauges are updated.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -58,7 +61,7 @@ impl Drop for Flusher {
     /// window is over.
     fn drop(&mut self) {
         self.task.abort();
-        self.inner.retire();
+        retire(&self.inner);
         if !self.inner.local.is_reported() {
             let inner = Arc::clone(&self.inner);
             self.inner.spawn(async move {
@@ -97,14 +100,14 @@ async fn run(inner: Weak<Inner>, pause: Duration) {
 fn send_due(inner: &Arc<Inner>) -> bool {
     let queries = inner.local.poll_maintenance(inner.now());
     let reports: usize = queries.iter().map(|query| query.reports().len()).sum();
-    inner.send_alone(queries);
+    send_alone(inner, queries);
     reports == BoundRules::MAX_REPORTS
 }
 
 /// Sends reports until Redis has replied to all of them.
 pub(super) async fn flush(inner: &Arc<Inner>) {
     loop {
-        inner.send_alone(inner.local.flush(inner.now()));
+        send_alone(inner, inner.local.flush(inner.now()));
         if inner.local.is_reported() {
             return;
         }

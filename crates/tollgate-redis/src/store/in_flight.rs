@@ -10,9 +10,12 @@ use std::{
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Clock, Decision, StoreError, StoreErrorKind};
+use tollgate_core::{
+    Clock, Decision, StoreError, StoreErrorKind,
+    store::{Receipt, Settlement},
+};
 use tollgate_prefilter::{
-    GrantReply, IndexSet, LeaseReply, Next, NoReply, Query, Reply, ReportReply,
+    FollowUp, GrantReply, IndexSet, LeaseReply, Next, NoReply, Query, Reply, ReportReply,
 };
 
 use crate::{
@@ -90,7 +93,7 @@ impl InFlight {
                 Err(why) => match query.finish(Err(why), inner.now()) {
                     Next::Ask(next) => query = next,
                     Next::Done(done) => {
-                        inner.follow_up(done.follow_up);
+                        send_follow_up(inner, done.follow_up);
                         return ControlFlow::Break(done.decision);
                     }
                 },
@@ -116,7 +119,7 @@ impl InFlight {
                 if takes {
                     inner.count_decided(done.decision.verdicts());
                 }
-                inner.follow_up(done.follow_up);
+                send_follow_up(&inner, done.follow_up);
                 ControlFlow::Break(done.decision)
             }
         }
@@ -247,7 +250,7 @@ impl Drop for Deciding {
         if let Some(mut in_flight) = self.0.take() {
             let inner = Arc::clone(&in_flight.inner);
             let (query, follow_up) = in_flight.query.abandon(inner.now());
-            inner.follow_up(follow_up);
+            send_follow_up(&inner, follow_up);
             if let Some(query) = query {
                 in_flight.query = query;
                 let guard = &mut in_flight._guard;
@@ -256,6 +259,35 @@ impl Drop for Deciding {
             }
         }
     }
+}
+
+/// Sends what no request waits for.
+pub(super) fn send_follow_up(inner: &Arc<Inner>, follow_up: FollowUp) {
+    let same = |(_, one): &(_, Settlement), (_, other): &(_, Settlement)| one == other;
+    for settled in follow_up.settle.chunk_by(same) {
+        let receipts: Vec<Receipt> = settled.iter().map(|(receipt, _)| *receipt).collect();
+        inner.settle(&receipts, settled[0].1);
+    }
+    send_alone(inner, follow_up.queries);
+}
+
+/// Sends queries that no request waits for.
+pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
+    for query in queries {
+        let what_for = match query.leases().is_empty() {
+            true => CallFor::Reports,
+            false => CallFor::Leases,
+        };
+        if let ControlFlow::Continue(in_flight) = InFlight::start(inner, query, what_for) {
+            inner.spawn(in_flight.run());
+        }
+    }
+}
+
+/// The last limiter and layer are gone, or others have taken their place: leases go back and local usage is reported, but for
+/// what another rule set that is in use has as well.
+pub(super) fn retire(inner: &Arc<Inner>) {
+    send_alone(inner, inner.local.retire(inner.now()));
 }
 
 /// Whether a call certainly changed nothing.

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::timeout;
 use tollgate_core::Rule;
 
-use crate::store::{flusher, inner::Inner, shared::Shared};
+use crate::store::{flusher, in_flight::send_alone, inner::Inner, shared::Shared};
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl InUse {
         let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         // All at once: some of them may be ending by themselves.
         for inner in &all {
-            inner.send_alone(inner.local.flush(inner.now()));
+            send_alone(inner, inner.local.flush(inner.now()));
         }
         let sent = async {
             for inner in &all {

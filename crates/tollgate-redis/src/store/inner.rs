@@ -1,21 +1,21 @@
 //! A rule set on the store, as the futures of its answers share it.
 
-use std::{any::Any, ops::ControlFlow, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 use tokio::runtime::Handle;
 use tollgate_core::{
     Outcome, RuleSet, Tick, Verdict,
     store::{Receipt, Settlement},
 };
-use tollgate_prefilter::{BoundRules, FollowUp, Query};
+use tollgate_prefilter::BoundRules;
 
 use crate::{
     call::RequestLayout,
     encode::Encoder,
     new_keys::NewKeys,
-    observe::{CallFor, RuleCounts},
+    observe::RuleCounts,
     reply::{NewKey, Reply},
-    store::{in_flight::InFlight, meter::Meter, shared::Shared},
+    store::{meter::Meter, shared::Shared},
 };
 
 /// A rule set on the store, shared with the futures of its answers.
@@ -46,30 +46,8 @@ impl Inner {
         self.shared.engine.store_now(self.now())
     }
 
-    /// Sends what no request waits for.
-    pub(super) fn follow_up(self: &Arc<Self>, follow_up: FollowUp) {
-        let same = |(_, one): &(_, Settlement), (_, other): &(_, Settlement)| one == other;
-        for settled in follow_up.settle.chunk_by(same) {
-            let receipts: Vec<Receipt> = settled.iter().map(|(receipt, _)| *receipt).collect();
-            self.settle(&receipts, settled[0].1);
-        }
-        self.send_alone(follow_up.queries);
-    }
-
-    /// Sends queries that no request waits for.
-    pub(super) fn send_alone(self: &Arc<Self>, queries: Vec<Query>) {
-        for query in queries {
-            let what_for = match query.leases().is_empty() {
-                true => CallFor::Reports,
-                false => CallFor::Leases,
-            };
-            if let ControlFlow::Continue(in_flight) = InFlight::start(self, query, what_for) {
-                self.spawn(in_flight.run());
-            }
-        }
-    }
-
-    fn settle(&self, receipts: &[Receipt], how: Settlement) {
+    /// Sends settlements, whose replies no request waits for.
+    pub(super) fn settle(&self, receipts: &[Receipt], how: Settlement) {
         if !self.shared.backend.is_cluster() {
             return self.settle_in_one_slot(receipts, how);
         }
@@ -123,12 +101,6 @@ impl Inner {
                 cap.give_back();
             }
         }
-    }
-
-    /// The last limiter and layer are gone, or others have taken their place: leases go back and local usage is reported, but
-    /// for what another rule set that is in use has as well.
-    pub(super) fn retire(self: &Arc<Self>) {
-        self.send_alone(self.local.retire(self.now()));
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

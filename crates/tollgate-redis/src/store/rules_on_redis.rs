@@ -34,6 +34,10 @@ impl StoreRules for RulesOnRedis {
         self.is_cluster
             .then(|| self.encoder.slot_of(checks, check))?
     }
+
+    fn places_others(&self, rule: u16) -> bool {
+        self.encoder.is_with(rule)
+    }
 }
 
 impl fmt::Debug for RulesOnRedis {

@@ -164,3 +164,29 @@ async fn a_denial_in_one_slot_does_not_end_the_leases_of_another(url: &str) {
     let net = service.net;
     assert!((LIMIT - LIMIT / 10..=LIMIT).contains(&net), "{net}");
 }
+
+#[tokio::test]
+async fn a_rule_that_decides_about_the_slot_is_decided_with_the_others_of_its_request() {
+    let server = RedisServer::start(&[]).await;
+    for (rule, source) in rules("tenant") {
+        let name = rule.name().to_owned();
+        let mut service = Service::start_with(&server.url(), Keys::plain(), |builder| {
+            builder.partition(Partition::ByRule(name.as_str().into()))
+        })
+        .await;
+        let user = format!("{name}-user");
+        let limiter =
+            service.limiter([rule, Rule::new(&*user, Quota::fixed_window(20, MAX_PERIOD))]);
+        let checks = [check(&limiter, &name), check(&limiter, &user)];
+        let mut admitted = 0;
+        for _ in 0..3 {
+            // The tenant has units in this process.
+            service.take_until(&limiter, checks[0], source).await;
+            for _ in 0..15 {
+                service.clock.advance(std::time::Duration::from_millis(1));
+                admitted += u64::from(limiter.acquire(&checks).await.is_allowed());
+            }
+        }
+        assert_eq!(admitted, 20, "{name}");
+    }
+}
