@@ -119,6 +119,7 @@ mod rotation;
 mod rule_line;
 mod script;
 mod secret;
+mod slot;
 mod store;
 
 pub use self::{

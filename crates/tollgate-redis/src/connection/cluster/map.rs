@@ -10,11 +10,8 @@ use std::{
 
 use crate::{
     address::Place,
-    connection::{
-        cluster::{slot::SLOTS, table::Table},
-        error::CallError,
-        node::Node,
-    },
+    connection::{cluster::table::Table, error::CallError, node::Node},
+    slot::SLOTS,
 };
 
 /// A server of the cluster. It lasts until its last call is answered, also when the map has forgotten it.

@@ -2,11 +2,8 @@
 
 use crate::{
     address::Place,
-    connection::{
-        address_map::AddressMap,
-        cluster::{redirect::named, slot::SLOTS},
-        value::Value,
-    },
+    connection::{address_map::AddressMap, cluster::redirect::named, value::Value},
+    slot::SLOTS,
 };
 
 /// Who has which slots, as one server sees it.

@@ -9,7 +9,7 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
 }
 
 /// A text in `slot`, without braces: whatever has it for its hash tag is in that slot.
-pub(super) fn tag_in(wanted: u16) -> String {
+pub(crate) fn tag_in(wanted: u16) -> String {
     // Numbers of up to six digits reach every slot; a test says so.
     (0..1_000_000)
         .map(|number: u32| number.to_string())
