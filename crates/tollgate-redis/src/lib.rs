@@ -106,7 +106,7 @@ pub mod guide;
 mod keys;
 mod keyspace;
 mod mask;
-mod new_keys;
+mod new_key_cap;
 mod observe;
 mod packed;
 mod plain;

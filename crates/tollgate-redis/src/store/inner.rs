@@ -12,7 +12,7 @@ use tollgate_prefilter::BoundRules;
 use crate::{
     call::RequestLayout,
     encode::Encoder,
-    new_keys::NewKeys,
+    new_key_cap::NewKeyCap,
     observe::RuleCounts,
     reply::{NewKey, Reply},
     store::{meter::Meter, shared::Shared},
@@ -24,7 +24,7 @@ pub(super) struct Inner {
     pub(super) rules: Arc<RuleSet>,
     pub(super) encoder: Arc<Encoder>,
     /// By rule: how many keys this process may make.
-    pub(super) caps: Box<[Option<Arc<NewKeys>>]>,
+    pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
     /// What this process decides locally.
     pub(super) local: BoundRules,
     /// What is counted of decisions, by rule and plan.
@@ -86,7 +86,7 @@ impl Inner {
         plans.get(plan).or(plans.first()).map(|counts| &**counts)
     }
 
-    pub(super) fn cap(&self, rule: u16) -> Option<&NewKeys> {
+    pub(super) fn cap(&self, rule: u16) -> Option<&NewKeyCap> {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
