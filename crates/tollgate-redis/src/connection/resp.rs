@@ -4,7 +4,7 @@
 
 mod reader;
 
-#[cfg(all(test, feature = "redis-1"))]
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod tests;
