@@ -94,12 +94,12 @@ fn caller(mut router: Router) -> impl FnMut() {
             .header(API_KEY, CUSTOMER)
             .body(Body::new(message.clone()))
             .expect("a request");
-        let Ok(answer) = send(&mut router, call);
+        let Ok(answer) = status_of(&mut router, call);
         black_box(answer);
     }
 }
 
-fn send(router: &mut Router, call: Request<Body>) -> Result<u16, std::convert::Infallible> {
+fn status_of(router: &mut Router, call: Request<Body>) -> Result<u16, std::convert::Infallible> {
     let response: Response<Body> = send(router, call)?;
     let status = response.status().as_u16();
     let mut body = Box::pin(response.into_body());
