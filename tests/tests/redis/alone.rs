@@ -97,7 +97,7 @@ async fn new_keys_are_counted_for_every_rule() {
     for name in ["exact", "leased", "eventual"] {
         assert_eq!(new_keys(name), 20, "{name}");
     }
-    let on_redis = redis.ask(&["KEYS", "*:capped:*"]).await;
+    let on_redis = redis.command(&["KEYS", "*:capped:*"]).await;
     // One of them is the bucket that the others share.
     let created = on_redis.matches(":capped:").count() as u64 - 1;
     assert!((1..20).contains(&created), "{on_redis}");
@@ -119,9 +119,9 @@ async fn a_report_that_creates_a_key_is_counted_as_a_new_key() {
     }
     let name = "tollgate_redis_new_keys_total{rule=slow}";
     assert_eq!(metrics.counted().count(name), 1);
-    assert_eq!(redis.ask(&["FLUSHALL"]).await, "+OK\r\n");
+    assert_eq!(redis.command(&["FLUSHALL"]).await, "+OK\r\n");
     assert_eq!(store.flush(PATIENCE).await, 0);
-    let keys = redis.ask(&["KEYS", "*:slow:*"]).await;
+    let keys = redis.command(&["KEYS", "*:slow:*"]).await;
     assert!(keys.starts_with("*1\r\n"), "{keys}");
     assert_eq!(metrics.counted().count(name), 1);
 }

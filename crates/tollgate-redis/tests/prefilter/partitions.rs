@@ -5,7 +5,7 @@ use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule,
 use tollgate_redis::{Keys, Partition, RedisStoreBuilder, Secret};
 
 use crate::{
-    job::{LEASED, eventual},
+    load::{LEASED, eventual},
     service::{Service, check},
     support::{eventually::eventually, redis_cluster::RedisCluster, redis_server::RedisServer},
 };
@@ -133,14 +133,14 @@ async fn a_rule_with_a_cap_on_new_keys_has_leases() {
         // Of the one client no unit more than its quota, and none lost.
         assert_eq!(one.net + other.net, LIMIT, "{quota:?}");
 
-        let keys = server.ask(&["KEYS", "*:capped:*"]).await;
+        let keys = server.command(&["KEYS", "*:capped:*"]).await;
         // Two are the known client and the overflow bucket.
         let created = keys.matches(":capped:").count() as u64 - 2;
         let most = f64::from(CAP) * (1.0 + began.elapsed().as_secs_f64());
         assert!(created as f64 <= most, "{created}, at most {most}");
         // Each of them took one unit, and all others what one client may.
         assert_eq!(invented, created + LIMIT, "{quota:?}");
-        assert_eq!(server.ask(&["FLUSHALL"]).await, "+OK\r\n");
+        assert_eq!(server.command(&["FLUSHALL"]).await, "+OK\r\n");
     }
 }
 

@@ -95,7 +95,7 @@ impl MovedServer {
             assert!(keys.is_empty(), "{keys:?}");
             return None;
         };
-        match connection.ask([&b"PTTL"[..], key]) {
+        match connection.command([&b"PTTL"[..], key]) {
             Value::Int(-2) => None,
             Value::Int(left) => Some(left),
             other => panic!("{other:?} is not a time to live"),

@@ -49,7 +49,7 @@ impl RedisClient {
     }
 
     /// One command and its answer.
-    pub(crate) fn ask<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Value {
+    pub(crate) fn command<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Value {
         self.push(parts);
         self.flush();
         self.answer()
@@ -57,7 +57,7 @@ impl RedisClient {
 
     /// One command in words.
     pub(crate) fn say(&mut self, words: &str) -> Value {
-        self.ask(words.split(' ').map(str::as_bytes))
+        self.command(words.split(' ').map(str::as_bytes))
     }
 
     /// The next answer. One that is an error is a value too.

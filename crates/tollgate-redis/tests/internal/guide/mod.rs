@@ -18,10 +18,10 @@ use crate::support::redis_client::RedisClient;
 fn run(connection: &mut RedisClient, call: &Call) -> Value {
     let count = call.keys().len().to_string();
     let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
-    connection.ask(head.into_iter().chain(call.keys()).chain(call.args()))
+    connection.command(head.into_iter().chain(call.keys()).chain(call.args()))
 }
 
 fn load_script(connection: &mut RedisClient) {
-    let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+    let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
     assert_eq!(loaded, Value::BulkString(script::SCRIPT.sha().to_vec()));
 }

@@ -90,9 +90,9 @@ impl Subject {
                 .into_iter()
                 .chain(rest.iter().copied())
         };
-        match self.connection.ask(by("EVALSHA", script::SCRIPT.sha())) {
+        match self.connection.command(by("EVALSHA", script::SCRIPT.sha())) {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                self.connection.ask(by("EVAL", script::TEXT.as_bytes()))
+                self.connection.command(by("EVAL", script::TEXT.as_bytes()))
             }
             answer => answer,
         }
