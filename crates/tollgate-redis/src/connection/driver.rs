@@ -28,8 +28,8 @@ use tokio::{
 
 pub(super) use self::lost::Lost;
 use crate::connection::{
-    breaker::Breaker, driver::backlog::Backlog, options::NodeOptions, queue::Queue, resp::Decoder,
-    stream::Transport,
+    breaker::Breaker, driver::backlog::Backlog, options::NodeOptions, queue::Queue,
+    resp::decoder::Decoder, stream::Transport,
 };
 
 /// The future of a connection. It ends when the connection is of no use any more, and says why.

@@ -145,7 +145,8 @@ mod tests {
     use crate::{
         address::Address,
         connection::{
-            address_map::AddressMap, error::CallErrorKind, options::NodeOptions, resp::Decoder,
+            address_map::AddressMap, error::CallErrorKind, options::NodeOptions,
+            resp::decoder::Decoder,
         },
     };
 

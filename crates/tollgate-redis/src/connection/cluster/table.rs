@@ -92,7 +92,7 @@ fn address(known: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::resp::Decoder;
+    use crate::connection::resp::decoder::Decoder;
 
     fn read(answer: &str) -> Option<Table> {
         let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";

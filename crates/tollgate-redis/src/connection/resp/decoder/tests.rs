@@ -2,7 +2,10 @@
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use crate::connection::{
+    resp::decoder::{Decoder, Reply},
+    value::Value,
+};
 
 fn value(bytes: &[u8]) -> Value {
     match Decoder::default().decode(bytes) {
