@@ -4,8 +4,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use redis::{
-    Client, Connection, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, Value,
-    io::tcp::TcpSettings, pack_command,
+    Client, Connection, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, RedisResult,
+    Value, io::tcp::TcpSettings, pack_command,
 };
 
 /// How long a server may take for an answer, on a machine that is busy.
@@ -62,7 +62,12 @@ impl RedisClient {
 
     /// The next answer. One that is an error is a value too.
     pub(crate) fn answer(&mut self) -> Value {
-        self.connection.recv_response().expect("the server answers")
+        self.try_answer().expect("the server answers")
+    }
+
+    /// The same, of a server that may be gone.
+    pub(crate) fn try_answer(&mut self) -> RedisResult<Value> {
+        self.connection.recv_response()
     }
 }
 
