@@ -128,6 +128,8 @@ fn shown(value: Value) -> Value {
                     .into(),
             )
         }
+        // Redis-rs has one value for a push of nothing and for one of an empty text, inside of a reply.
+        Value::List(values) if values == [Value::Text(Vec::new())] => Value::List(Vec::new()),
         Value::List(values) => Value::List(values.into_iter().map(shown).collect()),
         other => other,
     }
