@@ -90,6 +90,7 @@ fn nested(theirs: Theirs) -> Value {
                     .collect(),
             )
         }
+        Theirs::Attribute { data, .. } => nested(*data),
         other => in_our_words(other).unwrap_or(Value::Nil),
     }
 }
