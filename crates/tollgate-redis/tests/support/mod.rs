@@ -6,6 +6,7 @@ pub(crate) mod blocking_server;
 pub(crate) mod bus_proxy;
 pub(crate) mod child;
 pub(crate) mod eventually;
+pub(crate) mod full_backlog;
 pub(crate) mod instance;
 pub(crate) mod meter;
 pub(crate) mod moved_server;

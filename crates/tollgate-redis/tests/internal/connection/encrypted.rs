@@ -115,6 +115,13 @@ async fn a_server_that_is_130_ms_away_is_connected_to_encrypted_and_with_a_datab
     let proxy = far(encrypted.port).await;
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let url = format!("rediss://127.0.0.1:{}/1", proxy.port());
+    // Also where no call could be answered in time.
+    let bench = Bench::start_with(&url, |options| options.security = security.clone());
+    bench
+        .happens("it is connected", |event| {
+            matches!(event, NodeEvent::Connected(_))
+        })
+        .await;
     let bench = Bench::start_with(&url, |options| {
         options.deadline = std::time::Duration::from_secs(5);
         options.security = security;
