@@ -64,7 +64,8 @@
 //! an old master that still answers is left.
 //!
 //! Behind a NAT, or where certificates are for names and the sentinels name numbers,
-//! [`address_map`](crate::RedisStoreBuilder::address_map) says where a server is reached. It is the same for a cluster.
+//! [`address_map`](crate::RedisStoreBuilder::address_map) says where a server is reached, and so which name its certificate has
+//! to have. It is the same for a cluster.
 //!
 //! A [user of its own](super::access) is made on the master and on each replica, for lists of users are not replicated, and a
 //! master that was promoted has to know it; and on each sentinel, if they are not open to everybody:

@@ -156,6 +156,9 @@ impl RedisStoreBuilder {
     /// their certificates. It is given a host and a port as they name them, and gives others, or `None` for the same ones.
     /// Servers that the [address](RedisStore::builder) names are not asked about.
     ///
+    /// On an encrypted connection the certificate has to be for the host that the map gives, not for the one that the server
+    /// announces: the map is yours, and what a server or a sentinel says of another is not proven.
+    ///
     /// ```
     /// use tollgate_redis::{Keys, Partition, RedisStore};
     ///
