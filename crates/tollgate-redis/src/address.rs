@@ -53,7 +53,7 @@ pub struct Address {
 
 /// How another client was told to encrypt, where that cannot be taken over.
 #[cfg_attr(
-    not(feature = "redis-1"),
+    not(any(feature = "redis-1", test)),
     expect(dead_code, reason = "there is no other client")
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -202,10 +202,12 @@ async fn a_cap_on_new_keys_holds_in_each_partition(cluster: &RedisCluster) {
         // By the name of the bucket, which is the same in each slot and with each tenant.
         let mut by_name = HashMap::<_, u64>::new();
         for name in &names {
-            let client = name
+            let mut client = name
                 .split(['+', ':', '{', '}'])
                 .filter(|part| part.len() == 22);
-            *by_name.entry(client.last().expect("a client")).or_default() += 1;
+            *by_name
+                .entry(client.next_back().expect("a client"))
+                .or_default() += 1;
         }
         let buckets = by_name.values().copied().max().unwrap_or_default();
         let created = names.len() as u64 - buckets;
