@@ -6,8 +6,8 @@ use crate::{
     call::{Call, RequestLayout},
     reply::Reply,
     store::meter::{
-        Meter, Placed, Plan,
         line::{Entry, Event},
+        meter::{Meter, Placed, Plan},
         rechecks::{LONGEST, Recheck, Why},
         tolerance::UncertainLayout,
     },

@@ -1,21 +1,4 @@
-//! The accuracy meter: a sampled share of keys is followed exactly, while the service runs.
-//!
-//! For each rule, a sampled key has a second state in Redis, the *reference*, with the same quota. The reference decides nothing:
-//! it counts every admitted request, whether it fits or not, and answers whether a refused request would have fitted. So it
-//! knows what an exact store that never fails would have known.
-//!
-//! Events are sent to the reference after the decision, in the order of the decisions and with their times. No request waits for
-//! that. Events that cannot be sent are counted as dropped, and not sent later.
-//!
-//! Events of two processes may reach the reference in another order than they happened. So a decision that looks wrong is only
-//! suspected. It is rechecked when the other events have arrived, and counts as wrong only if it still looks wrong, also without
-//! the units that the reference is uncertain of.
-
-mod audit;
-pub(super) mod line;
-pub(super) mod rechecks;
-mod tolerance;
-pub(super) mod verdict;
+//! A meter of one rule set.
 
 use std::{fmt, sync::Arc};
 
@@ -38,24 +21,24 @@ use crate::{
 };
 
 /// Compares the decisions about sampled keys of a rule set with a reference.
-pub(super) struct Meter {
+pub(in crate::store) struct Meter {
     one_in: u64,
     encoder: Encoder,
-    tolerance: Tolerance,
+    pub(super) tolerance: Tolerance,
     /// By rule and plan; `None` is not followed.
     plans: Box<[Box<[Option<Plan>]>]>,
-    pub(super) line: Line,
-    pub(super) rechecks: Rechecks,
+    pub(in crate::store) line: Line,
+    pub(in crate::store) rechecks: Rechecks,
 }
 
 /// A quota that is followed.
-pub(super) struct Plan {
-    pub(super) audit: Audit,
-    counts: Arc<RuleCounts>,
+pub(in crate::store) struct Plan {
+    pub(in crate::store) audit: Audit,
+    pub(super) counts: Arc<RuleCounts>,
 }
 
 /// Where the replies to an event are.
-pub(super) enum Placed {
+pub(in crate::store) enum Placed {
     Judged(RequestLayout, Option<u16>),
     /// Nothing is judged.
     Untold,
@@ -66,7 +49,7 @@ pub(super) enum Placed {
 impl Meter {
     /// For one key in `one_in` of a rule set. `counts` has what is counted of each quota, `None` where a rule has states
     /// that a client alone does not find.
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         one_in: u64,
         rules: &RuleSet,
         keyspace: Keyspace,
@@ -100,12 +83,12 @@ impl Meter {
     }
 
     #[inline]
-    pub(super) fn is_sampled(&self, check: &Check) -> bool {
+    pub(in crate::store) fn is_sampled(&self, check: &Check) -> bool {
         // Bits that no table of keys is spread by, and the same in every process.
         ((check.key().bits() >> 64) as u64).is_multiple_of(self.one_in)
     }
 
-    pub(super) fn plan(&self, check: &Check) -> Option<&Plan> {
+    pub(in crate::store) fn plan(&self, check: &Check) -> Option<&Plan> {
         let plans = self.plans.get(usize::from(check.rule()))?;
         let plan = plans.get(usize::from(check.plan()));
         plan.or_else(|| plans.first())?.as_ref()
@@ -113,7 +96,7 @@ impl Meter {
 
     /// The quota of a check, if its key is sampled.
     #[inline]
-    pub(super) fn follows(&self, check: &Check) -> Option<&Plan> {
+    pub(in crate::store) fn follows(&self, check: &Check) -> Option<&Plan> {
         if !self.is_sampled(check) {
             return None;
         }
@@ -121,7 +104,7 @@ impl Meter {
     }
 
     /// An event was not sent. Whether the recheck task has to be started.
-    pub(super) fn lost(&self, now: Tick, entry: &Entry) -> bool {
+    pub(in crate::store) fn lost(&self, now: Tick, entry: &Entry) -> bool {
         let (event, check) = (&entry.event, entry.event.check());
         let Some(plan) = self.plan(check) else {
             return false;
@@ -139,7 +122,7 @@ impl Meter {
     }
 
     /// Puts an entry into a call.
-    pub(super) fn write(&self, call: &mut Call, event: &Event) -> Placed {
+    pub(in crate::store) fn write(&self, call: &mut Call, event: &Event) -> Placed {
         let encoder = &self.encoder;
         match event {
             Event::Admitted(check, _) => {
@@ -176,12 +159,12 @@ impl Meter {
     }
 
     /// Puts into a call that the reference has missed as many units as a check costs.
-    pub(super) fn write_missed(&self, call: &mut Call, check: &Check) -> bool {
+    pub(in crate::store) fn write_missed(&self, call: &mut Call, check: &Check) -> bool {
         self.tolerance.count(call, check, For::Long)
     }
 
     /// Puts into a call what is left of a state.
-    fn look(&self, call: &mut Call, check: &Check) -> Option<RequestLayout> {
+    pub(super) fn look(&self, call: &mut Call, check: &Check) -> Option<RequestLayout> {
         call.peek(&self.encoder, &[check.with_cost(0)])
     }
 }
