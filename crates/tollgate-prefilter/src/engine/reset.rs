@@ -1,9 +1,11 @@
 //! A reset in flight.
 
+use std::sync::Arc;
+
 use tollgate_core::{Check, Tick};
 
 use crate::{
-    engine::{bound_rules::BoundRules, reply::NoReply},
+    engine::{binding::Binding, reply::NoReply},
     lease::grant::ReturnedLease,
 };
 
@@ -11,25 +13,25 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
 pub struct Reset {
-    rules: BoundRules,
+    binding: Arc<Binding>,
     checks: Vec<Check>,
     returned: Vec<(Check, ReturnedLease)>,
     was_counted: bool,
 }
 
 impl Reset {
-    pub(crate) fn new(rules: &BoundRules, checks: &[Check], now: Tick) -> Self {
+    pub(crate) fn new(binding: &Arc<Binding>, checks: &[Check], now: Tick) -> Self {
         let mut reset = Self {
-            rules: rules.clone(),
+            binding: Arc::clone(binding),
             checks: checks.iter().filter(|it| it.cost() > 0).copied().collect(),
             returned: Vec::new(),
             was_counted: false,
         };
-        let local = rules.local();
+        let local = binding.local();
         for check in &reset.checks {
             let key = check.key();
             local.unlearn(key);
-            for (plan, limit) in rules.limits_of(check.rule()) {
+            for (plan, limit) in binding.limits.of_rule(check.rule()) {
                 let check = check.with_plan(plan).with_cost(0);
                 if let Some(leases) = local.leases() {
                     let returned = leases.forget(limit, key, now);
@@ -69,15 +71,15 @@ impl Reset {
         for (index, (check, returned)) in self.returned.iter().enumerate() {
             if let (true, Some(limit), Some(leases)) = (
                 is_back(index),
-                self.rules.limit(check),
-                self.rules.local().leases(),
+                self.binding.limit(check),
+                self.binding.local().leases(),
             ) {
                 leases.on_not_sent(limit, check.key(), Some(*returned));
             }
         }
         // Denials that were decided before may have come in between.
         for check in &self.checks {
-            self.rules.local().unlearn(check.key());
+            self.binding.local().unlearn(check.key());
         }
     }
 }

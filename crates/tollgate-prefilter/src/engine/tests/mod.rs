@@ -1,0 +1,9 @@
+//! What the engine decides, and what it says to the store.
+
+mod denials;
+mod leases;
+mod local_usage;
+mod replacement;
+mod several_rules;
+mod subject;
+mod windows;
