@@ -113,7 +113,7 @@ pub use self::{
     engine::{
         Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply,
         IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply, ReportEvent,
-        ReportReply, Reset, StoreRules,
+        ReportReply, RequestEvents, Reset, StoreRules,
     },
     lease::{
         bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},

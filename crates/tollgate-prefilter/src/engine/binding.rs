@@ -7,8 +7,12 @@ use tollgate_core::{Check, Decision, Outcome, RuleSet, Tick, Verdict};
 use crate::{
     effective::Effective,
     engine::{
-        engine_state::EngineState, events::EngineEvents, limit::Limit, limits::Limits,
-        local::Local, store_rules::StoreRules,
+        engine_state::EngineState,
+        events::{EngineEvents, RequestEvents},
+        limit::Limit,
+        limits::Limits,
+        local::Local,
+        store_rules::StoreRules,
     },
     sync::{AtomicBool, AtomicU64, Ordering},
     table::key_table::Miss,
@@ -20,6 +24,7 @@ pub(crate) struct Binding {
     pub(crate) rules: Arc<RuleSet>,
     pub(crate) limits: Limits,
     pub(crate) store: Box<dyn StoreRules>,
+    request_events: Option<Arc<dyn RequestEvents>>,
     /// Whether any check may be decided locally, other than by the deny cache.
     pub(crate) is_local: bool,
     is_retired: AtomicBool,
@@ -39,12 +44,8 @@ impl Binding {
         let limits = rules.rules().iter().enumerate().map(|(index, rule)| {
             let exact = store.exact(rule);
             let plans = (0..rule.quotas()).map(|plan| {
-                let quota = rule.quota_of(plan);
-                let is_local = rules.enforces(index) && !quota.is_unlimited();
-                is_local.then(|| {
-                    let effective = Effective::of(rule, plan, exact);
-                    engine.limit(rule, *quota, effective)
-                })
+                let effective = Effective::in_rule_set(&rules, index, plan, exact)?;
+                Some(engine.limit(rule, *rule.quota_of(plan), effective))
             });
             plans.collect()
         });
@@ -54,6 +55,7 @@ impl Binding {
             engine,
             rules,
             limits,
+            request_events: store.request_events(),
             store,
             is_retired: AtomicBool::new(false),
             swept: AtomicU64::new(0),
@@ -72,6 +74,12 @@ impl Binding {
 
     pub(crate) fn events(&self) -> &dyn EngineEvents {
         &*self.engine.events
+    }
+
+    /// Who follows the requests, if anyone does.
+    #[inline]
+    pub(crate) fn request_events(&self) -> Option<&dyn RequestEvents> {
+        self.request_events.as_deref()
     }
 
     /// Takes what a check costs from what this process may spend.

@@ -32,7 +32,7 @@ mod windows;
 pub use self::{
     bound_rules::{Begin, BoundRules},
     engine::{Engine, EngineOptions},
-    events::{EngineEvents, LeaseEvent, ReportEvent},
+    events::{EngineEvents, LeaseEvent, ReportEvent, RequestEvents},
     exchange::LeaseItem,
     index_set::IndexSet,
     query::{Done, FollowUp, Next, Query},

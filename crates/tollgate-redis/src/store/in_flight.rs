@@ -255,7 +255,7 @@ impl Drop for Deciding {
                 in_flight.query = query;
                 let guard = &mut in_flight._guard;
                 guard.get_or_insert_with(|| inner.shared.in_flight_calls.begin());
-                inner.spawn(in_flight.run());
+                inner.shared.spawn(in_flight.run());
             }
         }
     }
@@ -279,7 +279,7 @@ pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
             false => CallFor::Leases,
         };
         if let ControlFlow::Continue(in_flight) = InFlight::start(inner, query, what_for) {
-            inner.spawn(in_flight.run());
+            inner.shared.spawn(in_flight.run());
         }
     }
 }

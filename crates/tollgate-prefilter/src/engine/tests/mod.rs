@@ -4,6 +4,7 @@ mod denials;
 mod leases;
 mod local_usage;
 mod replacement;
+mod request_events;
 mod several_rules;
 mod subject;
 mod windows;

@@ -89,9 +89,13 @@ impl Subject {
     }
 
     pub(super) fn of(rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self::on(Box::new(Anywhere), rules)
+    }
+
+    pub(super) fn on(store: Box<dyn StoreRules>, rules: impl IntoIterator<Item = Rule>) -> Self {
         let engine = Engine::new(EngineOptions::default(), Box::new(Uncounted));
         Self {
-            rules: engine.bind(rule_set(rules), Box::new(Anywhere)),
+            rules: engine.bind(rule_set(rules), store),
             engine,
             now: Cell::new(1_700_000_000_000_000),
         }

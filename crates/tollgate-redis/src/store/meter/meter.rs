@@ -1,49 +1,29 @@
-//! A meter of one rule set.
+//! The meter of a rule set.
 
 use std::{fmt, sync::Arc};
 
 use tollgate_core::{
-    Check, RuleError, RuleSet, Tick,
+    Check, Decision, Outcome, RuleError, RuleSet, Source, Tick, Verdict,
     store::{Receipt, Settlement},
 };
+use tollgate_prefilter::RequestEvents;
 
 use crate::{
-    call::{Call, RequestLayout},
-    encode::Encoder,
-    keyspace::{Keyspace, Metered},
     observe::RuleCounts,
-    store::meter::{
-        audit::Audit,
-        line::{Entry, Event, Line},
-        rechecks::{MANY, Rechecks},
-        tolerance::{For, Tolerance},
+    store::{
+        meter::{
+            event_queue::{Entry, Event},
+            event_sender::EventSender,
+            reference::Reference,
+        },
+        shared::Shared,
     },
 };
 
-/// Compares the decisions about sampled keys of a rule set with a reference.
+/// Compares the decisions about sampled keys of a rule set with a reference. The engine tells it what happens to requests.
 pub(in crate::store) struct Meter {
     one_in: u64,
-    encoder: Encoder,
-    pub(super) tolerance: Tolerance,
-    /// By rule and plan; `None` is not followed.
-    plans: Box<[Box<[Option<Plan>]>]>,
-    pub(in crate::store) line: Line,
-    pub(in crate::store) rechecks: Rechecks,
-}
-
-/// A quota that is followed.
-pub(in crate::store) struct Plan {
-    pub(in crate::store) audit: Audit,
-    pub(super) counts: Arc<RuleCounts>,
-}
-
-/// Where the replies to an event are.
-pub(in crate::store) enum Placed {
-    Judged(RequestLayout, Option<u16>),
-    /// Nothing is judged.
-    Untold,
-    /// It did not fit into the call.
-    Nowhere,
+    reference: Arc<Reference>,
 }
 
 impl Meter {
@@ -51,138 +31,100 @@ impl Meter {
     /// that a client alone does not find.
     pub(in crate::store) fn new(
         one_in: u64,
-        rules: &RuleSet,
-        keyspace: Keyspace,
-        now: Tick,
+        shared: &Arc<Shared>,
+        rules: &Arc<RuleSet>,
         counts: impl Fn(usize, usize) -> Option<Arc<RuleCounts>>,
     ) -> Result<Self, RuleError> {
-        let plan = |rule: usize, plan: usize| {
-            let quota = rules.rules()[rule].quota_of(plan);
-            let audit = Audit::of(quota).filter(|_| rules.enforces(rule))?;
-            let counts = counts(rule, plan)?;
-            counts.follow(now);
-            Some(Plan { audit, counts })
-        };
-        let plans = rules.rules().iter().enumerate().map(|(place, rule)| {
-            let plans = (0..rule.quotas()).map(|number| plan(place, number));
-            plans.collect()
-        });
-        let plans: Box<[Box<[Option<Plan>]>]> = plans.collect();
-        let memory = |rule: usize, plan: usize| {
-            let plan = plans[rule][plan].as_ref();
-            plan.map_or(0, |plan| plan.audit.memory())
-        };
-        Ok(Self {
-            one_in,
-            tolerance: Tolerance::new(rules, &keyspace, memory)?,
-            encoder: Encoder::metered(rules, keyspace, Metered::Reference)?,
-            plans,
-            line: Line::default(),
-            rechecks: Rechecks::default(),
-        })
+        let reference = Arc::new(Reference::new(shared, rules, counts)?);
+        Ok(Self { one_in, reference })
+    }
+
+    /// A request was decided by its rules' fallbacks. The engine is not asked for these decisions, so they are no events of
+    /// its own: the limiter makes them when all checks of a request are decided or have failed.
+    pub(in crate::store) fn on_fallback(&self, checks: &[Check], decision: &Decision, now: Tick) {
+        if self.samples_any(checks) {
+            let is_fallback = |verdict: &Verdict| verdict.source() == Source::Fallback;
+            self.on_decision(checks, decision, now, is_fallback);
+        }
     }
 
     #[inline]
-    pub(in crate::store) fn is_sampled(&self, check: &Check) -> bool {
+    fn samples(&self, check: &Check) -> bool {
         // Bits that no table of keys is spread by, and the same in every process.
         ((check.key().bits() >> 64) as u64).is_multiple_of(self.one_in)
     }
 
-    pub(in crate::store) fn plan(&self, check: &Check) -> Option<&Plan> {
-        let plans = self.plans.get(usize::from(check.rule()))?;
-        let plan = plans.get(usize::from(check.plan()));
-        plan.or_else(|| plans.first())?.as_ref()
-    }
-
-    /// The quota of a check, if its key is sampled.
     #[inline]
-    pub(in crate::store) fn follows(&self, check: &Check) -> Option<&Plan> {
-        if !self.is_sampled(check) {
-            return None;
-        }
-        self.plan(check)
+    fn samples_any(&self, checks: &[Check]) -> bool {
+        checks.iter().any(|check| self.samples(check))
     }
 
-    /// An event was not sent. Whether the recheck task has to be started.
-    pub(in crate::store) fn lost(&self, now: Tick, entry: &Entry) -> bool {
-        let (event, check) = (&entry.event, entry.event.check());
-        let Some(plan) = self.plan(check) else {
-            return false;
+    /// Whether what happens to a check is followed.
+    fn follows(&self, check: &Check) -> bool {
+        self.samples(check) && self.reference.plan(check).is_some()
+    }
+
+    #[cold]
+    fn on_decision(
+        &self,
+        checks: &[Check],
+        decision: &Decision,
+        now: Tick,
+        which: impl Fn(&Verdict) -> bool,
+    ) {
+        let at = match decision.at() {
+            0 => self.store_at(now),
+            at => at,
         };
-        plan.counts.dropped(event.requests());
-        let by_store = entry.at.saturating_add(now.saturating_sub(entry.since));
-        if matches!(event, Event::Refused(..)) || plan.audit.has_forgotten(entry.at, by_store) {
-            return false;
-        }
-        plan.counts.not_whole(now);
-        self.rechecks.miss(match event {
-            Event::Forgotten(check) => check.with_cost(MANY),
-            _ => *check,
-        })
-    }
-
-    /// Puts an entry into a call.
-    pub(in crate::store) fn write(&self, call: &mut Call, event: &Event) -> Placed {
-        let encoder = &self.encoder;
-        match event {
-            Event::Admitted(check, _) => {
-                let layout = call.peek(encoder, &[*check]);
-                match (layout, call.debit(encoder, check)) {
-                    (Some(layout), Some(debit)) => Placed::Judged(layout, Some(debit)),
-                    _ => Placed::Nowhere,
-                }
+        let verdicts = decision.verdicts().iter();
+        for (index, (check, verdict)) in checks.iter().zip(verdicts).enumerate() {
+            let same = |other: &&Check| other.rule() == check.rule() && other.key() == check.key();
+            if !which(verdict)
+                || !self.follows(check)
+                // Checks on one state are one check.
+                || checks[..index].iter().any(|other| same(&other))
+            {
+                continue;
             }
-            Event::Refused(check, _) => match self.look(call, check) {
-                Some(layout) => Placed::Judged(layout, None),
-                None => Placed::Nowhere,
-            },
-            Event::Settled(holding, how) => {
-                let mut holding = *holding;
-                if let Some(plan) = self.plan(&holding.check) {
-                    let (taken, units) = (&mut holding.taken, holding.check.cost());
-                    taken.fresh_at = plan.audit.fresh_at(taken.at, units, taken.fresh_at);
-                }
-                // What others took because of it may arrive before it.
-                let back = holding.check.with_cost(given_back(&holding, *how));
-                let is_told = call.settle(encoder, &holding, *how)
-                    && self.tolerance.count(call, &back, For::Lately);
-                Placed::told(is_told)
-            }
-            Event::Forgotten(check) => {
-                // What others took before and after it may arrive in another order.
-                let all = check.with_cost(MANY);
-                let is_told = call.reset(encoder, check.rule(), check.key())
-                    && self.tolerance.count(call, &all, For::Long);
-                Placed::told(is_told)
-            }
+            let costs = checks.iter().filter(same).map(Check::cost);
+            let cost = costs.fold(0, u64::saturating_add);
+            let check = check.with_cost(cost);
+            let event = match verdict.outcome() {
+                _ if cost == 0 => continue,
+                Outcome::Allow if decision.outcome() != Outcome::Deny => Event::Admitted(check, 1),
+                Outcome::Deny => Event::Refused(check, 1),
+                _ => continue,
+            };
+            self.push((at, now), event);
         }
     }
 
-    /// Puts into a call that the reference has missed as many units as a check costs.
-    pub(in crate::store) fn write_missed(&self, call: &mut Call, check: &Check) -> bool {
-        self.tolerance.count(call, check, For::Long)
+    fn push(&self, (at, since): (Tick, Tick), event: Event) {
+        EventSender::push(&self.reference, Entry { at, since, event });
     }
 
-    /// Puts into a call what is left of a state.
-    pub(super) fn look(&self, call: &mut Call, check: &Check) -> Option<RequestLayout> {
-        call.peek(&self.encoder, &[check.with_cost(0)])
+    fn store_at(&self, now: Tick) -> Tick {
+        self.reference.shared.engine.store_now(now)
     }
 }
 
-impl Placed {
-    fn told(is_told: bool) -> Self {
-        match is_told {
-            true => Self::Untold,
-            false => Self::Nowhere,
+impl RequestEvents for Meter {
+    fn decided(&self, checks: &[Check], decision: &Decision, now: Tick) {
+        if self.samples_any(checks) {
+            self.on_decision(checks, decision, now, |_| true);
         }
     }
-}
 
-fn given_back(holding: &Receipt, how: Settlement) -> u64 {
-    match how {
-        Settlement::Refund(units) => units.min(holding.check.cost()),
-        Settlement::Cancel => holding.check.cost(),
-        _ => 0,
+    fn settled(&self, receipts: &[Receipt], how: Settlement, now: Tick) {
+        for receipt in receipts.iter().filter(|it| self.follows(&it.check)) {
+            self.push((self.store_at(now), now), Event::Settled(*receipt, how));
+        }
+    }
+
+    fn reset(&self, check: &Check, now: Tick) {
+        if self.follows(check) {
+            self.push((self.store_at(now), now), Event::Forgotten(*check));
+        }
     }
 }
 

@@ -12,11 +12,15 @@
 //! the units that the reference is uncertain of.
 
 mod audit;
-pub(super) mod line;
+mod event_queue;
+mod event_sender;
+mod first_look;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod meter;
-pub(super) mod rechecks;
+mod recheck_query;
+mod recheck_task;
+mod rechecks;
+mod reference;
 mod tolerance;
-pub(super) mod verdict;
 
-pub(super) use self::meter::{Meter, Placed};
+pub(super) use self::meter::Meter;
