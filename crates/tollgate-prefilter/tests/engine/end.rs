@@ -27,7 +27,7 @@ impl<'a> End<'a> {
             while end.any_is_admitted() {}
             end.check_limit();
             end.flush();
-            end.check("when all that there is was asked for");
+            end.check("when all units were acquired");
         }
         end.check_used_up();
     }
@@ -74,7 +74,7 @@ impl<'a> End<'a> {
             return;
         }
         for process in 0..self.0.processes.len() {
-            // So much is asked for that a lease would pay.
+            // The cost is so high that a lease pays.
             self.0.now += TRUST;
             self.0
                 .request_at_once(process, self.0.world.quota.limit() - 1);
@@ -98,14 +98,14 @@ impl<'a> End<'a> {
         let (world, now) = (self.0.world, self.0.store_now());
         for it in &self.0.processes {
             let on_lease = it.engine.units_on_lease(self.0.now);
-            let told = || format!("{on_lease} units are on lease {when}");
-            self.0.must(on_lease == 0, told);
+            let says = || format!("{on_lease} units are on lease {when}");
+            self.0.must(on_lease == 0, says);
             let unreported = it.engine.units_unreported();
-            let told = || format!("{unreported} units are unreported {when}");
-            self.0.must(unreported == 0, told);
+            let says = || format!("{unreported} units are unreported {when}");
+            self.0.must(unreported == 0, says);
             let lost = it.lost();
-            let told = || format!("{lost} units are said to be lost, {} are", it.really_lost);
-            self.0.must(lost == it.really_lost, told);
+            let says = || format!("{lost} units are said to be lost, {} are", it.really_lost);
+            self.0.must(lost == it.really_lost, says);
         }
         if !world.is_window() {
             if self.0.was_reset {
@@ -113,23 +113,23 @@ impl<'a> End<'a> {
             }
             let left = self.0.ledger.left_in_bucket(&world.quota, now);
             let in_store = i128::from(self.0.store.assess(now, 0).remaining);
-            let told = || format!("the exact bucket has {left}, the store {in_store} {when}");
-            return self.0.must(left >= in_store, told);
+            let says = || format!("the exact bucket has {left}, the store {in_store} {when}");
+            return self.0.must(left >= in_store, says);
         }
         let counted = self.0.store.counted(now);
         let (admitted, lost) = self.0.ledger.of_window(world, now);
-        let told = || format!("{counted} are counted, {admitted} admitted, {lost} lost {when}");
+        let says = || format!("{counted} are counted, {admitted} admitted, {lost} lost {when}");
         if self.0.was_reset {
             let never = self.0.ledger.never_reported();
             self.0
-                .must(admitted <= counted + never + self.0.ledger.excused(), told);
+                .must(admitted <= counted + never + self.0.ledger.excused(), says);
         } else if world.is_leased() {
-            self.0.must(counted == admitted + lost, told);
+            self.0.must(counted == admitted + lost, says);
         } else if !world.turns() {
             let never = self.0.ledger.never_reported();
-            self.0.must(counted + never == admitted + lost, told);
+            self.0.must(counted + never == admitted + lost, says);
         } else {
-            self.0.must(counted <= self.0.ledger.total() + lost, told);
+            self.0.must(counted <= self.0.ledger.total() + lost, says);
         }
     }
 
@@ -145,9 +145,9 @@ impl<'a> End<'a> {
         let most = self.0.ledger.most_in_a_window();
         let is_fixed = world.is_window() && world.quota.algorithm() == AlgorithmKind::FixedWindow;
         if is_fixed {
-            let told = || format!("{most} units were admitted in one window");
+            let says = || format!("{most} units were admitted in one window");
             self.0
-                .must(most <= limit + beyond + self.0.ledger.excused(), told);
+                .must(most <= limit + beyond + self.0.ledger.excused(), says);
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> End<'a> {
             return;
         }
         let (admitted, lost) = self.0.ledger.of_window(world, self.0.store_now());
-        let told = || format!("{admitted} are admitted and {lost} lost of all");
-        self.0.must(admitted + lost == world.quota.limit(), told);
+        let says = || format!("{admitted} are admitted and {lost} lost of all");
+        self.0.must(admitted + lost == world.quota.limit(), says);
     }
 }

@@ -11,7 +11,7 @@ pub(crate) struct Message {
     pub(crate) process: usize,
     pub(crate) bound: usize,
     pub(crate) content: Content,
-    /// Who processes the reply.
+    /// Which process hears the reply.
     pub(crate) waits: Waits,
     pub(crate) request: Option<usize>,
     pub(crate) is_abandoned: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Message {
 }
 
 pub(crate) enum Waits {
-    Nobody,
+    NoProcess,
     Query(Box<Query>),
     Reset(Reset),
 }
@@ -45,7 +45,7 @@ impl Message {
         matches!(self.waits, Waits::Query(_))
     }
 
-    pub(crate) fn asks(&self, rule: u16) -> bool {
+    pub(crate) fn checks(&self, rule: u16) -> bool {
         match &self.content {
             Content::Query { checks, .. } => checks.iter().any(|check| check.rule() == rule),
             _ => false,

@@ -86,10 +86,10 @@ impl<'a> Run<'a> {
         events.clear();
         let has = |kind| self.extras > 0 && self.world.has(kind);
         for (index, message) in self.messages.iter().enumerate() {
-            let waits = !matches!(message.waits, Waits::Nobody);
+            let waits = !matches!(message.waits, Waits::NoProcess);
             if !message.is_executed {
                 events.push(Event::Execute(index, false));
-                if message.asks(1) {
+                if message.checks(1) {
                     events.push(Event::Execute(index, true));
                 }
             } else {
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
     fn follow_up(&mut self, process: usize, bound: usize, follow_up: FollowUp) {
         for (receipt, how) in follow_up.settle {
             let content = Content::Settle(receipt, how);
-            self.post(process, bound, content, Waits::Nobody, None);
+            self.post(process, bound, content, Waits::NoProcess, None);
         }
         self.send_all(process, bound, follow_up.queries);
     }
@@ -322,12 +322,12 @@ impl<'a> Run<'a> {
         }
         let follow_up = self.processes[process].bound[bound].settle(&receipts, how, self.now);
         let is_first = |receipt: &Receipt| receipt.check.rule() == 0;
-        let asks = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
+        let settles_first = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
         if let Settlement::Charge(units) = how
             && receipts.iter().any(is_first)
-            && !follow_up.settle.iter().any(asks)
+            && !follow_up.settle.iter().any(settles_first)
         {
-            // It was spent here. Nobody cancels it.
+            // It was spent here, and is not cancelled.
             self.ledger.admit(usize::MAX, self.store_now(), units);
         }
         self.follow_up(process, bound, follow_up);
@@ -377,12 +377,12 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        // Of local usage nothing comes back to a process for a request that nobody waits for.
+        // Of local usage nothing comes back to a process for an abandoned request.
         if message.is_abandoned && !self.world.is_leased() {
             self.ledger.lose(now, std::mem::take(&mut message.taken));
         }
         match message.waits {
-            Waits::Nobody => self.ledger.lose(now, message.taken + message.granted),
+            Waits::NoProcess => self.ledger.lose(now, message.taken + message.granted),
             _ => self.messages.insert(index, message),
         }
     }
@@ -412,7 +412,7 @@ impl<'a> Run<'a> {
                 self.next(message.process, message.bound, message.request, next);
             }
             (Waits::Reset(reset), _) => reset.finish(Ok(&|_| false)),
-            _ => unreachable!("nobody waits for it"),
+            _ => unreachable!("no process waits for it"),
         }
     }
 
@@ -438,7 +438,7 @@ impl<'a> Run<'a> {
             let units: u64 = reports.iter().map(Check::cost).sum();
             self.processes[process].really_lost += units;
         }
-        let waits = std::mem::replace(&mut message.waits, Waits::Nobody);
+        let waits = std::mem::replace(&mut message.waits, Waits::NoProcess);
         if is_unknown && message.is_executed {
             let units = message.taken + message.granted;
             self.ledger.lose(message.executed, units);
@@ -489,7 +489,7 @@ impl<'a> Run<'a> {
 
     fn abandon(&mut self, index: usize) {
         let message = &mut self.messages[index];
-        let Waits::Query(query) = std::mem::replace(&mut message.waits, Waits::Nobody) else {
+        let Waits::Query(query) = std::mem::replace(&mut message.waits, Waits::NoProcess) else {
             unreachable!("a request waits");
         };
         message.is_abandoned = true;
@@ -505,18 +505,18 @@ impl<'a> Run<'a> {
             message.waits = Waits::Query(Box::new(query));
         }
         let message = &self.messages[index];
-        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.asks(0);
+        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.checks(0);
         let is_heard = message.is_query() || !takes_of_window;
-        let told = || "what is taken for an abandoned request stays in the process".into();
-        self.must(is_heard, told);
+        let says = || "what is taken for an abandoned request stays in the process".into();
+        self.must(is_heard, says);
         let message = &mut self.messages[index];
         if message.is_executed {
-            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::Nobody);
+            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::NoProcess);
             if is_lost {
                 let units = std::mem::take(&mut message.taken);
                 self.ledger.lose(message.executed, units);
             }
-            if matches!(message.waits, Waits::Nobody) {
+            if matches!(message.waits, Waits::NoProcess) {
                 self.messages.remove(index);
             }
         }
@@ -540,7 +540,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(crate) fn must(&self, is_so: bool, told: impl FnOnce() -> String) {
-        assert!(is_so, "{}: {:?} in {:?}", told(), self.trace, self.world);
+    pub(crate) fn must(&self, is_so: bool, says: impl FnOnce() -> String) {
+        assert!(is_so, "{}: {:?} in {:?}", says(), self.trace, self.world);
     }
 }

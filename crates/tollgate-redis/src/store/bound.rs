@@ -99,7 +99,7 @@ impl Bound {
         &self.inner
     }
 
-    fn ask(&self, query: Query) -> Step<Decision> {
+    fn send(&self, query: Query) -> Step<Decision> {
         match InFlight::start(&self.inner, query, CallFor::Requests) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding::new(in_flight))),
             ControlFlow::Break(decision) => Step::Ready(decision),
@@ -183,7 +183,7 @@ impl RuleStore for Bound {
                 self.inner.count_decided(decision.verdicts());
                 Step::Ready(decision)
             }
-            Begin::Query(query) => self.ask(query),
+            Begin::Query(query) => self.send(query),
         }
     }
 
@@ -196,7 +196,7 @@ impl RuleStore for Bound {
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
         match self.inner.local.peek(checks, self.inner.now()) {
             Begin::Decided(decision) => Step::Ready(decision),
-            Begin::Query(query) => self.ask(query),
+            Begin::Query(query) => self.send(query),
         }
     }
 

@@ -51,13 +51,13 @@ fn a_lease_whose_query_certainly_did_not_run_is_here_again() {
         subject.known(fits(900, 500_000), tracked(10, generation));
         let held = || subject.engine.units_on_lease(subject.now());
         for why in [NoReply::NotRun, NoReply::NothingToAsk] {
-            let query = subject.ask(&[one().with_cost(20)]);
+            let query = subject.query(&[one().with_cost(20)]);
             assert_eq!(held(), 0);
             drop(done(query.finish(Err(why), subject.now())));
             assert_eq!(held(), 10);
         }
         // A query without a known outcome is another matter.
-        drop(subject.ask(&[one().with_cost(20)]));
+        drop(subject.query(&[one().with_cost(20)]));
         assert_eq!(held(), 0);
     }
 }

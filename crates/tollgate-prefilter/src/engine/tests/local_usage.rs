@@ -40,22 +40,22 @@ fn local_usage_begins_with_the_second_request_of_a_key_wherever_it_is_in_a_reque
     let answer = fits(900, 1_000_000);
     subject.known(answer, None);
     let other = |number| Check::new(1, key(number), 1);
-    let asked = |checks: &[Check]| {
-        let query = subject.ask(checks);
-        let asked: Vec<_> = query.checks().to_vec();
+    let sent = |checks: &[Check]| {
+        let query = subject.query(checks);
+        let sent: Vec<_> = query.checks().to_vec();
         drop(subject.finish(query, answer, None));
-        asked
+        sent
     };
     // The key of the first rule is decided locally.
-    assert_eq!(asked(&[one(), other(8)]), [other(8)]);
-    assert_eq!(asked(&[other(9), one(), other(8)]), [other(9), other(8)]);
-    assert_eq!(asked(&[one(), other(8), other(9)]), [other(9)]);
+    assert_eq!(sent(&[one(), other(8)]), [other(8)]);
+    assert_eq!(sent(&[other(9), one(), other(8)]), [other(9), other(8)]);
+    assert_eq!(sent(&[one(), other(8), other(9)]), [other(9)]);
     // Two of one state go to the store, and do not count as a first request.
     let twins = [other(10), other(10)];
-    assert_eq!(asked(&twins), twins);
-    assert_eq!(asked(&twins), twins);
-    assert_eq!(asked(&[other(10)]), [other(10)]);
-    assert_eq!(asked(&[other(10)]), [other(10)]);
+    assert_eq!(sent(&twins), twins);
+    assert_eq!(sent(&twins), twins);
+    assert_eq!(sent(&[other(10)]), [other(10)]);
+    assert_eq!(sent(&[other(10)]), [other(10)]);
     assert!(subject.is_local(&[other(10)]));
 }
 
@@ -70,9 +70,9 @@ fn local_usage_postpones_when_a_bucket_is_full_and_not_when_a_window_ends() {
         subject.known(fits(200, 500_000), None);
         let reset_after = || subject.decide(&[one()]).verdicts()[0].reset_after_ticks();
         // The reply came a round trip after the query was sent.
-        let told = 500_000 - 2 * WAY;
+        let expected = 500_000 - 2 * WAY;
         let after = [reset_after(), reset_after(), reset_after()];
-        assert_eq!(after, [1, 2, 3].map(|units| told + units * unit));
+        assert_eq!(after, [1, 2, 3].map(|units| expected + units * unit));
         // It was full meanwhile.
         subject.advance(700_000);
         assert_eq!(reset_after(), unit);

@@ -16,7 +16,7 @@ use crate::{
 fn a_lease_that_comes_to_a_retired_rule_set_goes_back() {
     let subject = leased_bucket(tracked(10, 7));
     let large = [one().with_cost(20)];
-    let late = subject.ask(&large);
+    let late = subject.query(&large);
     assert_eq!(subject.rules.retire(subject.now()).len(), 0);
     let done = subject.finish(late, fits(5_000, 500_000), tracked(10, 8));
     let [query] = &done.follow_up.queries[..] else {
@@ -43,13 +43,13 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
     let other = Check::new(1, KEY, 1);
     let mut is_leased = false;
     while !is_leased {
-        let query = subject.ask(&[other]);
+        let query = subject.query(&[other]);
         is_leased = query.leases().iter().any(|it| it.query.tracked > 0);
         let grant = tracked(20, 7).filter(|_| is_leased);
         drop(subject.finish(query, fits(5_000, 500_000), grant));
     }
     let exact = Check::new(2, KEY, 1);
-    let _ = subject.told(&[exact], denied(60_000_000, 10_000_000));
+    let _ = subject.decided(&[exact], denied(60_000_000, 10_000_000));
     // In another order, and one of them changed.
     let [first, second, third] = rules(5_000);
     let new = subject
@@ -121,7 +121,7 @@ fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
     });
     drop(report);
     assert_eq!(count(), 3);
-    let _ = subject.told(&[one()], fits(900, 500_000));
+    let _ = subject.decided(&[one()], fits(900, 500_000));
     assert!(subject.is_local(&[one()]));
     let again = subject.engine.bind(rules(), Box::new(Anywhere));
     drop(std::mem::replace(&mut subject.rules, again));

@@ -98,7 +98,7 @@ fn each_decision_is_heard_of_once_whoever_makes_it() {
         assert_eq!(heard.take(), [local]);
     }
     let (subject, heard) = followed([Rule::new("rule", bucket)]);
-    let _ = subject.told(&[one()], denied(60_000_000, 10_000));
+    let _ = subject.decided(&[one()], denied(60_000_000, 10_000));
     heard.take();
     let _ = subject.decide(&[one()]);
     let denied = vec![(Outcome::Deny, Source::DenyCache)];
@@ -111,7 +111,7 @@ fn a_request_of_several_steps_is_heard_of_when_all_of_it_is_decided() {
     let rule = |name| Rule::new(name, Quota::gcra(10, MINUTE));
     let (subject, heard) = followed([rule("first"), rule("second")]);
     let checks = [one(), Check::new(1, key(8), 1)];
-    let query = subject.ask(&checks);
+    let query = subject.query(&checks);
     let reply = subject.reply(&query, fits(9, 6_000_000), None);
     let Next::Ask(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("a place is left");
@@ -131,7 +131,7 @@ fn a_request_of_several_steps_is_heard_of_when_all_of_it_is_decided() {
 fn abandoned_requests_and_those_that_take_nothing_are_not_heard_of() {
     let quota = Quota::fixed_window(1_000, MINUTE);
     let (subject, heard) = followed([Rule::new("rule", quota).consistency(LEASED)]);
-    let (query, follow_up) = subject.ask(&[one()]).abandon(subject.now());
+    let (query, follow_up) = subject.query(&[one()]).abandon(subject.now());
     assert!(follow_up.is_empty());
     let query = query.expect("it takes units of a window");
     drop(subject.finish(query, fits(999, 500_000), None));
@@ -140,10 +140,10 @@ fn abandoned_requests_and_those_that_take_nothing_are_not_heard_of() {
     };
     peek.send(subject.now(), |_| ());
     drop(subject.finish(peek, fits(999, 500_000), None));
-    drop(subject.ask(&[one()]));
+    drop(subject.query(&[one()]));
     assert_eq!(heard.take(), []);
     // One that the store did not reply to is: its rules may have a fallback.
-    let query = subject.ask(&[one()]);
+    let query = subject.query(&[one()]);
     drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
     assert_eq!(heard.take().len(), 1);
 }
@@ -152,7 +152,7 @@ fn abandoned_requests_and_those_that_take_nothing_are_not_heard_of() {
 fn settlements_and_resets_are_heard_of() {
     let bucket = Quota::gcra(6_000, MINUTE);
     let (subject, heard) = followed([Rule::new("rule", bucket).consistency(Consistency::Exact)]);
-    let decision = subject.told(&[one()], fits(5_999, 10_000));
+    let decision = subject.decided(&[one()], fits(5_999, 10_000));
     heard.take();
     let taken = receipt(one(), &decision);
     assert_eq!(subject.settle(taken, Settlement::Cancel).len(), 1);

@@ -21,7 +21,7 @@ fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store
     ]);
     subject.known(fits(999, 1_000_000), None);
     let checks = [one(), Check::new(1, KEY, 1)];
-    let query = subject.ask(&checks);
+    let query = subject.query(&checks);
     assert_eq!(query.checks(), [checks[1]]);
     assert_eq!(subject.flush(), (1, 0));
     let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
@@ -30,7 +30,7 @@ fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store
     let back: Vec<_> = back.map(|(receipt, how)| (receipt.check, *how)).collect();
     assert_eq!(back, [(checks[0], Settlement::Refund(1))]);
     // What is not reported yet comes back here.
-    let query = subject.ask(&[one(), Check::new(1, key(8), 1)]);
+    let query = subject.query(&[one(), Check::new(1, key(8), 1)]);
     let before = subject.engine.units_unreported();
     let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
     assert!(done.follow_up.is_empty());
@@ -52,7 +52,7 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_as
     subject.advance(1);
     let check = |rule: u16| Check::new(rule, key(rule.into()), 1);
     let checks = [check(1), one(), check(2), check(3)];
-    let query = subject.ask(&checks);
+    let query = subject.query(&checks);
     assert_eq!(
         (query.checks(), query.has_more_steps()),
         (&[check(1)][..], true)

@@ -126,7 +126,7 @@ impl Subject {
     }
 
     /// The query of a request that the store decides, sent.
-    pub(super) fn ask(&self, checks: &[Check]) -> Query {
+    pub(super) fn query(&self, checks: &[Check]) -> Query {
         match self.begin(checks) {
             Begin::Query(mut query) => {
                 query.send(self.now(), |_| ());
@@ -169,20 +169,20 @@ impl Subject {
     }
 
     /// The store decides a request.
-    pub(super) fn told(&self, checks: &[Check], answer: Assessment) -> Decision {
-        self.finish(self.ask(checks), answer, None).decision
+    pub(super) fn decided(&self, checks: &[Check], answer: Assessment) -> Decision {
+        self.finish(self.query(checks), answer, None).decision
     }
 
     /// The store decides requests until something is kept of their key, and grants this once a lease is wanted.
     pub(super) fn known(&self, answer: Assessment, grant: Option<Grant>) {
         let check = [one()];
-        let _ = self.told(&check, answer);
+        let _ = self.decided(&check, answer);
         let Some(grant) = grant else {
-            let _ = self.told(&check, answer);
+            let _ = self.decided(&check, answer);
             return;
         };
         for _ in 0..100 {
-            let query = self.ask(&check);
+            let query = self.query(&check);
             let is_wanted = !query.leases().is_empty();
             let grant = is_wanted.then_some(grant);
             drop(self.finish(query, answer, grant));

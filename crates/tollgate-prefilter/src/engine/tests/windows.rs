@@ -32,13 +32,13 @@ fn leased_in_short_windows(quota: Quota) -> (Subject, u64) {
     let check = [one()];
     // A key that is asked for often enough to be leased.
     for _ in 0..40 {
-        let _ = subject.told(&check, fits(999, 40_000));
+        let _ = subject.decided(&check, fits(999, 40_000));
     }
     // So that the reply comes at the start of a window.
     let at = subject.now() + AHEAD + WAY;
     subject.advance(50_000 - at % 50_000);
     let window = (subject.now() + AHEAD + WAY) / 50_000;
-    let query = subject.ask(&check);
+    let query = subject.query(&check);
     assert!(query.leases()[0].query.wants_grant());
     drop(subject.finish(query, fits(999, 40_000), tracked(10, window)));
     (subject, window)
@@ -51,7 +51,7 @@ fn units_of_a_short_window_are_known_by_it_however_long_the_other_rules_take() {
         for (passed, is_answered) in [(1_000, true), (45_000, true), (45_000, false)] {
             let (subject, window) = leased_in_short_windows(quota);
             let checks = [one(), Check::new(1, KEY, 1)];
-            let query = subject.ask(&checks);
+            let query = subject.query(&checks);
             assert_eq!(query.checks(), [checks[1]]);
             subject.advance(passed);
             let done = match is_answered {
@@ -98,10 +98,10 @@ fn the_reply_to_an_abandoned_request_is_processed_if_units_depend_on_it() {
     let subject = leased_bucket(tracked(10, 7));
     // Of a key without a lease, of a rule with buckets, nothing does.
     let exact = Subject::new(Quota::gcra(10, MINUTE), Consistency::Exact);
-    let (query, follow_up) = exact.ask(&[one()]).abandon(exact.now());
+    let (query, follow_up) = exact.query(&[one()]).abandon(exact.now());
     assert!(query.is_none() && follow_up.is_empty());
     // A lease is on its way.
-    let (query, _) = subject.ask(&[one().with_cost(20)]).abandon(subject.now());
+    let (query, _) = subject.query(&[one().with_cost(20)]).abandon(subject.now());
     let query = query.expect("it may bring a lease");
     drop(subject.finish(query, fits(5_000, 500_000), tracked(12, 8)));
     assert_eq!(subject.engine.units_on_lease(subject.now()), 12);
@@ -110,7 +110,7 @@ fn the_reply_to_an_abandoned_request_is_processed_if_units_depend_on_it() {
     let (subject, _) = leased_in_short_windows(quota);
     let large = [one().with_cost(20)];
     let before = subject.engine.units_on_lease(subject.now());
-    let (query, _) = subject.ask(&large).abandon(subject.now());
+    let (query, _) = subject.query(&large).abandon(subject.now());
     let query = query.expect("it takes units of a window");
     let window = subject.store_now() / 50_000;
     let ends = (window + 1) * 50_000 - subject.store_now();
