@@ -36,8 +36,7 @@ use crate::{
 ///     algorithm::{Algorithm, Gcra},
 /// };
 /// use tollgate_prefilter::{
-///     Begin, Engine, EngineEvents, EngineOptions, IndexSet, LeaseEvent, Next, Reply, ReportEvent,
-///     StoreRules,
+///     Begin, Engine, EngineEvents, EngineOptions, LeaseEvent, Next, Reply, ReportEvent, StoreRules,
 /// };
 ///
 /// # #[derive(Debug)]
@@ -71,16 +70,10 @@ use crate::{
 ///                 bucket.acquire(&mut state, now, query.checks()[0].cost())
 ///             });
 ///             let verdict = Verdict::new(0, 0, answer, Source::Store);
-///             let reply = Reply {
-///                 at: now,
-///                 decision: Decision::new(now, [verdict], |_| true),
-///                 shared: IndexSet::default(),
-///                 reports: Default::default(),
-///                 leases: Default::default(),
-///             };
+///             let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
 ///             match query.finish(Ok(reply), now) {
 ///                 Next::Done(done) => done.decision,
-///                 Next::Ask(_) => unreachable!("all states are in one place"),
+///                 Next::Query(_) => unreachable!("all states are in one place"),
 ///             }
 ///         }
 ///     };
@@ -93,7 +86,7 @@ use crate::{
 #[derive(Clone)]
 pub struct BoundRules(Arc<Binding>);
 
-/// What becomes of a request at first.
+/// What becomes of a request at first. There will be no other variants: a store has to handle each.
 #[derive(Debug)]
 #[must_use]
 pub enum Begin {

@@ -41,6 +41,7 @@ enum Kind {
 
 /// What a query says about the lease of a key.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct LeaseItem {
     /// The key, with its rule.
     pub check: Check,
@@ -211,7 +212,7 @@ impl Exchange {
             Err(why) => {
                 self.on_no_reply(&leases, why);
                 let outcome = match why {
-                    NoReply::NothingToAsk => Outcome::NotAsked,
+                    NoReply::NothingToSend => Outcome::NotAsked,
                     NoReply::NotRun | NoReply::Unknown => Outcome::Failed,
                 };
                 let decision = self.binding.unanswered(&self.checks, outcome);
@@ -232,7 +233,7 @@ impl Exchange {
             };
             let reply = match reply {
                 Ok(reply) => reply.reports.get(index).copied(),
-                Err(NoReply::NotRun | NoReply::NothingToAsk) => Some(ReportReply::Refused),
+                Err(NoReply::NotRun | NoReply::NothingToSend) => Some(ReportReply::Refused),
                 Err(NoReply::Unknown) => None,
             };
             match reply {
@@ -346,7 +347,7 @@ impl Exchange {
     fn on_no_reply(&self, leases: &[LeaseItem], why: NoReply) {
         for item in leases {
             match why {
-                NoReply::NotRun | NoReply::NothingToAsk => self.not_returned(item),
+                NoReply::NotRun | NoReply::NothingToSend => self.not_returned(item),
                 NoReply::Unknown => self.lease_lost(item),
             }
         }

@@ -28,12 +28,12 @@ pub struct Query {
     is_abandoned: bool,
 }
 
-/// What comes of a query.
+/// What comes of a query. There will be no other variants: a store has to handle each.
 #[derive(Debug)]
 #[must_use]
 pub enum Next {
     /// Other states are in other places, and have to be queried.
-    Ask(Query),
+    Query(Query),
     /// The request is decided.
     Done(Done),
 }
@@ -41,6 +41,7 @@ pub enum Next {
 /// A request is decided.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct Done {
     /// The decision about all checks of the request.
     pub decision: Decision,
@@ -51,6 +52,7 @@ pub struct Done {
 /// What the store has to send now, and no request waits for.
 #[derive(Debug, Default)]
 #[must_use = "units are lost if it is not sent"]
+#[non_exhaustive]
 pub struct FollowUp {
     /// Units to settle. Those next to each other with the same settlement are of one ticket, and go in one call.
     pub settle: Settlements,
@@ -159,7 +161,7 @@ impl Query {
             if let Some(step) = request.next_step() {
                 self.exchange.begin_step(step);
                 self.request = Some(request);
-                return Next::Ask(self);
+                return Next::Query(self);
             }
             let binding = &self.exchange.binding;
             follow_up.add_queries(std::mem::take(&mut request.returned));

@@ -68,7 +68,7 @@ impl Reset {
     pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
         let is_back = |index: usize| match reply {
             Ok(is_refused) => is_refused(index),
-            Err(NoReply::NotRun | NoReply::NothingToAsk) => true,
+            Err(NoReply::NotRun | NoReply::NothingToSend) => true,
             Err(NoReply::Unknown) => false,
         };
         for (index, (check, returned)) in self.returned.iter().enumerate() {

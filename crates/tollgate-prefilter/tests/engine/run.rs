@@ -418,7 +418,7 @@ impl<'a> Run<'a> {
 
     fn next(&mut self, process: usize, bound: usize, request: Option<usize>, next: Next) {
         match next {
-            Next::Ask(query) => self.send(process, bound, query, request),
+            Next::Query(query) => self.send(process, bound, query, request),
             Next::Done(done) => {
                 self.follow_up(process, bound, done.follow_up);
                 if let Some(request) = request {

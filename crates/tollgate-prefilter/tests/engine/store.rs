@@ -5,8 +5,8 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply,
-    LeaseTerms, Reply, ReportReply, ReturnedLease, WindowGrantor, WindowState,
+    BucketGrantor, BucketState, Grant, GrantReply, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms,
+    Reply, ReportReply, ReturnedLease, WindowGrantor, WindowState,
 };
 
 /// The state of a rule.
@@ -77,10 +77,7 @@ impl State {
 
     /// A lease comes back.
     pub(crate) fn take_back(&mut self, now: Tick, returned: ReturnedLease) {
-        let query = LeaseQuery {
-            returned: Some(returned),
-            ..LeaseQuery::default()
-        };
+        let query = LeaseQuery::default().with_returned(Some(returned));
         let _ = self.acquire(now, 0, &query);
     }
 
@@ -172,10 +169,7 @@ pub(crate) fn carry_out(
     let reports = reports.iter().map(|report| {
         store.take(now, report.cost());
         let answer = store.assess(now, 0);
-        ReportReply::Counted {
-            left: answer.remaining,
-            reset_after: answer.reset_after,
-        }
+        ReportReply::counted(answer.remaining, answer.reset_after)
     });
     let reports = reports.collect();
     let answer = |check: &Check| match check.rule() {
@@ -192,27 +186,20 @@ pub(crate) fn carry_out(
             }
             let wanted = leases
                 .first()
-                .map_or(LeaseQuery::default(), |item| LeaseQuery {
-                    returned: None,
-                    ..item.query
-                });
+                .map_or(LeaseQuery::default(), |item| item.query.with_returned(None));
             (*answer, grant) = store.acquire(now, check.cost(), &wanted);
             taken = u64::from(answer.fits) * check.cost();
         }
     }
     let verdicts = checks.iter().zip(answers);
     let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
-    let lease = |_: &LeaseItem| LeaseReply {
-        is_refused: false,
-        grant: grant.map_or(GrantReply::None, GrantReply::Granted),
-    };
+    let lease = grant.map_or(GrantReply::None, GrantReply::Granted);
     let granted = grant.map_or(0, |grant| grant.units());
-    let reply = Reply {
-        at: now,
-        decision: Decision::new(now, verdicts, |_| true),
-        shared: IndexSet::default(),
-        reports,
-        leases: leases.iter().map(lease).collect(),
-    };
+    let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+    reply.reports = reports;
+    reply.leases = leases
+        .iter()
+        .map(|_| LeaseReply::new(false, lease))
+        .collect();
     (reply, taken, granted)
 }

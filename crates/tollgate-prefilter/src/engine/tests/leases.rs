@@ -50,7 +50,7 @@ fn a_lease_whose_query_certainly_did_not_run_is_here_again() {
         let generation = (subject.now() + AHEAD) / 60_000_000;
         subject.known(fits(900, 500_000), tracked(10, generation));
         let held = || subject.engine.units_on_lease(subject.now());
-        for why in [NoReply::NotRun, NoReply::NothingToAsk] {
+        for why in [NoReply::NotRun, NoReply::NothingToSend] {
             let query = subject.query(&[one().with_cost(20)]);
             assert_eq!(held(), 0);
             drop(done(query.finish(Err(why), subject.now())));

@@ -113,7 +113,7 @@ fn a_request_of_several_steps_is_heard_of_when_all_of_it_is_decided() {
     let checks = [one(), Check::new(1, key(8), 1)];
     let query = subject.query(&checks);
     let reply = subject.reply(&query, fits(9, 6_000_000), None);
-    let Next::Ask(mut query) = query.finish(Ok(reply), subject.now()) else {
+    let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("a place is left");
     };
     assert_eq!(heard.take(), []);

@@ -58,7 +58,7 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_as
         (&[check(1)][..], true)
     );
     let reply = subject.reply(&query, fits(9, 6_000_000), None);
-    let Next::Ask(mut query) = query.finish(Ok(reply), subject.now()) else {
+    let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("two places are left");
     };
     query.send(subject.now(), |_| ());

@@ -217,7 +217,7 @@ impl Subject {
 pub(super) fn done(next: Next) -> Done {
     match next {
         Next::Done(done) => done,
-        Next::Ask(query) => panic!("all states are in one place: {query:?}"),
+        Next::Query(query) => panic!("all states are in one place: {query:?}"),
     }
 }
 
