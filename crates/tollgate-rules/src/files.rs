@@ -8,10 +8,8 @@ use std::{
 };
 
 use crate::{
-    bindings::Bindings,
-    document_error::DocumentError,
-    format::Format,
-    rule_document::{Part, RuleDocument},
+    assembly::Part, bindings::Bindings, document_error::DocumentError, format::Format,
+    rule_document::RuleDocument,
 };
 
 /// What was read: the texts with their names.

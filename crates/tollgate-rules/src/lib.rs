@@ -81,13 +81,18 @@
 //! an error, unless it is written in the document.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod assembly;
 mod bindings;
 mod condition;
+mod cost;
 mod document_error;
+mod entries;
 mod files;
 mod format;
+mod limit;
 mod live_rules;
 mod node;
+mod override_entry;
 mod path_pattern;
 mod path_watch;
 mod problems;
@@ -97,6 +102,8 @@ mod rule_document;
 mod rule_entry;
 mod rule_key;
 mod rules_status;
+mod store_policy;
+mod switch_entry;
 mod toml_tree;
 mod yaml_tree;
 
