@@ -10,20 +10,31 @@ use crate::{
     node::{Node, Value},
     override_entry::Override,
     path_pattern::Segment,
-    problems::Problems,
+    problems::{Problem, Problems},
     reader::Reader,
     rule_entry::RuleEntry,
     switch_entry::Switch,
     toml_tree, yaml_tree,
 };
 
-const FIELDS: &[&str] = &["version", "rules", "groups", "overrides", "switches"];
+const FIELDS: &[&str] = &[
+    "version",
+    "include",
+    "rules",
+    "groups",
+    "overrides",
+    "switches",
+];
 
 /// One text of a document, with what is wrong with it.
 pub(crate) struct Part<'a> {
     pub(crate) origin: &'a str,
     pub(crate) text: &'a str,
     pub(crate) format: Format,
+    /// Whether it is a file, which may include others. They are further parts.
+    pub(crate) is_file: bool,
+    /// What was found wrong before.
+    pub(crate) problems: &'a [Problem],
 }
 
 /// The tables of a text, before they are put together.
@@ -35,12 +46,39 @@ pub(crate) struct Tables {
 impl Tables {
     pub(crate) fn parse(part: &Part<'_>) -> Self {
         let problems = Problems::default();
-        let root = match part.format {
-            Format::Toml => toml_tree::parse(part.text, &problems),
-            format => yaml_tree::parse(part.text, format, &problems),
-        };
+        let root = parse(part.text, part.format, &problems);
         Self { root, problems }
     }
+}
+
+fn parse(text: &str, format: Format, problems: &Problems) -> Node {
+    match format {
+        Format::Toml => toml_tree::parse(text, problems),
+        format => yaml_tree::parse(text, format, problems),
+    }
+}
+
+/// The names of the files that a text includes, with their places. What is wrong with it is found when it is read as a whole.
+pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)> {
+    if !text.contains("include") {
+        return Vec::new();
+    }
+    let Value::Table(fields) = parse(text, format, &Problems::default()).value else {
+        return Vec::new();
+    };
+    let included = fields
+        .into_iter()
+        .filter(|(name, _)| name.text == "include");
+    let nodes = included.flat_map(|(_, node)| match node.value {
+        Value::List(nodes) => nodes,
+        _ => vec![node],
+    });
+    nodes
+        .filter_map(|node| match node.value {
+            Value::Text(name) => Some((node.span, name)),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Puts the tables of all texts together.
@@ -107,6 +145,12 @@ impl<'a> Assembly<'a> {
                     "the version of the format is missing; begin with version = 1",
                 );
             }
+            if let Some(node) = fields.get("include") {
+                self.check_include(part, node);
+            }
+            for problem in self.parts[part].problems {
+                reader.wrong(&problem.span, &*problem.message);
+            }
             let nodes = |name: &str| {
                 let node = fields.get(name)?;
                 reader.list(node, name)
@@ -138,6 +182,18 @@ impl<'a> Assembly<'a> {
             behind,
             overrides,
             switches,
+        }
+    }
+
+    /// The files themselves were read before.
+    fn check_include(&self, part: usize, node: &'a Node) {
+        let reader = self.reader(part);
+        if !self.parts[part].is_file {
+            let message = "only a file includes others; put all of it into one text";
+            return reader.wrong(&node.span, message);
+        }
+        for name in reader.list_or_one(node) {
+            reader.text(name, "the name of a file as \"billing.toml\"");
         }
     }
 

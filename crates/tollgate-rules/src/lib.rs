@@ -1,6 +1,6 @@
 //! Rate limits in files, which change while a service runs: tollgate's rules as TOML, YAML or JSON.
 //!
-//! [`LiveRules`] follows a file, a folder or a text, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
+//! [`LiveRules`] follows a file, a folder, a text or a [`Source`] of your own, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
 //! a whole; its rules go into a layer or a limiter. [`Bindings`] name what needs code.
 //!
 //! # Example
@@ -74,6 +74,8 @@
 //!   limit has the rule's. A rule by several keys takes a list of texts.
 //! - **`switches`** of `rules` (a name, a list, or `"*"`), `limit`, `until` and `reason`: `"50%"` of all limits, rounded up, or
 //!   `"shadow"`, or `"off"`, before everything else. What is off stays off.
+//! - **`include`**: the name of a file in the same folder, or a list of them, whose rules belong to the document. Each has its own
+//!   `version`.
 //!
 //! # Bounds
 //!
@@ -87,10 +89,12 @@ mod condition;
 mod cost;
 mod document_error;
 mod entries;
-mod files;
+mod file_reader;
+mod file_source;
 mod format;
 mod limit;
 mod live_rules;
+mod live_rules_builder;
 mod node;
 mod override_entry;
 mod path_pattern;
@@ -101,7 +105,10 @@ mod rollout;
 mod rule_document;
 mod rule_entry;
 mod rule_key;
+mod rule_text;
+mod rules_in_force;
 mod rules_status;
+mod source;
 mod store_policy;
 mod switch_entry;
 mod toml_tree;
@@ -110,10 +117,14 @@ mod yaml_tree;
 pub use self::{
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
+    file_source::FileSource,
     format::Format,
     live_rules::LiveRules,
+    live_rules_builder::LiveRulesBuilder,
     rule_document::RuleDocument,
+    rule_text::RuleText,
     rules_status::RulesStatus,
+    source::{Source, SourceError},
 };
 
 /// Runs the program in the README.

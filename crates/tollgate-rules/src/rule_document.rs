@@ -69,6 +69,8 @@ impl RuleDocument {
             origin,
             text,
             format,
+            is_file: false,
+            problems: &[],
         };
         Self::of_parts(&[part], bindings)
     }
@@ -109,7 +111,11 @@ impl RuleDocument {
     /// choose, and so are overrides and rollouts: they need a request.
     #[must_use]
     pub fn limiter_rules(&self) -> Vec<tollgate_core::Rule> {
-        self.entries.limiter_rules_at(now())
+        self.limiter_rules_at(now())
+    }
+
+    pub(crate) fn limiter_rules_at(&self, now: Tick) -> Vec<tollgate_core::Rule> {
+        self.entries.limiter_rules_at(now)
     }
 
     /// The rules at a time in microseconds since the Unix epoch.
