@@ -76,7 +76,7 @@ impl Local {
     /// `None` if the consistency is not one of the engine's.
     pub(crate) fn new(consistency: Consistency, terms: &Terms) -> Option<Self> {
         let counted = match consistency {
-            Consistency::Exact | Consistency::Learned => Counted::Exact,
+            Consistency::Exact | Consistency::DenyCache => Counted::Exact,
             Consistency::Leased(permille) if terms.lease.is_some() => Counted::Leased {
                 share: LeaseShare::permille(permille),
             },

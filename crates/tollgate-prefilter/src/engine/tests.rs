@@ -123,7 +123,7 @@ impl Subject {
     }
 
     /// The query of a request that the store decides, sent.
-    fn ask(&self, checks: &[Check]) -> Query {
+    fn query(&self, checks: &[Check]) -> Query {
         match self.begin(checks) {
             Begin::Query(mut query) => {
                 query.send(self.now(), |_| ());
@@ -166,20 +166,20 @@ impl Subject {
     }
 
     /// The store decides a request.
-    fn told(&self, checks: &[Check], answer: Assessment) -> Decision {
-        self.finish(self.ask(checks), answer, None).decision
+    fn decided(&self, checks: &[Check], answer: Assessment) -> Decision {
+        self.finish(self.query(checks), answer, None).decision
     }
 
     /// The store decides requests until something is kept of their key, and grants this once a lease is wanted.
     fn known(&self, answer: Assessment, grant: Option<Grant>) {
         let check = [one()];
-        let _ = self.told(&check, answer);
+        let _ = self.decided(&check, answer);
         let Some(grant) = grant else {
-            let _ = self.told(&check, answer);
+            let _ = self.decided(&check, answer);
             return;
         };
         for _ in 0..100 {
-            let query = self.ask(&check);
+            let query = self.query(&check);
             let is_wanted = !query.leases().is_empty();
             let grant = is_wanted.then_some(grant);
             drop(self.finish(query, answer, grant));
@@ -259,7 +259,7 @@ fn receipt(check: Check, decision: &Decision) -> Receipt {
 fn a_denial_is_cached_from_when_its_query_was_sent_and_not_after_the_clock_went_back() {
     let subject = Subject::new(Quota::gcra(6_000, MINUTE), Consistency::Exact);
     let sent = subject.now();
-    let _ = subject.told(&[one()], denied(60_000_000, 10_000));
+    let _ = subject.decided(&[one()], denied(60_000_000, 10_000));
     for (at, is_denied) in [(9_999, true), (10_000, false), (299, true)] {
         subject.now.set(sent + at);
         assert_eq!(subject.is_local(&[one()]), is_denied, "{at}");
@@ -273,7 +273,7 @@ fn a_cached_denial_is_forgotten_when_a_lease_has_gone_back() {
     let subject = leased_bucket(tracked(10, 7));
     let large = [one().with_cost(20)];
     // The lease is in the way of it, and goes back with the query. It is granted again.
-    let query = subject.ask(&large);
+    let query = subject.query(&large);
     drop(subject.finish(query, denied(60_000_000, 10_000), tracked(10, 8)));
     assert!(subject.is_local(&large));
     assert_eq!(subject.flush(), (0, 1));
@@ -322,22 +322,22 @@ fn local_usage_begins_with_the_second_request_of_a_key_wherever_it_is_in_a_reque
     let answer = fits(900, 1_000_000);
     subject.known(answer, None);
     let other = |number| Check::new(1, key(number), 1);
-    let asked = |checks: &[Check]| {
-        let query = subject.ask(checks);
-        let asked: Vec<_> = query.checks().to_vec();
+    let sent = |checks: &[Check]| {
+        let query = subject.query(checks);
+        let sent: Vec<_> = query.checks().to_vec();
         drop(subject.finish(query, answer, None));
-        asked
+        sent
     };
     // The key of the first rule is decided locally.
-    assert_eq!(asked(&[one(), other(8)]), [other(8)]);
-    assert_eq!(asked(&[other(9), one(), other(8)]), [other(9), other(8)]);
-    assert_eq!(asked(&[one(), other(8), other(9)]), [other(9)]);
+    assert_eq!(sent(&[one(), other(8)]), [other(8)]);
+    assert_eq!(sent(&[other(9), one(), other(8)]), [other(9), other(8)]);
+    assert_eq!(sent(&[one(), other(8), other(9)]), [other(9)]);
     // Two of one state go to the store, and do not count as a first request.
     let twins = [other(10), other(10)];
-    assert_eq!(asked(&twins), twins);
-    assert_eq!(asked(&twins), twins);
-    assert_eq!(asked(&[other(10)]), [other(10)]);
-    assert_eq!(asked(&[other(10)]), [other(10)]);
+    assert_eq!(sent(&twins), twins);
+    assert_eq!(sent(&twins), twins);
+    assert_eq!(sent(&[other(10)]), [other(10)]);
+    assert_eq!(sent(&[other(10)]), [other(10)]);
     assert!(subject.is_local(&[other(10)]));
 }
 
@@ -368,7 +368,7 @@ fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store
     ]);
     subject.known(fits(999, 1_000_000), None);
     let checks = [one(), Check::new(1, KEY, 1)];
-    let query = subject.ask(&checks);
+    let query = subject.query(&checks);
     assert_eq!(query.checks(), [checks[1]]);
     assert_eq!(subject.flush(), (1, 0));
     let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
@@ -377,7 +377,7 @@ fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store
     let back: Vec<_> = back.map(|(receipt, how)| (receipt.check, *how)).collect();
     assert_eq!(back, [(checks[0], Settlement::Refund(1))]);
     // What is not reported yet comes back here.
-    let query = subject.ask(&[one(), Check::new(1, key(8), 1)]);
+    let query = subject.query(&[one(), Check::new(1, key(8), 1)]);
     let before = subject.engine.units_unreported();
     let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
     assert!(done.follow_up.is_empty());
@@ -395,9 +395,9 @@ fn local_usage_postpones_when_a_bucket_is_full_and_not_when_a_window_ends() {
         subject.known(fits(200, 500_000), None);
         let reset_after = || subject.decide(&[one()]).verdicts()[0].reset_after_ticks();
         // The reply came a round trip after the query was sent.
-        let told = 500_000 - 2 * WAY;
+        let expected = 500_000 - 2 * WAY;
         let after = [reset_after(), reset_after(), reset_after()];
-        assert_eq!(after, [1, 2, 3].map(|units| told + units * unit));
+        assert_eq!(after, [1, 2, 3].map(|units| expected + units * unit));
         // It was full meanwhile.
         subject.advance(700_000);
         assert_eq!(reset_after(), unit);
@@ -445,7 +445,7 @@ fn units_that_were_reported_long_ago_are_not_taken_off_later_local_usage() {
 fn a_lease_that_comes_to_a_retired_rule_set_goes_back() {
     let subject = leased_bucket(tracked(10, 7));
     let large = [one().with_cost(20)];
-    let late = subject.ask(&large);
+    let late = subject.query(&large);
     assert_eq!(subject.rules.retire(subject.now()).len(), 0);
     let done = subject.finish(late, fits(5_000, 500_000), tracked(10, 8));
     let [query] = &done.follow_up.queries[..] else {
@@ -472,13 +472,13 @@ fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_
     let other = Check::new(1, KEY, 1);
     let mut is_leased = false;
     while !is_leased {
-        let query = subject.ask(&[other]);
+        let query = subject.query(&[other]);
         is_leased = query.leases().iter().any(|it| it.query.tracked > 0);
         let grant = tracked(20, 7).filter(|_| is_leased);
         drop(subject.finish(query, fits(5_000, 500_000), grant));
     }
     let exact = Check::new(2, KEY, 1);
-    let _ = subject.told(&[exact], denied(60_000_000, 10_000_000));
+    let _ = subject.decided(&[exact], denied(60_000_000, 10_000_000));
     // In another order, and one of them changed.
     let [first, second, third] = rules(5_000);
     let new = subject
@@ -550,7 +550,7 @@ fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
     });
     drop(report);
     assert_eq!(count(), 3);
-    let _ = subject.told(&[one()], fits(900, 500_000));
+    let _ = subject.decided(&[one()], fits(900, 500_000));
     assert!(subject.is_local(&[one()]));
     let again = subject.engine.bind(rules(), Box::new(Anywhere));
     drop(std::mem::replace(&mut subject.rules, again));
@@ -581,13 +581,13 @@ fn leased_in_short_windows(quota: Quota) -> (Subject, u64) {
     let check = [one()];
     // A key that is asked for often enough to be leased.
     for _ in 0..40 {
-        let _ = subject.told(&check, fits(999, 40_000));
+        let _ = subject.decided(&check, fits(999, 40_000));
     }
     // So that the reply comes at the start of a window.
     let at = subject.now() + AHEAD + WAY;
     subject.advance(50_000 - at % 50_000);
     let window = (subject.now() + AHEAD + WAY) / 50_000;
-    let query = subject.ask(&check);
+    let query = subject.query(&check);
     assert!(query.leases()[0].query.wants_grant());
     drop(subject.finish(query, fits(999, 40_000), tracked(10, window)));
     (subject, window)
@@ -600,7 +600,7 @@ fn units_of_a_short_window_are_known_by_it_however_long_the_other_rules_take() {
         for (passed, is_answered) in [(1_000, true), (45_000, true), (45_000, false)] {
             let (subject, window) = leased_in_short_windows(quota);
             let checks = [one(), Check::new(1, KEY, 1)];
-            let query = subject.ask(&checks);
+            let query = subject.query(&checks);
             assert_eq!(query.checks(), [checks[1]]);
             subject.advance(passed);
             let done = match is_answered {
@@ -656,13 +656,13 @@ fn a_lease_whose_query_certainly_did_not_run_is_here_again() {
         subject.known(fits(900, 500_000), tracked(10, generation));
         let held = || subject.engine.units_on_lease(subject.now());
         for why in [NoReply::NotRun, NoReply::NothingToAsk] {
-            let query = subject.ask(&[one().with_cost(20)]);
+            let query = subject.query(&[one().with_cost(20)]);
             assert_eq!(held(), 0);
             drop(done(query.finish(Err(why), subject.now())));
             assert_eq!(held(), 10);
         }
         // A query without a known outcome is another matter.
-        drop(subject.ask(&[one().with_cost(20)]));
+        drop(subject.query(&[one().with_cost(20)]));
         assert_eq!(held(), 0);
     }
 }
@@ -682,7 +682,7 @@ fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_as
     subject.advance(1);
     let check = |rule: u16| Check::new(rule, key(rule.into()), 1);
     let checks = [check(1), one(), check(2), check(3)];
-    let query = subject.ask(&checks);
+    let query = subject.query(&checks);
     assert_eq!(
         (query.checks(), query.has_more_steps()),
         (&[check(1)][..], true)
@@ -716,10 +716,10 @@ fn the_reply_to_an_abandoned_request_is_processed_if_units_depend_on_it() {
     let subject = leased_bucket(tracked(10, 7));
     // Of a key without a lease, of a rule with buckets, nothing does.
     let exact = Subject::new(Quota::gcra(10, MINUTE), Consistency::Exact);
-    let (query, follow_up) = exact.ask(&[one()]).abandon(exact.now());
+    let (query, follow_up) = exact.query(&[one()]).abandon(exact.now());
     assert!(query.is_none() && follow_up.is_empty());
     // A lease is on its way.
-    let (query, _) = subject.ask(&[one().with_cost(20)]).abandon(subject.now());
+    let (query, _) = subject.query(&[one().with_cost(20)]).abandon(subject.now());
     let query = query.expect("it may bring a lease");
     drop(subject.finish(query, fits(5_000, 500_000), tracked(12, 8)));
     assert_eq!(subject.engine.units_on_lease(subject.now()), 12);
@@ -728,7 +728,7 @@ fn the_reply_to_an_abandoned_request_is_processed_if_units_depend_on_it() {
     let (subject, _) = leased_in_short_windows(quota);
     let large = [one().with_cost(20)];
     let before = subject.engine.units_on_lease(subject.now());
-    let (query, _) = subject.ask(&large).abandon(subject.now());
+    let (query, _) = subject.query(&large).abandon(subject.now());
     let query = query.expect("it takes units of a window");
     let window = subject.store_now() / 50_000;
     let ends = (window + 1) * 50_000 - subject.store_now();

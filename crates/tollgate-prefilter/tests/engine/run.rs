@@ -87,7 +87,7 @@ struct Message {
 }
 
 enum Waits {
-    Nobody,
+    Unowned,
     Query(Box<Query>),
     Reset(Reset),
 }
@@ -189,10 +189,10 @@ impl<'a> Run<'a> {
         events.clear();
         let has = |kind| self.extras > 0 && self.world.has(kind);
         for (index, message) in self.messages.iter().enumerate() {
-            let waits = !matches!(message.waits, Waits::Nobody);
+            let waits = !matches!(message.waits, Waits::Unowned);
             if !message.is_executed {
                 events.push(Event::Execute(index, false));
-                if message.asks(1) {
+                if message.includes(1) {
                     events.push(Event::Execute(index, true));
                 }
             } else {
@@ -386,7 +386,7 @@ impl<'a> Run<'a> {
     fn follow_up(&mut self, process: usize, bound: usize, follow_up: FollowUp) {
         for (receipt, how) in follow_up.settle {
             let content = Content::Settle(receipt, how);
-            self.post(process, bound, content, Waits::Nobody, None);
+            self.post(process, bound, content, Waits::Unowned, None);
         }
         self.send_all(process, bound, follow_up.queries);
     }
@@ -425,10 +425,10 @@ impl<'a> Run<'a> {
         }
         let follow_up = self.processes[process].bound[bound].settle(&receipts, how, self.now);
         let is_first = |receipt: &Receipt| receipt.check.rule() == 0;
-        let asks = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
+        let is_settled_here = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
         if let Settlement::Charge(units) = how
             && receipts.iter().any(is_first)
-            && !follow_up.settle.iter().any(asks)
+            && !follow_up.settle.iter().any(is_settled_here)
         {
             // It was spent here. Nobody cancels it.
             self.ledger.admit(usize::MAX, self.store_now(), units);
@@ -485,7 +485,7 @@ impl<'a> Run<'a> {
             self.ledger.lose(now, std::mem::take(&mut message.taken));
         }
         match message.waits {
-            Waits::Nobody => self.ledger.lose(now, message.taken + message.granted),
+            Waits::Unowned => self.ledger.lose(now, message.taken + message.granted),
             _ => self.messages.insert(index, message),
         }
     }
@@ -541,7 +541,7 @@ impl<'a> Run<'a> {
             let units: u64 = reports.iter().map(Check::cost).sum();
             self.processes[process].really_lost += units;
         }
-        let waits = std::mem::replace(&mut message.waits, Waits::Nobody);
+        let waits = std::mem::replace(&mut message.waits, Waits::Unowned);
         if is_unknown && message.is_executed {
             let units = message.taken + message.granted;
             self.ledger.lose(message.executed, units);
@@ -592,7 +592,7 @@ impl<'a> Run<'a> {
 
     fn abandon(&mut self, index: usize) {
         let message = &mut self.messages[index];
-        let Waits::Query(query) = std::mem::replace(&mut message.waits, Waits::Nobody) else {
+        let Waits::Query(query) = std::mem::replace(&mut message.waits, Waits::Unowned) else {
             unreachable!("a request waits");
         };
         message.is_abandoned = true;
@@ -608,17 +608,18 @@ impl<'a> Run<'a> {
             message.waits = Waits::Query(Box::new(query));
         }
         let message = &self.messages[index];
-        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.asks(0);
+        let takes_of_window =
+            self.world.is_leased() && self.world.is_window() && message.includes(0);
         let is_heard = message.is_query() || !takes_of_window;
         self.must(is_heard, "what is taken for nobody stays in the process");
         let message = &mut self.messages[index];
         if message.is_executed {
-            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::Nobody);
+            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::Unowned);
             if is_lost {
                 let units = std::mem::take(&mut message.taken);
                 self.ledger.lose(message.executed, units);
             }
-            if matches!(message.waits, Waits::Nobody) {
+            if matches!(message.waits, Waits::Unowned) {
                 self.messages.remove(index);
             }
         }
@@ -731,11 +732,11 @@ impl<'a> Run<'a> {
                 &format!("{on_lease} units are on lease {when}"),
             );
             let unreported = it.engine.units_unreported();
-            let told = format!("{unreported} units are unreported {when}");
-            self.must(unreported == 0, &told);
+            let reported = format!("{unreported} units are unreported {when}");
+            self.must(unreported == 0, &reported);
             let lost = it.lost.load(Ordering::Relaxed);
-            let told = format!("{lost} units are said to be lost, {} are", it.really_lost);
-            self.must(lost == it.really_lost, &told);
+            let reported = format!("{lost} units are said to be lost, {} are", it.really_lost);
+            self.must(lost == it.really_lost, &reported);
         }
         if !world.is_window() {
             if self.was_reset {
@@ -743,22 +744,25 @@ impl<'a> Run<'a> {
             }
             let left = self.ledger.left_in_bucket(&world.quota, now);
             let in_store = i128::from(self.store.assess(now, 0).remaining);
-            let told = format!("the exact bucket has {left}, the store {in_store} {when}");
-            return self.must(left >= in_store, &told);
+            let reported = format!("the exact bucket has {left}, the store {in_store} {when}");
+            return self.must(left >= in_store, &reported);
         }
         let counted = self.store.counted(now);
         let (admitted, lost) = self.ledger.of_window(world, now);
-        let told = format!("{counted} are counted, {admitted} admitted, {lost} lost {when}");
+        let reported = format!("{counted} are counted, {admitted} admitted, {lost} lost {when}");
         if self.was_reset {
             let never = self.ledger.never_reported();
-            self.must(admitted <= counted + never + self.ledger.excused(), &told);
+            self.must(
+                admitted <= counted + never + self.ledger.excused(),
+                &reported,
+            );
         } else if world.is_leased() {
-            self.must(counted == admitted + lost, &told);
+            self.must(counted == admitted + lost, &reported);
         } else if !world.turns() {
             let never = self.ledger.never_reported();
-            self.must(counted + never == admitted + lost, &told);
+            self.must(counted + never == admitted + lost, &reported);
         } else {
-            self.must(counted <= self.ledger.total() + lost, &told);
+            self.must(counted <= self.ledger.total() + lost, &reported);
         }
     }
 
@@ -775,8 +779,8 @@ impl<'a> Run<'a> {
         let is_fixed = world.is_window()
             && world.quota.algorithm() == tollgate_core::AlgorithmKind::FixedWindow;
         if is_fixed {
-            let told = format!("{most} units were admitted in one window");
-            self.must(most <= limit + beyond + self.ledger.excused(), &told);
+            let reported = format!("{most} units were admitted in one window");
+            self.must(most <= limit + beyond + self.ledger.excused(), &reported);
         }
     }
 
@@ -788,12 +792,12 @@ impl<'a> Run<'a> {
             return;
         }
         let (admitted, lost) = self.ledger.of_window(world, self.store_now());
-        let told = format!("{admitted} are admitted and {lost} lost of all");
-        self.must(admitted + lost == world.quota.limit(), &told);
+        let reported = format!("{admitted} are admitted and {lost} lost of all");
+        self.must(admitted + lost == world.quota.limit(), &reported);
     }
 
-    fn must(&self, is_so: bool, told: &str) {
-        assert!(is_so, "{told}: {:?} in {:?}", self.trace, self.world);
+    fn must(&self, is_so: bool, reported: &str) {
+        assert!(is_so, "{reported}: {:?} in {:?}", self.trace, self.world);
     }
 }
 
@@ -809,7 +813,7 @@ impl Message {
         matches!(self.waits, Waits::Query(_))
     }
 
-    fn asks(&self, rule: u16) -> bool {
+    fn includes(&self, rule: u16) -> bool {
         match &self.content {
             Content::Query { checks, .. } => checks.iter().any(|check| check.rule() == rule),
             _ => false,

@@ -225,12 +225,12 @@ impl<S: Shared> Cluster<S> {
             }
             Event::Deliver(query, at, grant) => {
                 let units = grant.map_or(0, |grant| grant.units());
-                let heard = self.clock(&self.processes[query.of]);
+                let received = self.clock(&self.processes[query.of]);
                 let process = &mut self.processes[query.of];
                 if process.life != query.life {
                     self.sums.burnt += units;
                 } else if !query.query.is_empty() {
-                    let times = (query.sent, heard);
+                    let times = (query.sent, received);
                     let left = process.holder.on_reply(times, at, grant, &self.terms);
                     if let Some(Grant::Scheduled { units, .. }) = grant {
                         self.sums.ahead += units;

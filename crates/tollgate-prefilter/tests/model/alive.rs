@@ -115,8 +115,8 @@ impl<L: ModelStore> World<L> {
                     Some(window) => 1 + age(window),
                     None => 1 + since(pending.spent),
                 };
-                let told = [pending.is_forgotten, pending.is_of_another];
-                [bytes[25], bytes[26]] = told.map(u8::from);
+                let reported = [pending.is_forgotten, pending.is_of_another];
+                [bytes[25], bytes[26]] = reported.map(u8::from);
                 if self.fault == Some(Fault::LostWithLease) {
                     bytes[27] = 1 + u8::from(process.holder.until() == pending.until);
                 }

@@ -121,7 +121,7 @@ impl Fault {
     }
 
     /// What a process takes a lease for, and when it believes to have heard of it.
-    pub(crate) fn heard(
+    pub(crate) fn received(
         fault: Option<Self>,
         (sent, now): (Tick, Tick),
         grant: Option<Grant>,

@@ -265,12 +265,12 @@ impl<L: ModelStore> World<L> {
                     Some(Fault::WindowOutlived) => (sent, 0),
                     _ => (sent, answer.at),
                 };
-                let (heard, grant) = Fault::heard(self.fault, (sent, now), answer.grant);
+                let (received, grant) = Fault::received(self.fault, (sent, now), answer.grant);
                 let holder = &mut process.holder;
                 if self.fault == Some(Fault::LeaseReplacesUnits) && grant.is_some() {
                     holder.take_out(now);
                 }
-                let left = holder.on_reply((sent, heard), at, grant, &self.terms);
+                let left = holder.on_reply((sent, received), at, grant, &self.terms);
                 if let Some(left) = left.filter(|_| self.fault != Some(Fault::BeforeIsReplaced)) {
                     let clock = system.clock;
                     system.store.refund(clock, left.generation, left.left);

@@ -98,7 +98,7 @@ impl Bound {
         &self.inner
     }
 
-    fn ask(&self, query: Query) -> Step<Decision> {
+    fn send(&self, query: Query) -> Step<Decision> {
         match InFlight::start(&self.inner, query, CallFor::Requests) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding::new(in_flight))),
             ControlFlow::Break(decision) => Step::Ready(decision),
@@ -203,7 +203,7 @@ impl RuleStore for Bound {
                 self.inner.follow(checks, &decision);
                 return Step::Ready(decision);
             }
-            Begin::Query(query) => self.ask(query),
+            Begin::Query(query) => self.send(query),
         };
         if self.inner.follows(checks) {
             return self.followed(checks, step);
@@ -218,7 +218,7 @@ impl RuleStore for Bound {
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
         match self.inner.local.peek(checks, self.inner.now()) {
             Begin::Decided(decision) => Step::Ready(decision),
-            Begin::Query(query) => self.ask(query),
+            Begin::Query(query) => self.send(query),
         }
     }
 

@@ -126,7 +126,7 @@ impl Inner {
             true => 1,
             false => usize::MAX,
         };
-        let mut told = SentEntries::new();
+        let mut reported = SentEntries::new();
         while let (entries, Some(at)) = next(&mut waiting, most) {
             let mut call = self.shared.new_call_at(at);
             let now = self.store_now();
@@ -151,13 +151,13 @@ impl Inner {
                     .for_each(|(entry, _)| self.lost(meter, now, entry));
                 continue;
             }
-            told.push((self.shared.send(&call, CallFor::Meter), size, placed));
+            reported.push((self.shared.send(&call, CallFor::Meter), size, placed));
         }
-        told
+        reported
     }
 
-    async fn audit_replies(self: &Arc<Self>, meter: &Meter, told: SentEntries) {
-        for (answer, size, placed) in told {
+    async fn audit_replies(self: &Arc<Self>, meter: &Meter, reported: SentEntries) {
+        for (answer, size, placed) in reported {
             let reply = match answer.await {
                 Ok(Value::Integers(integers)) => Reply::new(size, integers),
                 _ => None,
@@ -199,8 +199,8 @@ impl EventSender {
         let inner = Arc::clone(&self.inner);
         let Some(meter) = &inner.meter else { return };
         while let Some(waiting) = meter.line.take() {
-            let told = inner.send_entries(meter, waiting);
-            inner.audit_replies(meter, told).await;
+            let reported = inner.send_entries(meter, waiting);
+            inner.audit_replies(meter, reported).await;
         }
         self.has_ended = true;
     }

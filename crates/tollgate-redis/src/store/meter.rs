@@ -161,16 +161,16 @@ impl Meter {
                 }
                 // What others took because of it may arrive before it.
                 let back = holding.check.with_cost(given_back(&holding, *how));
-                let is_told = call.settle(encoder, &holding, *how)
+                let is_reported = call.settle(encoder, &holding, *how)
                     && self.tolerance.count(call, &back, For::Lately);
-                Placed::told(is_told)
+                Placed::reported(is_reported)
             }
             Event::Forgotten(check) => {
                 // What others took before and after it may arrive in another order.
                 let all = check.with_cost(MANY);
-                let is_told = call.reset(encoder, check.rule(), check.key())
+                let is_reported = call.reset(encoder, check.rule(), check.key())
                     && self.tolerance.count(call, &all, For::Long);
-                Placed::told(is_told)
+                Placed::reported(is_reported)
             }
         }
     }
@@ -187,8 +187,8 @@ impl Meter {
 }
 
 impl Placed {
-    fn told(is_told: bool) -> Self {
-        match is_told {
+    fn reported(is_reported: bool) -> Self {
+        match is_reported {
             true => Self::Untold,
             false => Self::Nowhere,
         }

@@ -147,7 +147,7 @@ impl Audit {
     }
 
     /// Whether an event that took so long to send makes the reference wrong by more than the tolerance.
-    pub(super) fn is_told_late(&self, took: Tick) -> bool {
+    pub(super) fn is_reported_late(&self, took: Tick) -> bool {
         matches!(self.shape, Shape::Bucket) && took > self.tolerance()
     }
 
@@ -157,15 +157,15 @@ impl Audit {
     }
 
     /// Until when units that were taken at `at` weigh, as a refund has to say; `told` is what the rule's own state said.
-    pub(super) fn fresh_at(&self, at: Tick, units: u64, told: Tick) -> Tick {
+    pub(super) fn fresh_at(&self, at: Tick, units: u64, reported: Tick) -> Tick {
         let fresh_at = match self.shape {
             // Behind whatever was there.
-            Shape::Bucket => return told.max(at.saturating_add(self.time_of(units))),
+            Shape::Bucket => return reported.max(at.saturating_add(self.time_of(units))),
             Shape::Fixed => (at / self.period + 1).checked_mul(self.period),
             Shape::Sliding => (at / self.period + 2).checked_mul(self.period),
             Shape::Buckets(width, buckets) => (at / width + buckets + 1).checked_mul(width),
         };
-        fresh_at.unwrap_or(told)
+        fresh_at.unwrap_or(reported)
     }
 
     /// Whether what was decided at `at` counts in a window that is over at `now`.

@@ -49,7 +49,7 @@ pub(in crate::store) struct Line(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// What became of an event.
@@ -109,7 +109,7 @@ impl Line {
             return Joined::Full;
         }
         state.waiting.push_back(entry);
-        if std::mem::replace(&mut state.is_told, true) {
+        if std::mem::replace(&mut state.is_reported, true) {
             Joined::Waits
         } else {
             Joined::Begin
@@ -120,7 +120,7 @@ impl Line {
     pub(in crate::store) fn take(&self) -> Option<VecDeque<Entry>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
-            state.is_told = false;
+            state.is_reported = false;
             return None;
         }
         Some(std::mem::take(&mut state.waiting))
@@ -128,7 +128,7 @@ impl Line {
 
     /// The task has ended: it has to be started for the next event.
     pub(in crate::store) fn left_alone(&self) {
-        self.lock().is_told = false;
+        self.lock().is_reported = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -48,9 +48,9 @@ impl Meter {
             Placed::Untold => return Looks::Well,
             Placed::Nowhere => return Looks::Lost,
         };
-        let told = debit.is_none_or(|debit| reply.left(debit).is_some());
+        let reported = debit.is_none_or(|debit| reply.left(debit).is_some());
         let check = entry.event.check();
-        let Some(answer) = answer(reply, layout, check, rules).filter(|_| told) else {
+        let Some(answer) = answer(reply, layout, check, rules).filter(|_| reported) else {
             // A value that is not ours.
             return Looks::Lost;
         };
@@ -62,7 +62,7 @@ impl Meter {
         match entry.event {
             Event::Admitted(check, requests) => {
                 plan.counts.judged(requests, 0, 0);
-                if plan.audit.counts_later(at, answer) || plan.audit.is_told_late(took) {
+                if plan.audit.counts_later(at, answer) || plan.audit.is_reported_late(took) {
                     return Looks::Miss(check);
                 }
                 let why = Why::Over(plan.audit.over(at, units, answer, tolerance));

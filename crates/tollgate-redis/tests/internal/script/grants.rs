@@ -65,11 +65,11 @@ impl Subject {
     fn grant(&mut self, tracked: u64) -> Option<Grant> {
         let (mut call, checks) = (self.call(), [check()]);
         let _asked = call.acquire(&self.encoder, &checks).expect("there is room");
-        let ask = LeaseQuery {
+        let query = LeaseQuery {
             tracked,
             ..LeaseQuery::default()
         };
-        let place = call.grant(&self.encoder, &check(), &ask, &self.terms);
+        let place = call.grant(&self.encoder, &check(), &query, &self.terms);
         self.send(&call).grant(place.expect("there is room"))?
     }
 
@@ -148,7 +148,7 @@ fn no_lease_is_granted_if_another_check_denies_the_request() {
         subject.rules = RuleSet::new([Rule::new("rule", quota), strict]).expect("valid rules");
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
         subject.encoder = Encoder::new(&subject.rules, keyspace).expect("no plans");
-        let ask = LeaseQuery {
+        let query = LeaseQuery {
             tracked: 40,
             scheduled: 40,
             ..LeaseQuery::default()
@@ -157,7 +157,7 @@ fn no_lease_is_granted_if_another_check_denies_the_request() {
             let checks = [check().with_cost(units), Check::new(1, check().key(), 1)];
             let mut call = subject.call();
             let layout = call.acquire(&subject.encoder, &checks);
-            let place = call.grant(&subject.encoder, &check(), &ask, &subject.terms);
+            let place = call.grant(&subject.encoder, &check(), &query, &subject.terms);
             let reply = subject.send(&call);
             let layout = layout.expect("there is room");
             let decision = reply.decision(&layout, &checks, &subject.rules);
