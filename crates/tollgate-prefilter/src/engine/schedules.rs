@@ -125,7 +125,7 @@ impl Process {
                 self.follow_up(done.follow_up);
                 done.decision
             }
-            Next::Ask(query) => panic!("all states are in one place: {query:?}"),
+            Next::Query(query) => panic!("all states are in one place: {query:?}"),
         }
     }
 

@@ -356,10 +356,7 @@ impl<S: Shared> Cluster<S> {
             let left = returned.map_or(0, |returned| returned.left);
             assert_eq!(std::mem::take(&mut process.hand), left);
             self.sums.handed_back += left;
-            let query = LeaseQuery {
-                returned,
-                ..LeaseQuery::default()
-            };
+            let query = LeaseQuery::default().with_returned(returned);
             let clock = self.now.saturating_add_signed(self.ahead);
             self.shared.acquire(clock, 0, &query);
         }

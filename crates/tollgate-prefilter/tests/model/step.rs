@@ -26,11 +26,10 @@ impl<L: ModelStore> World<L> {
         process.query = Some(Query {
             sent: now,
             cost,
-            query: LeaseQuery {
-                returned: returned.or(process.again.take()),
-                tracked: wants.0,
-                scheduled: wants.1,
-            },
+            query: LeaseQuery::default()
+                .with_returned(returned.or(process.again.take()))
+                .with_tracked(wants.0)
+                .with_scheduled(wants.1),
             is_dropped: false,
             is_forgotten: false,
             answer: None,
@@ -219,10 +218,7 @@ impl<L: ModelStore> World<L> {
                 process.query = Some(Query {
                     sent: now,
                     cost: 0,
-                    query: LeaseQuery {
-                        returned,
-                        ..LeaseQuery::default()
-                    },
+                    query: LeaseQuery::default().with_returned(returned),
                     is_dropped: false,
                     is_forgotten: false,
                     answer: None,
