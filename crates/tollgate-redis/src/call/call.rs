@@ -241,7 +241,7 @@ impl Call {
         let tail = [
             double(terms.reserve()),
             double(terms.schedule().map_or(0, |_| query.scheduled)),
-            double(terms.schedule().map_or(0, ScheduleTerms::line)),
+            double(terms.schedule().map_or(0, ScheduleTerms::horizon)),
             double(terms.schedule().map_or(0, ScheduleTerms::below)),
         ];
         self.single(
