@@ -107,8 +107,8 @@ impl Meter {
 
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan> {
         let plans = self.plans.get(usize::from(check.rule()))?;
-        let plan = plans.get(usize::from(check.plan()));
-        plan.or_else(|| plans.first())?.as_ref()
+        // One that a check brings along has no reference.
+        plans.get(usize::from(check.plan()))?.as_ref()
     }
 
     /// The quota of a check, if its key is sampled.

@@ -46,7 +46,7 @@ impl Named {
                     })
                 })
                 .collect(),
-            usual_policies: join(usual.iter().map(|rule| policies.find(*rule, 0))),
+            usual_policies: join(usual.iter().map(|rule| policies.find(*rule, 0)?.clone())),
             policies,
             usual,
         }
@@ -56,6 +56,7 @@ impl Named {
     pub(super) fn write(
         &self,
         map: &mut HeaderMap,
+        rules: &RuleSet,
         statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) {
         let mut line = Line::new();
@@ -83,7 +84,7 @@ impl Named {
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
-            self.policies(statuses)
+            self.policies(rules, statuses)
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
@@ -95,12 +96,20 @@ impl Named {
 
     fn policies(
         &self,
+        rules: &RuleSet,
         mut statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) -> Option<HeaderValue> {
-        let find = |status: QuotaStatus| self.policies.find(status.rule, status.plan);
+        let find = |status: QuotaStatus| match self.policies.find(status.rule, status.plan) {
+            Some(policy) => policy.clone(),
+            None => {
+                let rule = rules.rules().get(status.rule)?;
+                let policy = policy(rule, &rule.quota_under(status.plan))?;
+                HeaderValue::from_str(&policy).ok()
+            }
+        };
         let all = statuses.clone();
         match (statuses.next(), statuses.next()) {
-            (Some(one), None) => find(one)?.clone(),
+            (Some(one), None) => find(one),
             _ => join(all.map(find)),
         }
     }
@@ -120,11 +129,9 @@ fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     String::from_utf8(line.into_vec()).ok()
 }
 
-fn join<'a>(
-    policies: impl Iterator<Item = Option<&'a Option<HeaderValue>>>,
-) -> Option<HeaderValue> {
+fn join(policies: impl Iterator<Item = Option<HeaderValue>>) -> Option<HeaderValue> {
     let mut line = Line::new();
-    for policy in policies.flatten().flatten() {
+    for policy in policies.flatten() {
         separate(&mut line);
         line.extend_from_slice(policy.as_bytes());
     }
