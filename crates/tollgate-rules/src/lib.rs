@@ -64,6 +64,7 @@
 //! | `on_change` | what becomes of used units: [`"keep"`, `"scale"`, `"reset"`](tollgate::OnChange) | keep |
 //! | `missing` | requests without a key: `"shared"`, `"skip"`, or a status as `401` | shared |
 //! | `keep_on_error` | whether units are [kept](tollgate::RequestRule::keep_on_error) when the service fails | false |
+//! | `audit` | whether denials are part of the [audit](AuditKind::Denied), with the start of a keyed hash of the key | false |
 //! | `description` | for readers | |
 //!
 //! Beside `rules` a document has `version = 1` and may have:
@@ -84,23 +85,39 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod assembly;
+mod audit;
+mod author;
 mod bindings;
+mod clock;
 mod condition;
 mod cost;
+mod denial_audit;
+mod document_changes;
 mod document_error;
+mod document_tree;
 mod entries;
 mod file_reader;
 mod file_source;
+mod fleet;
 mod format;
+mod json_text;
 mod limit;
+mod limit_override;
 mod live_rules;
 mod live_rules_builder;
+mod live_rules_handle;
+mod metrics;
 mod node;
 mod override_entry;
 mod path_pattern;
 mod path_watch;
 mod problems;
+#[cfg(feature = "redis")]
+mod pushed_document;
 mod reader;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub mod redis;
 mod rollout;
 mod rule_document;
 mod rule_entry;
@@ -108,6 +125,8 @@ mod rule_key;
 mod rule_text;
 mod rules_in_force;
 mod rules_status;
+#[cfg(feature = "redis")]
+mod signing_key;
 mod source;
 mod store_policy;
 mod switch_entry;
@@ -115,12 +134,17 @@ mod toml_tree;
 mod yaml_tree;
 
 pub use self::{
+    audit::{AuditKind, AuditRecord, AuditSink},
+    author::Author,
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
     file_source::FileSource,
+    fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,
+    limit_override::{LimitOverride, RuleSwitch},
     live_rules::LiveRules,
     live_rules_builder::LiveRulesBuilder,
+    live_rules_handle::{LiveRulesHandle, RulesUpdates},
     rule_document::RuleDocument,
     rule_text::RuleText,
     rules_status::RulesStatus,
