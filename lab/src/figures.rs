@@ -36,7 +36,7 @@ impl Figures {
         self.latencies.push(time);
     }
 
-    pub(crate) fn asked_of(&mut self, process: u16, units: u64) {
+    pub(crate) fn requested_of(&mut self, process: u16, units: u64) {
         self.share(process).0 += units;
     }
 
@@ -85,8 +85,8 @@ impl Figures {
     /// most generous one.
     #[must_use]
     pub fn fairness(&self) -> f64 {
-        let parts = self.shares.iter().filter(|(asked, _)| *asked > 0);
-        let parts = parts.map(|(asked, admitted)| part(*admitted, *asked));
+        let parts = self.shares.iter().filter(|(requested, _)| *requested > 0);
+        let parts = parts.map(|(requested, admitted)| part(*admitted, *requested));
         let (least, most) = parts.fold((f64::MAX, 0.0), |(least, most), part| {
             (f64::min(least, part), f64::max(most, part))
         });

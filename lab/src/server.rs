@@ -90,21 +90,15 @@ impl Server {
                 leases,
             } => (checks, reports, leases),
         };
-        for LeaseItem { check, query } in leases {
-            let back = LeaseQuery {
-                returned: query.returned,
-                ..LeaseQuery::default()
-            };
+        for LeaseItem { check, query, .. } in leases {
+            let back = LeaseQuery::default().with_returned(query.returned);
             self.acquire(check.key(), now, 0, &back);
         }
         let report = |report: &Check| {
             self.report(report.key(), now, report.cost());
             let nothing = LeaseQuery::default();
             let (answer, _) = self.acquire(report.key(), now, 0, &nothing);
-            ReportReply::Counted {
-                left: answer.remaining,
-                reset_after: answer.reset_after,
-            }
+            ReportReply::counted(answer.remaining, answer.reset_after)
         };
         let reports = reports.iter().map(report).collect();
         let is_denied = checks.iter().any(|check| check.rule() != 0);
@@ -126,10 +120,7 @@ impl Server {
                 verdicts.push(Verdict::new(check.rule(), 0, denied, Source::Store));
                 continue;
             }
-            let wanted = leases.first().map(|item| LeaseQuery {
-                returned: None,
-                ..item.query
-            });
+            let wanted = leases.first().map(|item| item.query.with_returned(None));
             let (cost, wanted) = match is_denied {
                 true => (0, LeaseQuery::default()),
                 false => (check.cost(), wanted.unwrap_or_default()),
@@ -138,17 +129,14 @@ impl Server {
             verdicts.push(Verdict::new(0, 0, answer, Source::Store));
             grant = granted;
         }
-        let lease = |_: &LeaseItem| LeaseReply {
-            is_refused: false,
-            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
-        };
-        Some(Reply {
-            at: now,
-            decision: Decision::new(now, verdicts, |_| true),
-            shared,
-            reports,
-            leases: leases.iter().map(lease).collect(),
-        })
+        let granted = grant.map_or(GrantReply::None, GrantReply::Granted);
+        let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+        (reply.shared, reply.reports) = (shared, reports);
+        reply.leases = leases
+            .iter()
+            .map(|_| LeaseReply::new(false, granted))
+            .collect();
+        Some(reply)
     }
 
     fn acquire(

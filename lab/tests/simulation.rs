@@ -103,7 +103,7 @@ fn a_tenth_on_lease_uses_ninety_seven_hundredths_of_what_exact_does() {
 fn exact_refuses_nothing_that_fits() {
     for workload in Workload::ALL {
         let scene = workload.draw(1, 12.0);
-        let exact = [Consistency::Exact, Consistency::Learned];
+        let exact = [Consistency::Exact, Consistency::DenyCache];
         for (consistency, figures) in all(&scene, exact, 500, 1) {
             assert_eq!(figures.falsely_refused, 0, "{workload}, {consistency}");
         }

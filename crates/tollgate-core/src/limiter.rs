@@ -120,7 +120,10 @@ impl Limiter {
     ) -> Result<Self, RuleError> {
         let rules = Arc::new(rules);
         let registration = store.registry().register(&rules, replaced)?;
-        let store = store.bind(rules)?;
+        let store = match before {
+            Some(before) => store.bind_replacing(rules, &**before.rule_store())?,
+            None => store.bind(rules)?,
+        };
         refuse_unsupported_changes(&*store)?;
         let mut limiter = match before {
             Some(before) => before.again_on(Arc::clone(&store))?,

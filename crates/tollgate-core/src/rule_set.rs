@@ -117,6 +117,18 @@ impl RuleSet {
         self.names.position(&self.rules, name)
     }
 
+    /// Where the rule at this index is in another rule set, by its name.
+    #[must_use]
+    pub fn position_in(&self, index: usize, other: &Self) -> Option<usize> {
+        let name = &self.rules.get(index)?.name;
+        let is_it = |rule: &Rule| Arc::ptr_eq(&rule.name, name) || rule.name == *name;
+        // Mostly in the same place.
+        match other.rules.get(index).is_some_and(is_it) {
+            true => Some(index),
+            false => other.position(name),
+        }
+    }
+
     /// Whether the rule at this index denies.
     #[inline]
     #[must_use]

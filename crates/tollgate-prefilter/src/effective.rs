@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Consistency, Quota, Rule};
+use tollgate_core::{Consistency, Quota, Rule, RuleSet};
 
 use crate::{
     lease::terms::{LeaseTerms, NoLease},
@@ -59,6 +59,19 @@ impl Effective {
             }
             _ => Self::new(quota, rule.consistency_of()),
         }
+    }
+
+    /// The same for a rule of a rule set, by index. `None`: the rule is not enforced there, or the quota has no limit.
+    #[must_use]
+    pub fn in_rule_set(
+        rules: &RuleSet,
+        index: usize,
+        plan: usize,
+        exact: Option<&'static str>,
+    ) -> Option<Self> {
+        let rule = rules.rules().get(index)?;
+        let is_limited = rules.enforces(index) && !rule.quota_of(plan).is_unlimited();
+        is_limited.then(|| Self::of(rule, plan, exact))
     }
 
     /// What takes effect for a quota of a rule with this consistency.

@@ -4,7 +4,7 @@ use tollgate_core::{Tick, algorithm::Assessment};
 
 use crate::{
     agent::{
-        learned::Learned,
+        deny_cache::DenyCache,
         query::{InFlightQuery, Step},
     },
     consistency::Terms,
@@ -20,8 +20,8 @@ pub(crate) struct Credit {
     unreported: u64,
     reporting: bool,
     /// When it was heard that a report had arrived.
-    heard: Tick,
-    learned: Learned,
+    replied: Tick,
+    deny_cache: DenyCache,
 }
 
 impl Credit {
@@ -32,8 +32,8 @@ impl Credit {
             used,
             unreported: used,
             reporting: false,
-            heard: 0,
-            learned: Learned::default(),
+            replied: 0,
+            deny_cache: DenyCache::default(),
         }
     }
 
@@ -43,7 +43,7 @@ impl Credit {
             self.unreported += cost;
             return Step::Admit;
         }
-        if self.learned.refuses(now, cost, terms) {
+        if self.deny_cache.refuses(now, cost, terms) {
             return Step::Refuse;
         }
         let report = if self.reporting { 0 } else { self.unreported };
@@ -64,12 +64,12 @@ impl Credit {
         if query.report > 0 {
             self.reporting = false;
             self.unreported -= query.report;
-            self.heard = now;
+            self.replied = now;
         }
-        self.learned.learn(sent, answer.reset_after);
+        self.deny_cache.learn(sent, answer.reset_after);
         // While the bucket owes what was reported, the line stays used; and an answer that has overtaken a report does not
         // know.
-        let knows = query.report > 0 || sent >= self.heard;
+        let knows = query.report > 0 || sent >= self.replied;
         if knows && (answer.fits || answer.remaining > 0) {
             self.used = self.unreported;
         }

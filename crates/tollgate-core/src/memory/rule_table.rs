@@ -12,7 +12,16 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct RuleTable<A: Algorithm> {
     pub(super) table: Arc<Table<A>>,
-    pub(super) plans: Box<[Option<Plan<A>>]>,
+    pub(super) plans: Arc<[Option<Plan<A>>]>,
+}
+
+impl<A: Algorithm> Clone for RuleTable<A> {
+    fn clone(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            plans: Arc::clone(&self.plans),
+        }
+    }
 }
 
 impl<A: Algorithm> RuleTable<A> {
@@ -26,7 +35,7 @@ impl<A: Algorithm> RuleTable<A> {
 }
 
 /// A rule on its table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum AnyRuleTable {
     Gcra(RuleTable<Gcra>),
     FixedWindow(RuleTable<FixedWindow>),
@@ -80,6 +89,11 @@ impl AnyRuleTable {
     /// The number of the table; 0 where there is none.
     pub(super) fn rank(&self) -> u64 {
         with_table!(self, rule => rule.table.id, else 0)
+    }
+
+    /// How many rule sets and maps hold its table.
+    pub(super) fn owners(&self) -> usize {
+        with_table!(self, rule => Arc::strong_count(&rule.table), else 0)
     }
 
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.

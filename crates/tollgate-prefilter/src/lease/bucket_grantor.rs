@@ -11,7 +11,7 @@ use crate::lease::{
     terms::LeaseTerms,
 };
 
-/// Lends units of a token bucket, a GCRA or a leaky bucket.
+/// Grants leases of a token bucket, a GCRA or a leaky bucket.
 ///
 /// A store that does the same in another language is held to this one.
 ///
@@ -23,7 +23,7 @@ use crate::lease::{
 /// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
 ///
 /// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
-/// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+/// let query = LeaseQuery::default().with_tracked(1_000);
 /// let (answer, grant) = grantor.acquire(&mut state, now, 1, &query);
 /// // A quarter of the reserve of six hundred.
 /// assert_eq!(grant.map(|grant| grant.units()), Some(150));
@@ -54,6 +54,7 @@ pub struct BucketGrantor {
 
 /// What the store keeps of a key: the arrival time, and what is on lease. The default is fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BucketState {
     /// The arrival time. What is granted is taken from it.
     pub arrival: GcraState,
@@ -69,6 +70,7 @@ pub struct BucketState {
 /// A lease of generation `g` is granted in `[g·life, (g+1)·life)` and has run out before `(g+2)·life`. A lease counts with its
 /// whole size until it is handed back or its generation is over, whatever was spent of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TrackedLeases {
     /// The number of the current generation.
     pub generation: u64,

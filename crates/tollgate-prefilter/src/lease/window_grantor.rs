@@ -53,6 +53,7 @@ pub struct WindowGrantor<A> {
 
 /// What the store keeps of a key. The default is fresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WindowState<S> {
     /// The counts. What is granted is counted.
     pub counts: S,

@@ -225,12 +225,12 @@ impl<S: Shared> Cluster<S> {
             }
             Event::Deliver(query, at, grant) => {
                 let units = grant.map_or(0, |grant| grant.units());
-                let heard = self.clock(&self.processes[query.of]);
+                let received = self.clock(&self.processes[query.of]);
                 let process = &mut self.processes[query.of];
                 if process.life != query.life {
                     self.sums.burnt += units;
                 } else if !query.query.is_empty() {
-                    let times = (query.sent, heard);
+                    let times = (query.sent, received);
                     let left = process.holder.on_reply(times, at, grant, &self.terms);
                     if let Some(Grant::Scheduled { units, .. }) = grant {
                         self.sums.ahead += units;
@@ -356,10 +356,7 @@ impl<S: Shared> Cluster<S> {
             let left = returned.map_or(0, |returned| returned.left);
             assert_eq!(std::mem::take(&mut process.hand), left);
             self.sums.handed_back += left;
-            let query = LeaseQuery {
-                returned,
-                ..LeaseQuery::default()
-            };
+            let query = LeaseQuery::default().with_returned(returned);
             let clock = self.now.saturating_add_signed(self.ahead);
             self.shared.acquire(clock, 0, &query);
         }

@@ -54,15 +54,19 @@ impl<L: ModelStore> World<L> {
             // All that was asked is done with.
             let mut after = [100, 0, 0, 0, 0, 0, 0, system.store.phase(at), 0];
             match grant {
-                Some(Grant::Tracked { units, generation }) => {
+                Some(Grant::Tracked {
+                    units, generation, ..
+                }) => {
                     (after[1], after[2]) = (units as u8, age(generation));
                 }
                 Some(Grant::Scheduled {
                     units,
                     after: waits,
+                    ..
                 }) => {
                     (after[3], after[8]) = (units as u8, 1 + waits as u8);
                 }
+                Some(grant) => unreachable!("{grant:?} is of no kind that is modelled"),
                 None => {}
             }
             if self.leaving {
@@ -115,8 +119,8 @@ impl<L: ModelStore> World<L> {
                     Some(window) => 1 + age(window),
                     None => 1 + since(pending.spent),
                 };
-                let told = [pending.is_forgotten, pending.is_of_another];
-                [bytes[25], bytes[26]] = told.map(u8::from);
+                let reported = [pending.is_forgotten, pending.is_of_another];
+                [bytes[25], bytes[26]] = reported.map(u8::from);
                 if self.fault == Some(Fault::LostWithLease) {
                     bytes[27] = 1 + u8::from(process.holder.until() == pending.until);
                 }

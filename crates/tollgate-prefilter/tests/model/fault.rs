@@ -102,11 +102,9 @@ impl Fault {
                 state.leases = TrackedLeases::default();
             }
             Some(Self::StepBackRenumbers) if state.leases.generation > generation => {
-                state.leases = TrackedLeases {
-                    generation,
-                    current: state.leases.total(),
-                    previous: 0,
-                };
+                let total = state.leases.total();
+                state.leases = TrackedLeases::default();
+                (state.leases.generation, state.leases.current) = (generation, total);
             }
             _ => {}
         }
@@ -121,7 +119,7 @@ impl Fault {
     }
 
     /// What a process takes a lease for, and when it believes to have heard of it.
-    pub(crate) fn heard(
+    pub(crate) fn received(
         fault: Option<Self>,
         (sent, now): (Tick, Tick),
         grant: Option<Grant>,
@@ -129,11 +127,10 @@ impl Fault {
         match (fault, grant) {
             (Some(Self::PacedFromQuery), _) => (sent, grant),
             (Some(Self::NotPaced), Some(Grant::Scheduled { units, .. })) => {
-                let generation = 0;
-                (now, Some(Grant::Tracked { units, generation }))
+                (now, Some(Grant::tracked(units, 0)))
             }
             (Some(Self::NotQueued), Some(Grant::Scheduled { units, .. })) => {
-                (now, Some(Grant::Scheduled { units, after: 0 }))
+                (now, Some(Grant::scheduled(units, 0)))
             }
             _ => (now, grant),
         }

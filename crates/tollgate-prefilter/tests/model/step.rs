@@ -26,11 +26,10 @@ impl<L: ModelStore> World<L> {
         process.query = Some(Query {
             sent: now,
             cost,
-            query: LeaseQuery {
-                returned: returned.or(process.again.take()),
-                tracked: wants.0,
-                scheduled: wants.1,
-            },
+            query: LeaseQuery::default()
+                .with_returned(returned.or(process.again.take()))
+                .with_tracked(wants.0)
+                .with_scheduled(wants.1),
             is_dropped: false,
             is_forgotten: false,
             answer: None,
@@ -219,10 +218,7 @@ impl<L: ModelStore> World<L> {
                 process.query = Some(Query {
                     sent: now,
                     cost: 0,
-                    query: LeaseQuery {
-                        returned,
-                        ..LeaseQuery::default()
-                    },
+                    query: LeaseQuery::default().with_returned(returned),
                     is_dropped: false,
                     is_forgotten: false,
                     answer: None,
@@ -265,12 +261,12 @@ impl<L: ModelStore> World<L> {
                     Some(Fault::WindowOutlived) => (sent, 0),
                     _ => (sent, answer.at),
                 };
-                let (heard, grant) = Fault::heard(self.fault, (sent, now), answer.grant);
+                let (received, grant) = Fault::received(self.fault, (sent, now), answer.grant);
                 let holder = &mut process.holder;
                 if self.fault == Some(Fault::LeaseReplacesUnits) && grant.is_some() {
                     holder.take_out(now);
                 }
-                let left = holder.on_reply((sent, heard), at, grant, &self.terms);
+                let left = holder.on_reply((sent, received), at, grant, &self.terms);
                 if let Some(left) = left.filter(|_| self.fault != Some(Fault::BeforeIsReplaced)) {
                     let clock = system.clock;
                     system.store.refund(clock, left.generation, left.left);

@@ -128,11 +128,9 @@ impl Query {
         match self.answer {
             None => self.query.returned,
             Some(answer) => match answer.grant? {
-                Grant::Tracked { units, generation } => Some(ReturnedLease {
-                    size: units,
-                    left: units,
-                    generation,
-                }),
+                Grant::Tracked {
+                    units, generation, ..
+                } => Some(ReturnedLease::new(units, units, generation)),
                 _ => None,
             },
         }

@@ -67,8 +67,8 @@ impl Backend {
             return Cluster::start(address, options).map(Self::Cluster);
         }
         let name = name_of(&address);
-        let told = name.clone();
-        options.events = EventSink::new(move |event| observer.node(&told, event));
+        let reported = name.clone();
+        options.events = EventSink::new(move |event| observer.node(&reported, event));
         let node = Node::start(address, options)?;
         Ok(Self::One { name, node })
     }

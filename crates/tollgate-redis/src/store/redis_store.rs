@@ -201,7 +201,7 @@ mod tests {
         Check, Consistency, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
         algorithm::Assessment, store::RuleStore,
     };
-    use tollgate_prefilter::{Begin, IndexSet, Next, Reply};
+    use tollgate_prefilter::{Begin, Next, Reply};
 
     use super::*;
     use crate::keys::Keys;
@@ -234,13 +234,7 @@ mod tests {
                 retry: Retry::Now,
             };
             let verdict = Verdict::new(0, 0, answer, Source::Store);
-            let reply = Reply {
-                at: now,
-                decision: Decision::new(now, [verdict], |_| true),
-                shared: IndexSet::default(),
-                reports: smallvec::smallvec![],
-                leases: smallvec::smallvec![],
-            };
+            let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
             let Next::Done(done) = query.finish(Ok(reply), now) else {
                 panic!("there is one rule");
             };

@@ -88,7 +88,7 @@ impl Shared {
         self.backend.send(&SCRIPT, call, by)
     }
 
-    /// Sends a settlement, whose answer nobody waits for.
+    /// Sends a settlement, whose reply no request waits for.
     pub(super) fn settle(&self, call: &Call) {
         let answer = self.send(call, CallFor::Settlements);
         match Handle::try_current() {
@@ -102,6 +102,15 @@ impl Shared {
             }
             _ => self.observer.settlement_lost(),
         }
+    }
+
+    /// Runs a task that no request waits for.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // In another runtime, such as that of a test, the task goes there.
+        match Handle::try_current() {
+            Ok(here) => here.spawn(task),
+            Err(_) => self.runtime.spawn(task),
+        };
     }
 
     /// The reply to a call of so many checks, once it is there.

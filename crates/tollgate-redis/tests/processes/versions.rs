@@ -6,17 +6,17 @@ use tempfile::NamedTempFile;
 
 use crate::support::{
     blocking_server::RedisServer,
-    child::{self, Ask, Job},
+    child::{self, Load, RuleLoad},
     quotas::ALGORITHMS,
 };
 
 /// 64 tasks that ask twelve times each of a version with this limit.
-fn job(rule: &str, algorithm: usize, limit: u64) -> Job {
-    Job {
+fn load(rule: &str, algorithm: usize, limit: u64) -> Load {
+    Load {
         tasks: 64,
         attempts: 12,
         dies_after: 0,
-        asks: vec![Ask {
+        rule_loads: vec![RuleLoad {
             rule: rule.to_owned(),
             algorithm,
             limit,
@@ -37,8 +37,8 @@ fn two_versions_together_admit_what_the_larger_limit_admits() {
     let mut new = child::start(&address, meter.path());
     for algorithm in 0..ALGORITHMS {
         let rule = format!("rule-{algorithm}");
-        old.begin(&job(&rule, algorithm, SMALL));
-        new.begin(&job(&rule, algorithm, LARGE));
+        old.begin(&load(&rule, algorithm, SMALL));
+        new.begin(&load(&rule, algorithm, LARGE));
         let by_old: u64 = old.finish().expect("it lives");
         let by_new: u64 = new.finish().expect("it lives");
         assert!(
@@ -61,8 +61,8 @@ fn a_change_of_algorithm_admits_at_most_the_limits_of_both() {
     let mut new = child::start(&address, meter.path());
     for algorithm in 1..5 {
         let rule = format!("rule-{algorithm}");
-        old.begin(&job(&rule, algorithm - 1, LIMIT));
-        new.begin(&job(&rule, algorithm, LIMIT));
+        old.begin(&load(&rule, algorithm - 1, LIMIT));
+        new.begin(&load(&rule, algorithm, LIMIT));
         assert_eq!(old.finish(), Some(LIMIT));
         assert_eq!(new.finish(), Some(LIMIT));
     }

@@ -344,7 +344,7 @@ impl RequestRules {
 
     /// Waits for all look-ups at the same time.
     pub(crate) async fn look_up(
-        self,
+        &self,
         mut request_checks: RequestChecks,
     ) -> Result<Checks, Box<Refusal>> {
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();

@@ -10,14 +10,14 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Fleet {
     server: RedisServer,
     proxy: Proxy,
     numbers: Numbers,
     service: Service,
 }
 
-impl Site {
+impl Fleet {
     pub(crate) async fn start(seed: &Seed) -> Self {
         let mut numbers = seed.numbers();
         let server = RedisServer::start(&SERVER).await;

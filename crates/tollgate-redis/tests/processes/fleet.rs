@@ -7,7 +7,7 @@ use tollgate_redis::RedisStore;
 
 use crate::support::{
     blocking_server::RedisServer,
-    child::{self, Job, patient_store},
+    child::{self, Load, patient_store},
     process::Process,
     resp::{Resp, Value},
 };
@@ -17,13 +17,13 @@ const PROCESSES: usize = 4;
 /// Tasks of each process.
 pub(crate) const TASKS: u64 = 64;
 
-pub(crate) struct Site {
+pub(crate) struct Fleet {
     server: RedisServer,
     meter: NamedTempFile,
     pub(crate) processes: Vec<Process>,
 }
 
-impl Site {
+impl Fleet {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
         let meter = NamedTempFile::new().expect("a file for the meter");
@@ -42,9 +42,9 @@ impl Site {
     }
 
     /// Gives all processes one job at a time, and waits until it is done. Returns what they say was admitted.
-    pub(crate) fn run(&mut self, job: &Job) -> u64 {
+    pub(crate) fn run(&mut self, load: &Load) -> u64 {
         for process in &mut self.processes {
-            process.begin(job);
+            process.begin(load);
         }
         let finish = |process: &mut Process| process.finish::<u64>().expect("the process lives");
         self.processes.iter_mut().map(finish).sum()
@@ -67,7 +67,7 @@ impl Site {
             .into_iter()
             .map(|key| match key {
                 Value::Bytes(key) => {
-                    let value = connection.ask([&b"DUMP"[..], &key]);
+                    let value = connection.command([&b"DUMP"[..], &key]);
                     (key, value)
                 }
                 other => panic!("{other:?} is not a key"),

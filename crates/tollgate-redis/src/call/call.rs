@@ -1,10 +1,4 @@
-//! Calls of the script: keys and arguments.
-//!
-//! A call is filled with one request, or with all that wait. Each is decided on its own.
-
-mod args;
-mod request_layout;
-mod state_keys;
+//! A call of the script.
 
 use std::{fmt, time::Duration};
 
@@ -15,13 +9,15 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
 
-pub(crate) use self::request_layout::RequestLayout;
-use self::{
-    args::{Args, Operation},
-    request_layout::{Capped, NO_ANSWER},
-    state_keys::StateKeys,
+use crate::{
+    call::{
+        args::{Args, Operation},
+        request_layout::{Capped, NO_ANSWER, RequestLayout},
+        state_keys::StateKeys,
+    },
+    encode::Encoder,
+    rule_line::double,
 };
-use crate::{encode::Encoder, rule_line::double};
 
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;

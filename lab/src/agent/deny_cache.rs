@@ -9,11 +9,11 @@ use crate::consistency::Terms;
 
 /// A lower bound of the arrival time by the process's own clock, from the store's last answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Learned {
+pub(crate) struct DenyCache {
     bound: Tick,
 }
 
-impl Learned {
+impl DenyCache {
     /// An answer to a query that was sent at `sent`: the arrival time was at least so far ahead.
     ///
     /// A thousandth less, for clocks that do not run alike, and a microsecond, for it was rounded up.

@@ -9,7 +9,7 @@ use crate::{
     admission::{self, Admission},
     clock,
     counts::Counts,
-    job::Job,
+    load::Load,
     meter::{Allowance, above},
     support::process::Process,
     worker::{self, end_of},
@@ -23,7 +23,7 @@ const BOOK: &str = "book";
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Fleet {
     address: String,
     deadline: Duration,
     files: TempDir,
@@ -35,7 +35,7 @@ pub(crate) struct Site {
     wall_ahead: u64,
 }
 
-impl Site {
+impl Fleet {
     /// Eight processes that ask the server at this address, and give calls up after this deadline.
     pub(crate) fn start(address: &str, deadline: Duration) -> Self {
         let files = TempDir::new().expect("a folder for the book");
@@ -56,14 +56,14 @@ impl Site {
     }
 
     /// Gives all processes a job, and waits until it is done.
-    pub(crate) fn run(&mut self, job: &Job) -> Counts {
-        self.begin(job);
+    pub(crate) fn run(&mut self, load: &Load) -> Counts {
+        self.begin(load);
         self.finish()
     }
 
-    pub(crate) fn begin(&mut self, job: &Job) {
+    pub(crate) fn begin(&mut self, load: &Load) {
         for process in &mut self.processes {
-            process.begin(job);
+            process.begin(load);
         }
     }
 
@@ -87,11 +87,11 @@ impl Site {
     }
 
     /// `kill -9` of one, another in its place, and the same job for it.
-    pub(crate) fn replace(&mut self, place: usize, job: &Job) {
+    pub(crate) fn replace(&mut self, place: usize, load: &Load) {
         self.lost += 1;
         let mut process = worker::start(&self.address, &self.book(), self.deadline);
         is_ready(&mut process);
-        process.begin(job);
+        process.begin(load);
         self.processes[place] = process;
     }
 
@@ -112,24 +112,24 @@ impl Site {
     }
 
     /// Asserts the bounds of this program's documentation for each rule and key of a job.
-    pub(crate) fn keeps_its_bounds(&self, job: &Job, losses: u64) {
+    pub(crate) fn keeps_its_bounds(&self, load: &Load, losses: u64) {
         assert!(admission::is_whole(&self.book()), "a record is cut");
         let mut all = self.admitted();
         all.sort_by_key(|it| (it.rule, it.key));
         for of_key in all.chunk_by(|one, other| (one.rule, one.key) == (other.rule, other.key)) {
-            let ask = &job.asks[of_key[0].rule as usize];
-            let beyond = match ask.consistency {
+            let rule_load = &load.rule_loads[of_key[0].rule as usize];
+            let beyond = match rule_load.consistency {
                 Consistency::Eventual { max_unreported, .. } => {
                     max_unreported * (PROCESSES as u64 + self.lost)
                 }
                 _ => 0,
             };
             let allowance = Allowance { beyond, losses };
-            let above = above(&ask.limit.quota(), of_key, allowance, self.wall_ahead);
+            let above = above(&rule_load.limit.quota(), of_key, allowance, self.wall_ahead);
             assert_eq!(
                 above,
                 0,
-                "{ask:?}: {above} units above the bound, of {} admissions to client {}, with {allowance:?}",
+                "{rule_load:?}: {above} units above the bound, of {} admissions to client {}, with {allowance:?}",
                 of_key.len(),
                 of_key[0].key
             );

@@ -8,7 +8,7 @@ use tollgate_redis::RedisStore;
 
 /// One rule of each request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub(crate) struct RuleLoad {
     pub(crate) name: String,
     pub(crate) limit: Limit,
     #[serde(with = "as_numbers")]
@@ -31,8 +31,8 @@ pub(crate) enum Limit {
 
 /// So many tasks, for a time; each asks a few times without a pause, and pauses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Job {
-    pub(crate) asks: Vec<Ask>,
+pub(crate) struct Load {
+    pub(crate) rule_loads: Vec<RuleLoad>,
     pub(crate) lasts: Duration,
     pub(crate) tasks: u64,
     pub(crate) at_once: u64,
@@ -77,7 +77,7 @@ impl Limit {
     }
 }
 
-impl Ask {
+impl RuleLoad {
     pub(crate) fn new(name: &str, limit: Limit, consistency: Consistency) -> Self {
         Self {
             name: name.to_owned(),
@@ -99,11 +99,11 @@ impl Ask {
     }
 }
 
-impl Job {
+impl Load {
     /// One client, two tasks, one request at a time with 2 ms in between.
-    pub(crate) fn new(asks: impl IntoIterator<Item = Ask>, lasts: Duration) -> Self {
+    pub(crate) fn new(rule_loads: impl IntoIterator<Item = RuleLoad>, lasts: Duration) -> Self {
         Self {
-            asks: asks.into_iter().collect(),
+            rule_loads: rule_loads.into_iter().collect(),
             lasts,
             tasks: 2,
             at_once: 1,
@@ -114,7 +114,8 @@ impl Job {
     }
 
     pub(crate) fn limiter(&self, store: &RedisStore) -> Limiter {
-        Limiter::new(store.clone(), self.asks.iter().map(Ask::rule)).expect("the rules are valid")
+        Limiter::new(store.clone(), self.rule_loads.iter().map(RuleLoad::rule))
+            .expect("the rules are valid")
     }
 }
 
