@@ -39,6 +39,9 @@ pub(crate) struct Part<'a> {
     pub(crate) problems: &'a [Problem],
 }
 
+/// The fields of a group.
+pub(crate) const GROUP_FIELDS: &[&str] = &["name", "rules", "description"];
+
 /// The most bytes of a text.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -288,7 +291,7 @@ impl<'a> Assembly<'a> {
         group_of: &mut HashMap<usize, String>,
     ) {
         let reader = self.reader(part);
-        let Some(fields) = reader.fields(node, "a group", &["name", "rules", "description"]) else {
+        let Some(fields) = reader.fields(node, "a group", GROUP_FIELDS) else {
             return;
         };
         let name = fields.required(reader, "a group", "name", "\"api\"");

@@ -65,6 +65,16 @@ pub(crate) const MODES: &[(&str, Mode)] = &[
     ("off", Mode::Off),
 ];
 
+/// The fields of a rollout.
+pub(crate) const ROLLOUT_FIELDS: &[&str] = &["percent", "others"];
+
+/// What a rule in a rollout is for the others.
+pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
+
+/// The words for requests without a key.
+pub(crate) const MISSING: &[(&str, Missing)] =
+    &[("shared", Missing::Shared), ("skip", Missing::Skip)];
+
 /// A rule as a document says it.
 #[derive(Clone)]
 pub(crate) struct RuleEntry {
@@ -331,8 +341,7 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         let status = StatusCode::from_u16(status as u16).ok()?;
         return Some(Missing::Reject(status));
     }
-    let words = [("shared", Missing::Shared), ("skip", Missing::Skip)];
-    reader.word(node, "way to count requests without a key", &words)
+    reader.word(node, "way to count requests without a key", MISSING)
 }
 
 fn read_rollout(
@@ -340,15 +349,12 @@ fn read_rollout(
     node: &Node,
     name: Option<&At<String>>,
 ) -> Option<(Rollout, Mode)> {
-    let fields = reader.fields(node, "a rollout", &["percent", "others"])?;
+    let fields = reader.fields(node, "a rollout", ROLLOUT_FIELDS)?;
     let percent = fields.required(reader, "a rollout", "percent", "5");
     let permille = percent.and_then(|node| reader.permille(node, 100));
     let others = match fields.get("others") {
         None => Some(Mode::Off),
-        Some(node) => {
-            let words = [("off", Mode::Off), ("shadow", Mode::Shadow)];
-            reader.word(node, "mode for the others", &words)
-        }
+        Some(node) => reader.word(node, "mode for the others", OTHERS),
     };
     let (name, others) = (name?, others?);
     if others == Mode::Shadow && shadow_name(&name.value).len() > 64 {
