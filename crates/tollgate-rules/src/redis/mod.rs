@@ -5,7 +5,7 @@
 //! ```no_run
 //! use tollgate::MemoryStore;
 //! use tollgate_redis::Secret;
-//! use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleText, redis_rules::RedisRules};
+//! use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleText, redis::RedisRules};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -28,7 +28,6 @@ use crate::{
         names::Names,
         push_error::{PushError, PushErrorKind},
     },
-    rule_document::RuleDocument,
     rule_text::RuleText,
     signing_key::SigningKey,
 };
@@ -120,7 +119,10 @@ impl RedisRules {
         })
     }
 
-    /// Puts a document in force in all processes, and returns its revision.
+    /// Puts a document in force in all processes, and returns its revision. If it is stored already, nothing changes: several
+    /// processes may push one file.
+    ///
+    /// It takes the place of the whole document, with overrides and switches that were added since.
     ///
     /// # Errors
     ///
@@ -134,7 +136,6 @@ impl RedisRules {
     ) -> Result<u64, PushError> {
         let pushed = self.checked(text, bindings, author).await?;
         let (revision, before) = self.read(bindings).await?;
-        let before = before.map(|before| before.document);
         self.store(pushed, (revision, before), bindings, author)
             .await
     }
@@ -285,7 +286,7 @@ impl RedisRules {
     ) -> Result<u64, PushError> {
         for _ in 0..ATTEMPTS {
             let (revision, before) = self.read(bindings).await?;
-            let Some(mut before) = before else {
+            let Some(seen) = before else {
                 let message = "there are no rules in Redis yet; push a document first";
                 return Err(PushError::new(PushErrorKind::Document, message));
             };
@@ -294,8 +295,7 @@ impl RedisRules {
                 .lists
                 .rule_text("the rules in Redis, with the change");
             let pushed = self.checked(text, bindings, author).await?;
-            let before = (revision, Some(before.document));
-            let stored = self.store(pushed, before, bindings, author);
+            let stored = self.store(pushed, (revision, Some(seen)), bindings, author);
             match stored.await {
                 Err(conflict) if conflict.kind() == PushErrorKind::Conflict => {}
                 stored => return stored,
@@ -330,7 +330,7 @@ impl RedisRules {
     async fn store(
         &self,
         mut pushed: PushedDocument,
-        ((seen, highest), before): ((u64, u64), Option<RuleDocument>),
+        ((seen, highest), before): ((u64, u64), Option<PushedDocument>),
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
@@ -340,10 +340,15 @@ impl RedisRules {
         let text = pushed.lists.rule_text(&self.origin());
         let after = self.hashed(text).parse(bindings)?;
         let text = pushed.lists.text();
+        let before_text = before.as_ref().map(|before| before.lists.text());
+        if before_text.as_ref() == Some(&text) && seen == highest {
+            return Ok(seen);
+        }
         let revision = highest + 1;
         let signature = key.sign(&names.namespace, revision, &text, author);
         let nothing = Entries::default();
-        let before = before.as_ref().map_or(&nothing, |before| &before.entries);
+        let before = before.as_ref();
+        let before = before.map_or(&nothing, |before| &before.document.entries);
         let changes = document_changes(before, &after.entries).join("\n");
         let mut push = PUSH.key(&names.document);
         push.key(&names.pushed).key(&names.audit);

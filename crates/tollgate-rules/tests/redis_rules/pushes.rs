@@ -28,6 +28,9 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
     until("it is in force", || rules.status().revision() == 2).await;
     assert_eq!(told(&layer, KEY).await, "\"api\";q=8;w=3600");
 
+    // It is there already.
+    assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
+
     let all = server.dump().await;
     assert!(!all.contains(KEY), "{all}");
     assert!(all.contains("\"hash\""), "{all}");
