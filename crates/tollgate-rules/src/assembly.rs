@@ -8,6 +8,7 @@ use crate::{
     document_error::DocumentError,
     entries::Entries,
     format::Format,
+    json_tree,
     node::{Node, Value},
     override_entry::Override,
     path_pattern::Segment,
@@ -95,7 +96,8 @@ impl Tables {
 fn parse(text: &str, format: Format, problems: &Problems) -> Node {
     match format {
         Format::Toml => toml_tree::parse(text, problems),
-        format => yaml_tree::parse(text, format, problems),
+        Format::Yaml => yaml_tree::parse(text, problems),
+        Format::Json => json_tree::parse(text, problems),
     }
 }
 

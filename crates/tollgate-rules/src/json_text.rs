@@ -89,7 +89,7 @@ fn write_text(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{format::Format, problems::Problems, toml_tree, yaml_tree};
+    use crate::{json_tree, problems::Problems, toml_tree};
 
     fn without_places(node: &Node) -> Value {
         let bare = |node: &Node| Node {
@@ -125,7 +125,7 @@ mod tests {
         let problems = Problems::default();
         let tree = toml_tree::parse(toml, &problems);
         let json = json_text(&tree);
-        let again = yaml_tree::parse(&json, Format::Json, &problems);
+        let again = json_tree::parse(&json, &problems);
         assert!(problems.is_empty(), "{json}");
         assert_eq!(without_places(&tree), without_places(&again), "{json}");
     }

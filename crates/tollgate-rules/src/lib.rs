@@ -77,6 +77,7 @@ mod fleet;
 mod format;
 pub mod guide;
 mod json_text;
+mod json_tree;
 mod limit;
 mod limit_override;
 mod live_rules;

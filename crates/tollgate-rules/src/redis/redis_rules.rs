@@ -290,10 +290,9 @@ impl RedisRules {
                 let message = "there are no rules in Redis yet; push a document first";
                 return Err(PushError::new(PushErrorKind::Document, message));
             };
-            edit(&mut before.lists);
-            let text = before
-                .lists
-                .rule_text("the rules in Redis, with the change");
+            let mut lists = seen.lists.clone();
+            edit(&mut lists);
+            let text = lists.rule_text("the rules in Redis, with the change");
             let pushed = self.checked(text, bindings, author).await?;
             let stored = self.store(pushed, (revision, Some(seen)), bindings, author);
             match stored.await {
