@@ -73,7 +73,7 @@ impl Server {
         self.acquire(key, now, cost, &LeaseQuery::default()).0
     }
 
-    /// Carries out what the engine of a process sends, as one step. The reply, unless nobody waits for it.
+    /// Carries out what the engine of a process sends, as one step. The reply, unless no process waits for it.
     pub(crate) fn carry_out(&mut self, now: Tick, content: &Content) -> Option<Reply> {
         let (checks, reports, leases) = match content {
             Content::Settle(receipt, how) => {
@@ -215,7 +215,7 @@ impl<A: Algorithm> Windows<A> {
     fn new(terms: &Terms) -> Option<Self> {
         let quota = A::new(&terms.quota)?;
         let length = u64::try_from(terms.quota.period().as_micros()).ok()?;
-        // Where nothing is granted, nothing is asked for.
+        // Where nothing is granted, nothing is requested.
         let lease = terms.lease.unwrap_or(LeaseTerms::of_window(0, length));
         Some(Self {
             quota,

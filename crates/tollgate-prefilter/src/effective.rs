@@ -9,7 +9,7 @@ use crate::{
     report::terms::{NoReports, ReportTerms},
 };
 
-/// The consistency that takes effect for a quota: the one that its rule asks for, or `Exact` where that is not possible.
+/// The consistency that takes effect for a quota: the one of its rule, or `Exact` where that is not possible.
 ///
 /// ```
 /// use tollgate_core::{Consistency, MINUTE, Quota};
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effective {
-    /// The store decides every request; with the reason, if the rule asked for something else.
+    /// The store decides every request; with the reason, if the rule has another consistency.
     Exact(Option<DowngradeReason>),
     /// Processes hold leases.
     Leased(LeaseTerms),
@@ -32,7 +32,7 @@ pub enum Effective {
     Eventual(ReportTerms),
 }
 
-/// Why a rule is `Exact` although it asked for something else.
+/// Why a rule is `Exact` although its consistency is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DowngradeReason {

@@ -124,7 +124,7 @@ impl BoundRules {
     /// Decides a request, or returns the query for the store.
     ///
     /// Units that this process may spend come first: they are taken already, whatever the store would say. Then the deny cache
-    /// decides, and then the store. A denial by the cache ends the decision: the other rules are not asked.
+    /// decides, and then the store. A denial by the cache ends the decision: the other rules are not decided.
     #[inline]
     pub fn begin(&self, checks: &[Check], now: Tick) -> Begin {
         let [check] = checks else {

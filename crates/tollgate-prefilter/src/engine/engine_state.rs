@@ -37,7 +37,7 @@ impl EngineState {
 
     /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.
     pub(crate) fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
-        let has_plans = rule.quotas() > 1;
+        let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
         let is_same = |limit: &Arc<Limit>| {
             limit.quota == quota && limit.effective == effective && limit.has_plans == has_plans
         };

@@ -11,13 +11,13 @@ use tollgate_core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEvent {
-    /// A query asked for one.
+    /// A query requested one.
     Requested,
     /// The store granted one.
     Granted,
     /// One goes back to the store.
     Returned,
-    /// No reply came to a query that asked for one: if it was granted, its units are lost.
+    /// No reply came to a query that requested one: if it was granted, its units are lost.
     Lost,
 }
 
@@ -38,10 +38,10 @@ pub trait EngineEvents: fmt::Debug + Send + Sync {
     /// Something became of a lease.
     fn lease(&self, event: LeaseEvent);
 
-    /// Something became of so many reports.
+    /// Something became of this many reports.
     fn reports(&self, event: ReportEvent, count: usize);
 
-    /// The store may not know of so many admitted units, and they are not reported again.
+    /// The store may not know of this many admitted units, and they are not reported again.
     fn units_lost(&self, units: u64);
 }
 

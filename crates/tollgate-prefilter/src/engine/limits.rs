@@ -15,12 +15,11 @@ pub(crate) struct Limits(pub(crate) Box<[Plans]>);
 pub(crate) type Plans = Box<[Option<Arc<Limit>>]>;
 
 impl Limits {
-    /// The limit of a check.
+    /// The limit of a check; `None` also where it brings a quota along, which the store decides.
     #[inline]
     pub(crate) fn of(&self, check: &Check) -> Option<&Limit> {
         let plans = self.0.get(usize::from(check.rule()))?;
-        let plan = plans.get(usize::from(check.plan()));
-        plan.or_else(|| plans.first())?.as_deref()
+        plans.get(usize::from(check.plan()))?.as_deref()
     }
 
     /// The consistency of each quota of a rule.

@@ -95,7 +95,7 @@ fn spend(binding: &Binding, checks: &[Check], check: &Check, now: Tick) -> Resul
     binding.spend(check, now)
 }
 
-/// Denies a request of several checks if the deny cache denies one. The others are not asked.
+/// Denies a request of several checks if the deny cache denies one. The others are not decided.
 ///
 /// A shadow counts what is denied as well, and a threshold reports on it, so a request with one of them goes to the store.
 fn deny(binding: &Binding, checks: &[Check], now: Tick) -> Option<Decision> {

@@ -22,7 +22,7 @@ pub trait StoreRules: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Who follows the requests of the rule set, if anyone does. It is asked once, when the rule set is bound. Default: none.
+    /// Who follows the requests of the rule set, if anyone does. It is called once, when the rule set is bound. Default: none.
     fn request_events(&self) -> Option<Arc<dyn RequestEvents>> {
         None
     }

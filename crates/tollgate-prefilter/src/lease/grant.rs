@@ -70,7 +70,7 @@ impl ReturnedLease {
     }
 }
 
-/// What a process says about leases in a query to the store. The default asks for none and returns none.
+/// What a process says about leases in a query to the store. The default requests none and returns none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseQuery {
@@ -90,27 +90,27 @@ impl LeaseQuery {
         self
     }
 
-    /// The same that asks for so many units in a tracked lease.
+    /// The same that requests this many units in a tracked lease.
     #[must_use]
     pub const fn with_tracked(mut self, units: u64) -> Self {
         self.tracked = units;
         self
     }
 
-    /// The same that asks for so many units in a scheduled lease.
+    /// The same that requests this many units in a scheduled lease.
     #[must_use]
     pub const fn with_scheduled(mut self, units: u64) -> Self {
         self.scheduled = units;
         self
     }
 
-    /// Whether it neither asks for a lease nor returns one.
+    /// Whether it neither requests nor returns a lease.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.returned.is_none() && !self.wants_grant()
     }
 
-    /// Whether it asks for a lease.
+    /// Whether it requests a lease.
     #[must_use]
     pub const fn wants_grant(&self) -> bool {
         self.tracked > 0 || self.scheduled > 0

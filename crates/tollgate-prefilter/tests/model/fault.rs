@@ -5,7 +5,7 @@ use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease, TrackedL
 
 use crate::{bucket::Bucket, system::Pending};
 
-/// A rule that somebody forgot.
+/// A rule of the protocol that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// What is on lease is not held back from the burst.
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     OneLife,
     /// A process does not look at the deadline.
     SpentTooLate,
-    /// What was handed back with a query whose answer was lost is handed back again.
+    /// What was returned with a query whose answer was lost is returned again.
     HandedBackAgain,
     /// A lease comes back that is not tracked any more.
     OldGeneration,
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     RefundedNow,
     /// What went with a query that was refused is taken for lost.
     RefusedIsLost,
-    /// Nobody hears the answer to a query whose caller has gone.
+    /// The reply to a query whose caller has gone is not processed.
     DroppedUnheard,
     /// What is left of the window before does not go back.
     BeforeStays,
@@ -69,13 +69,9 @@ impl Fault {
         query: &LeaseQuery,
     ) -> LeaseQuery {
         let mut query = *query;
-        let generation = clock / bucket.terms.tracked_life();
-        let Bucket {
-            quota,
-            grantor,
-            state,
-            ..
-        } = bucket;
+        let generation = clock / bucket.fixed.terms.tracked_life();
+        let Bucket { fixed, state, .. } = bucket;
+        let (quota, grantor) = (&fixed.quota, &fixed.grantor);
         match fault {
             Some(Self::CapAfterRelease) => {
                 if let Some(grant) = query.returned.take()
@@ -118,7 +114,7 @@ impl Fault {
         }
     }
 
-    /// What a process takes a lease for, and when it believes to have heard of it.
+    /// What a process takes a lease for, and when it believes to have received it.
     pub(crate) fn received(
         fault: Option<Self>,
         (sent, now): (Tick, Tick),

@@ -156,7 +156,7 @@ impl Call {
             let found = (self.keys).find(rules, line, check, with, line.overflow, first);
             let check = check.with_cost(units);
             self.rules |= line.bit;
-            self.args.begin(what, line, &check, found.key, plan);
+            self.args.begin(what, line, &check, found.key, &plan);
             if matches!(what, Operation::Refund) || found.overflow > 0 {
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
@@ -241,7 +241,7 @@ impl Call {
         let tail = [
             double(terms.reserve()),
             double(terms.schedule().map_or(0, |_| query.scheduled)),
-            double(terms.schedule().map_or(0, ScheduleTerms::line)),
+            double(terms.schedule().map_or(0, ScheduleTerms::horizon)),
             double(terms.schedule().map_or(0, ScheduleTerms::below)),
         ];
         self.single(
@@ -273,7 +273,7 @@ impl Call {
         let place = self.checks() as u16;
         let found = self.keys.find(rules, line, check, None, None, 0);
         self.rules |= line.bit;
-        self.args.begin(what, line, check, found.key, plan);
+        self.args.begin(what, line, check, found.key, &plan);
         self.args.add(tail);
         self.args.end_with(rules, found, false);
         Some(place)
@@ -340,7 +340,7 @@ impl Call {
             let found = (self.keys).find(rules, line, check, with, overflow, first_key);
             self.rules |= line.bit;
             let check = check.with_cost(cost);
-            before = Some(self.args.begin(what, line, &check, found.key, plan));
+            before = Some(self.args.begin(what, line, &check, found.key, &plan));
             self.args.end_with(rules, found, cap.is_some());
         }
         Some(RequestLayout { places, capped })

@@ -82,7 +82,7 @@ impl Shared {
         self.send_by(call, what_for, None)
     }
 
-    /// As [`send`](Self::send), with the deadline of a request that is asked about by several calls.
+    /// As [`send`](Self::send), with the deadline of a request that takes several calls.
     pub(super) fn send_by(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
         self.observer.sent(what_for);
         self.backend.send(&SCRIPT, call, by)

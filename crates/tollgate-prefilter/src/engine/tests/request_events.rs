@@ -1,4 +1,4 @@
-//! What is said to those who follow the requests of a rule set.
+//! The events of requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,9 +14,9 @@ use crate::{
     },
 };
 
-/// What was said, in order.
+/// The events, in order.
 #[derive(Debug, Default)]
-struct Heard(Mutex<Vec<Event>>);
+struct Recorder(Mutex<Vec<Event>>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
@@ -25,7 +25,7 @@ enum Event {
     Reset(Check),
 }
 
-impl Heard {
+impl Recorder {
     fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().expect("no panic"))
     }
@@ -35,7 +35,7 @@ impl Heard {
     }
 }
 
-impl RequestEvents for Heard {
+impl RequestEvents for Recorder {
     fn decided(&self, checks: &[Check], decision: &Decision, now: Tick) {
         let verdicts = decision.verdicts().iter();
         let verdicts = verdicts.map(|verdict| (verdict.outcome(), verdict.source()));
@@ -54,7 +54,7 @@ impl RequestEvents for Heard {
 
 /// Each state lies in a place of its own, and the requests are followed.
 #[derive(Debug)]
-struct Followed(Arc<Heard>);
+struct Followed(Arc<Recorder>);
 
 impl StoreRules for Followed {
     fn exact(&self, _: &Rule) -> Option<&'static str> {
@@ -70,21 +70,21 @@ impl StoreRules for Followed {
     }
 }
 
-fn followed(rules: impl IntoIterator<Item = Rule>) -> (Subject, Arc<Heard>) {
-    let heard = Arc::new(Heard::default());
-    let store = Followed(Arc::clone(&heard));
+fn followed(rules: impl IntoIterator<Item = Rule>) -> (Subject, Arc<Recorder>) {
+    let recorder = Arc::new(Recorder::default());
+    let store = Followed(Arc::clone(&recorder));
     let subject = Subject::on(Box::new(store), rules);
-    (subject, heard)
+    (subject, recorder)
 }
 
 #[test]
-fn each_decision_is_heard_of_once_whoever_makes_it() {
+fn each_decision_is_one_event_whether_the_process_or_the_store_makes_it() {
     let bucket = Quota::gcra(6_000, MINUTE);
     for (consistency, source) in [(LEASED, Source::Lease), (EVENTUAL, Source::Local)] {
-        let (subject, heard) = followed([Rule::new("rule", bucket).consistency(consistency)]);
+        let (subject, recorder) = followed([Rule::new("rule", bucket).consistency(consistency)]);
         let grant = tracked(10, 7).filter(|_| source == Source::Lease);
         subject.known(fits(5_000, 500_000), grant);
-        let by_store = heard.take();
+        let by_store = recorder.take();
         assert!(!by_store.is_empty());
         for event in by_store {
             let Event::Decided(checks, verdicts, _) = event else {
@@ -95,65 +95,65 @@ fn each_decision_is_heard_of_once_whoever_makes_it() {
         }
         let _ = subject.decide(&[one()]);
         let local = Event::Decided(vec![one()], vec![(Outcome::Allow, source)], subject.now());
-        assert_eq!(heard.take(), [local]);
+        assert_eq!(recorder.take(), [local]);
     }
-    let (subject, heard) = followed([Rule::new("rule", bucket)]);
+    let (subject, recorder) = followed([Rule::new("rule", bucket)]);
     let _ = subject.decided(&[one()], denied(60_000_000, 10_000));
-    heard.take();
+    recorder.take();
     let _ = subject.decide(&[one()]);
     let denied = vec![(Outcome::Deny, Source::DenyCache)];
     let cached = Event::Decided(vec![one()], denied, subject.now());
-    assert_eq!(heard.take(), [cached]);
+    assert_eq!(recorder.take(), [cached]);
 }
 
 #[test]
-fn a_request_of_several_steps_is_heard_of_when_all_of_it_is_decided() {
+fn a_request_of_several_steps_is_one_event_when_all_of_it_is_decided() {
     let rule = |name| Rule::new(name, Quota::gcra(10, MINUTE));
-    let (subject, heard) = followed([rule("first"), rule("second")]);
+    let (subject, recorder) = followed([rule("first"), rule("second")]);
     let checks = [one(), Check::new(1, key(8), 1)];
     let query = subject.query(&checks);
     let reply = subject.reply(&query, fits(9, 6_000_000), None);
     let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
         panic!("a place is left");
     };
-    assert_eq!(heard.take(), []);
+    assert_eq!(recorder.take(), []);
     query.send(subject.now(), |_| ());
     drop(subject.finish(query, denied(60_000_000, 6_000_000), None));
     let verdicts = [Outcome::Allow, Outcome::Deny].map(|outcome| (outcome, Source::Store));
     let decided = Event::Decided(checks.to_vec(), verdicts.to_vec(), subject.now());
-    assert_eq!(heard.take(), [decided]);
+    assert_eq!(recorder.take(), [decided]);
     // All of it is decided by the deny cache now.
     let _ = subject.decide(&checks);
-    assert_eq!(heard.take().len(), 1);
+    assert_eq!(recorder.take().len(), 1);
 }
 
 #[test]
-fn abandoned_requests_and_those_that_take_nothing_are_not_heard_of() {
+fn abandoned_requests_and_peeks_are_no_events() {
     let quota = Quota::fixed_window(1_000, MINUTE);
-    let (subject, heard) = followed([Rule::new("rule", quota).consistency(LEASED)]);
+    let (subject, recorder) = followed([Rule::new("rule", quota).consistency(LEASED)]);
     let (query, follow_up) = subject.query(&[one()]).abandon(subject.now());
     assert!(follow_up.is_empty());
     let query = query.expect("it takes units of a window");
     drop(subject.finish(query, fits(999, 500_000), None));
     let crate::Begin::Query(mut peek) = subject.rules.peek(&[one()], subject.now()) else {
-        panic!("the store is asked");
+        panic!("the store decides it");
     };
     peek.send(subject.now(), |_| ());
     drop(subject.finish(peek, fits(999, 500_000), None));
     drop(subject.query(&[one()]));
-    assert_eq!(heard.take(), []);
+    assert_eq!(recorder.take(), []);
     // One that the store did not reply to is: its rules may have a fallback.
     let query = subject.query(&[one()]);
     drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
-    assert_eq!(heard.take().len(), 1);
+    assert_eq!(recorder.take().len(), 1);
 }
 
 #[test]
-fn settlements_and_resets_are_heard_of() {
+fn settlements_and_resets_are_events() {
     let bucket = Quota::gcra(6_000, MINUTE);
-    let (subject, heard) = followed([Rule::new("rule", bucket).consistency(Consistency::Exact)]);
+    let (subject, recorder) = followed([Rule::new("rule", bucket).consistency(Consistency::Exact)]);
     let decision = subject.decided(&[one()], fits(5_999, 10_000));
-    heard.take();
+    recorder.take();
     let taken = receipt(one(), &decision);
     assert_eq!(subject.settle(taken, Settlement::Cancel).len(), 1);
     let others = [one(), Check::new(0, key(8), 0)];
@@ -164,5 +164,5 @@ fn settlements_and_resets_are_heard_of() {
     let settled = Event::Settled(vec![one()], Settlement::Cancel);
     // A check with a cost of 0 keeps its state.
     let reset = Event::Reset(Check::new(0, KEY, 0));
-    assert_eq!(heard.take(), [settled, reset]);
+    assert_eq!(recorder.take(), [settled, reset]);
 }

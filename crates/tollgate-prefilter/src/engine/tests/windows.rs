@@ -20,7 +20,7 @@ fn of_50_ms() -> [(Quota, u64); 2] {
     ]
 }
 
-/// Rules of which the first is leased, in windows of 50 ms, and a lease of it that was granted just now.
+/// Two rules, the first with leases of windows of 50 ms, and a lease that was granted just now.
 fn leased_in_short_windows(quota: Quota) -> (Subject, u64) {
     let leased = Consistency::Leased {
         share: LeaseShare::percent(50),
@@ -30,7 +30,7 @@ fn leased_in_short_windows(quota: Quota) -> (Subject, u64) {
         Rule::new("other", Quota::gcra(1, MINUTE)),
     ]);
     let check = [one()];
-    // A key that is asked for often enough to be leased.
+    // Often enough for a lease.
     for _ in 0..40 {
         let _ = subject.decided(&check, fits(999, 40_000));
     }

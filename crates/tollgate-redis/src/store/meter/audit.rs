@@ -156,16 +156,16 @@ impl Audit {
         matches!(self.shape, Shape::Fixed) && self.is_over(at, now)
     }
 
-    /// Until when units that were taken at `at` weigh, as a refund has to say; `told` is what the rule's own state said.
-    pub(super) fn fresh_at(&self, at: Tick, units: u64, told: Tick) -> Tick {
+    /// Until when units that were taken at `at` weigh, as a refund has to say; `by_rule` is what the rule's own state said.
+    pub(super) fn fresh_at(&self, at: Tick, units: u64, by_rule: Tick) -> Tick {
         let fresh_at = match self.shape {
             // Behind whatever was there.
-            Shape::Bucket => return told.max(at.saturating_add(self.time_of(units))),
+            Shape::Bucket => return by_rule.max(at.saturating_add(self.time_of(units))),
             Shape::Fixed => (at / self.period + 1).checked_mul(self.period),
             Shape::Sliding => (at / self.period + 2).checked_mul(self.period),
             Shape::Buckets(width, buckets) => (at / width + buckets + 1).checked_mul(width),
         };
-        fresh_at.unwrap_or(told)
+        fresh_at.unwrap_or(by_rule)
     }
 
     /// Whether what was decided at `at` counts in a window that is over at `now`.

@@ -34,9 +34,9 @@ pub(super) struct Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// So many requests were admitted, which cost what the check does, all of them together.
+    /// This many requests were admitted, for the cost of the check together.
     Admitted(Check, u64),
-    /// So many requests were refused, each of which cost what the check does.
+    /// This many requests were refused, each at the cost of the check.
     Refused(Check, u64),
     Settled(Receipt, Settlement),
     /// The state was forgotten.

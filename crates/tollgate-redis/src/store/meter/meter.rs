@@ -39,7 +39,7 @@ impl Meter {
         Ok(Self { one_in, reference })
     }
 
-    /// A request was decided by its rules' fallbacks. The engine is not asked for these decisions, so they are no events of
+    /// A request was decided by its rules' fallbacks. The engine does not make these decisions, so they are no events of
     /// its own: the limiter makes them when all checks of a request are decided or have failed.
     pub(in crate::store) fn on_fallback(&self, checks: &[Check], decision: &Decision, now: Tick) {
         if self.samples_any(checks) {

@@ -99,8 +99,8 @@ impl Reference {
     /// The quota of a check; `None` if it is not followed.
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan> {
         let plans = self.plans.get(usize::from(check.rule()))?;
-        let plan = plans.get(usize::from(check.plan()));
-        plan.or_else(|| plans.first())?.as_ref()
+        // One that a check brings along has no reference.
+        plans.get(usize::from(check.plan()))?.as_ref()
     }
 
     /// An event was not sent. Whether the recheck task has to be started.
