@@ -167,6 +167,7 @@ impl Rule {
     }
 
     /// The quota of plan number `plan`; 0, and any number there is no plan for, is the rule's own.
+    #[inline]
     #[must_use]
     pub fn quota_of(&self, plan: usize) -> &Quota {
         plan.checked_sub(1)
@@ -203,12 +204,14 @@ impl Rule {
     }
 
     /// The units of a request where nothing computes them.
+    #[inline]
     #[must_use]
     pub fn fixed_cost(&self) -> u64 {
         self.cost
     }
 
     /// The mode.
+    #[inline]
     #[must_use]
     pub fn mode(&self) -> &Mode {
         &self.mode
