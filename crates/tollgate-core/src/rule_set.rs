@@ -1,19 +1,13 @@
 //! Rule sets: the rules in force, with their thresholds.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
     on_store_error::OnStoreError,
     quota::Quota,
     rule::{Mode, Rule, validate_name},
+    serial::next_serial,
 };
 
 /// The rules in force: an immutable snapshot.
@@ -47,7 +41,6 @@ impl RuleSet {
     ///
     /// A rule that cannot be used: see [`RuleErrorKind`].
     pub fn new(rules: impl IntoIterator<Item: Into<Rule>>) -> Result<Self, RuleError> {
-        static VERSION: AtomicU64 = AtomicU64::new(1);
         let mut rules: Vec<Rule> = rules.into_iter().map(Into::into).collect();
         let given = rules.len();
         if given == 0 {
@@ -83,7 +76,7 @@ impl RuleSet {
             .map(|rule| rule.reference(&rules, &names))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            version: VERSION.fetch_add(1, Ordering::Relaxed),
+            version: next_serial(),
             all_enforced: rules.iter().all(Rule::is_enforced),
             rules: rules.into(),
             given,

@@ -178,13 +178,16 @@ impl Encoder {
     }
 
     /// A check's rule and quota, if it has to be sent.
-    pub(crate) fn line(&self, check: &Check) -> Option<(&RuleLine, &[u8])> {
+    pub(crate) fn line(&self, check: &Check) -> Option<(&RuleLine, [u8; IDENTITY])> {
         let line = self.rules.get(usize::from(check.rule()))?;
         if line.off {
             return None;
         }
-        let plan = line.plans.get(usize::from(check.plan()));
-        Some((line, plan.or_else(|| line.plans.first())?.as_ref()?))
+        let plan = match line.plans.get(usize::from(check.plan())) {
+            Some(plan) => *plan,
+            None => line.brought(check.plan()),
+        };
+        Some((line, plan?))
     }
 
     /// Whether one rule and key is checked under two plans that have a limit.

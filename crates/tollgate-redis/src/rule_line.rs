@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tollgate_core::{
-    AlgorithmKind, Fingerprint, Mode, Quota, RuleSet,
+    AlgorithmKind, Fingerprint, Mode, Quota, Rule, RuleSet,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
 };
 
@@ -27,6 +27,7 @@ pub(crate) struct RuleLine {
     pub(crate) off: bool,
     /// For a shadow, the index of the rule that it would replace; 65 535: none.
     pub(crate) instead: u16,
+    rule: Rule,
     /// By plan. `None`: without a limit.
     pub(crate) plans: Box<[Option<[u8; IDENTITY]>]>,
     /// The overflow bucket for clients beyond the cap on new keys, if there is a cap.
@@ -58,6 +59,7 @@ impl RuleLine {
             _ => rule.name(),
         };
         Self {
+            rule: rule.clone(),
             name: name.into(),
             bit: bit(name),
             family: quotas
@@ -73,6 +75,12 @@ impl RuleLine {
             plans: quotas.iter().map(|quota| identity(quota)).collect(),
             overflow: None,
         }
+    }
+
+    /// The quota that a check brings along, under a number that is no plan's. `None`: without a limit.
+    #[cold]
+    pub(crate) fn brought(&self, plan: u16) -> Option<[u8; IDENTITY]> {
+        identity(&self.rule.quota_under(usize::from(plan)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rate limits in files, which change while a service runs: tollgate's rules as TOML, YAML or JSON.
 //!
-//! [`LiveRules`] follows a file, a folder or a text, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
+//! [`LiveRules`] follows a file, a folder, a text or a [`Source`] of your own, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
 //! a whole; its rules go into a layer or a limiter. [`Bindings`] name what needs code.
 //!
 //! # Example
@@ -74,6 +74,8 @@
 //!   limit has the rule's. A rule by several keys takes a list of texts.
 //! - **`switches`** of `rules` (a name, a list, or `"*"`), `limit`, `until` and `reason`: `"50%"` of all limits, rounded up, or
 //!   `"shadow"`, or `"off"`, before everything else. What is off stays off.
+//! - **`include`**: the name of a file in the same folder, or a list of them, whose rules belong to the document. Each has its own
+//!   `version`.
 //!
 //! # Bounds
 //!
@@ -81,13 +83,20 @@
 //! an error, unless it is written in the document.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod assembly;
 mod bindings;
 mod condition;
+mod cost;
 mod document_error;
-mod files;
+mod entries;
+mod file_reader;
+mod file_source;
 mod format;
+mod limit;
 mod live_rules;
+mod live_rules_builder;
 mod node;
+mod override_entry;
 mod path_pattern;
 mod path_watch;
 mod problems;
@@ -96,17 +105,26 @@ mod rollout;
 mod rule_document;
 mod rule_entry;
 mod rule_key;
+mod rule_text;
+mod rules_in_force;
 mod rules_status;
+mod source;
+mod store_policy;
+mod switch_entry;
 mod toml_tree;
 mod yaml_tree;
 
 pub use self::{
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
+    file_source::FileSource,
     format::Format,
     live_rules::LiveRules,
+    live_rules_builder::LiveRulesBuilder,
     rule_document::RuleDocument,
+    rule_text::RuleText,
     rules_status::RulesStatus,
+    source::{Source, SourceError},
 };
 
 /// Runs the program in the README.

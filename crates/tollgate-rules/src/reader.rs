@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use jiff::Timestamp;
-use tollgate_core::{MAX_UNITS, Quota, did_you_mean};
+use tollgate_core::{MAX_UNITS, Quota, Tick, did_you_mean};
 
 use crate::{
     node::{Name, Node, Value},
@@ -297,6 +297,21 @@ impl<'a> Reader<'a> {
             self.wrong(&node.span, message);
         }
         time.ok()
+    }
+
+    /// Until when an entry is in force; for ever where it does not say.
+    pub(crate) fn until(&self, fields: &Fields<'_>) -> Option<Tick> {
+        if let Some(node) = fields.get("reason") {
+            self.text(node, "the reason as text");
+        }
+        match fields.get("until") {
+            None => Some(Tick::MAX),
+            // Before 1970 it has expired.
+            Some(node) => {
+                let time = self.time(node)?;
+                Some(Tick::try_from(time.as_microsecond()).unwrap_or(0))
+            }
+        }
     }
 }
 

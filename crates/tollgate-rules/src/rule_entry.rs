@@ -2,20 +2,20 @@
 
 use std::{ops::Range, sync::Arc};
 
-use http::{HeaderName, StatusCode, request::Parts};
+use http::{StatusCode, request::Parts};
 use tollgate::{Missing, RequestRule, Rule};
-use tollgate_core::{
-    AlgorithmKind, Consistency, LeaseShare, MAX_UNITS, OnChange, OnStoreError, Quota,
-    RuleErrorKind, RuleSet,
-};
+use tollgate_core::{Consistency, OnChange, OnStoreError, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
-    bindings::{Bindings, CostFn, PlanFn},
+    bindings::{Bindings, PlanFn},
     condition::Condition,
+    cost::Cost,
+    limit::limit,
     node::{Node, Value},
     reader::{At, Reader},
     rollout::Rollout,
     rule_key::RuleKey,
+    store_policy::{consistency, store_error},
 };
 
 const FIELDS: &[&str] = &[
@@ -72,12 +72,6 @@ pub(crate) struct RuleEntry {
     keep_on_error: bool,
 }
 
-#[derive(Clone)]
-enum Cost {
-    Fixed(u64),
-    Computed(Arc<CostFn>),
-}
-
 impl RuleEntry {
     /// Reads a rule; notes what is wrong.
     pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
@@ -104,7 +98,7 @@ impl RuleEntry {
         let cost = fields.get("cost");
         let cost_span = cost.map(|node| node.span.clone());
         let cost = cost.map_or(Some(Cost::Fixed(1)), |node| {
-            read_cost(reader, node, bindings)
+            Cost::read(reader, node, bindings)
         });
         let plan_node = fields.get("plan");
         let plan = plan_node.and_then(|node| read_plan(reader, node, bindings));
@@ -286,100 +280,6 @@ pub(crate) fn without_name(message: &str) -> String {
     }
 }
 
-/// A limit as text, or as a table: `{ algorithm = "sliding_window", units = 1000, per = "1m" }`.
-pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Option<At<Quota>> {
-    if !matches!(node.value, Value::Table(_)) {
-        return reader.quota(node, of);
-    }
-    const ALGORITHMS: &[(&str, AlgorithmKind)] = &[
-        ("gcra", AlgorithmKind::Gcra),
-        ("token_bucket", AlgorithmKind::TokenBucket),
-        ("leaky_bucket", AlgorithmKind::LeakyBucket),
-        ("fixed_window", AlgorithmKind::FixedWindow),
-        ("sliding_window", AlgorithmKind::SlidingWindow),
-        ("sliding_buckets", AlgorithmKind::SlidingBuckets),
-        ("sliding_log", AlgorithmKind::SlidingLog),
-    ];
-    let known = ["units", "per", "algorithm", "burst", "buckets"];
-    let fields = reader.fields(node, "a limit", &known)?;
-    let algorithm = match fields.get("algorithm") {
-        None => of.map_or(AlgorithmKind::Gcra, Quota::algorithm),
-        Some(node) => reader.word(node, "algorithm", ALGORITHMS)?,
-    };
-    let number = |name: &str| match fields.get(name) {
-        None => Some(None),
-        Some(node) => reader
-            .number(node, "a number of units", 1, MAX_UNITS)
-            .map(Some),
-    };
-    let units = fields.required(reader, "a limit", "units", "100");
-    let units = units.and_then(|node| reader.number(node, "a number of units", 1, MAX_UNITS));
-    let per = fields.required(reader, "a limit", "per", "\"1min\"");
-    let per = per.and_then(|node| reader.duration(node));
-    let (burst, buckets) = (number("burst")?, number("buckets")?);
-    let (units, per) = (units?, per?);
-    let mut text = format!("{algorithm} {units}/{}us", per.as_micros());
-    for (name, number) in [("burst", burst), ("buckets", buckets)] {
-        if let Some(number) = number {
-            text.push_str(&format!(" {name} {number}"));
-        }
-    }
-    match text.parse() {
-        Ok(value) => Some(At {
-            span: node.span.clone(),
-            value,
-        }),
-        Err(error) => {
-            let error: tollgate_core::ParseQuotaError = error;
-            reader.wrong(&node.span, error.message());
-            None
-        }
-    }
-}
-
-fn read_cost(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Cost> {
-    match &node.value {
-        Value::Text(name) => {
-            let bound = bindings.costs.get(name).cloned();
-            if bound.is_none() {
-                let known = bindings.costs.keys().map(String::as_str);
-                reader.unknown(&node.span, "bound cost", name, known);
-            }
-            bound.map(Cost::Computed)
-        }
-        Value::Table(_) => {
-            let fields = reader.fields(node, "a cost", &["header", "max"])?;
-            let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
-            let header = header.and_then(|node| reader.text(node, "the name of a header"));
-            let max = fields.required(reader, "a cost", "max", "100");
-            let max = max.and_then(|node| reader.number(node, "a cost in units", 1, MAX_UNITS));
-            let (header, max) = (header?, max?);
-            let Ok(name) = HeaderName::from_bytes(header.value.as_bytes()) else {
-                let message = format!(
-                    "{:?} is not the name of a header; write it as \"x-cost\"",
-                    header.value
-                );
-                reader.wrong(&header.span, message);
-                return None;
-            };
-            // What a client leaves out or misspells costs most.
-            let cost = move |head: &Parts| {
-                let value = head
-                    .headers
-                    .get(&name)
-                    .and_then(|value| value.to_str().ok());
-                let units = value.and_then(|value| value.trim().parse::<u64>().ok());
-                units.map_or(max, |units| units.clamp(1, max))
-            };
-            Some(Cost::Computed(Arc::new(cost)))
-        }
-        _ => {
-            let number = reader.number(node, "a cost in units", 1, MAX_UNITS);
-            number.map(Cost::Fixed)
-        }
-    }
-}
-
 fn read_plan(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<PlanFn>> {
     let name = reader.text(node, "the name of a bound plan")?;
     let bound = bindings.plans.get(name.value).cloned();
@@ -411,44 +311,6 @@ fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(Stri
         }
     }
     plans
-}
-
-fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
-    if matches!(node.value, Value::Text(_)) {
-        return reader.word(node, "consistency", &[("exact", Consistency::Exact)]);
-    }
-    let (name, value) = reader.only_field(node, "a consistency", &["leased", "eventual"])?;
-    if name.text == "leased" {
-        let permille = reader.permille(value, 50)?;
-        // At most 500.
-        let share = LeaseShare::permille(permille as u16);
-        return Some(Consistency::Leased { share });
-    }
-    let fields = reader.fields(value, "eventual", &["interval", "max_unreported"])?;
-    let interval = fields.required(reader, "eventual", "interval", "\"50ms\"");
-    let interval = interval.and_then(|node| reader.duration(node));
-    let most = fields.required(reader, "eventual", "max_unreported", "100");
-    let most = most.and_then(|node| reader.number(node, "a number of units", 0, MAX_UNITS));
-    Some(Consistency::Eventual {
-        interval: interval?,
-        max_unreported: most?,
-    })
-}
-
-fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
-    if matches!(node.value, Value::Table(_)) {
-        let (_, cap) = reader.only_field(node, "an answer to a store failure", &["cap"])?;
-        return reader
-            .quota(cap, None)
-            .map(|cap| OnStoreError::Cap(cap.value));
-    }
-    let words = [
-        ("local_share", OnStoreError::LocalShare),
-        ("allow", OnStoreError::Allow),
-        ("deny", OnStoreError::Deny),
-        ("degraded", OnStoreError::Degraded),
-    ];
-    reader.word(node, "answer to a store failure", &words)
 }
 
 fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {

@@ -14,7 +14,7 @@ use crate::{
         bound_rule::BoundRule,
         hasher::Hasher,
         locked::Locked,
-        rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked, with_table},
+        rule_table::{AnyLocked, AnyRuleTable, MadeReady, RuleTable, with_locked, with_table},
         tables::Tables,
     },
     on_change::OnChange,
@@ -101,6 +101,13 @@ impl MemoryRuleStore {
     /// Whether these are rules on those tables.
     pub(super) fn is_on(&self, tables: &Arc<Tables>) -> bool {
         Arc::ptr_eq(&self.shared, tables)
+    }
+
+    fn quotas(&self) -> MadeReady<'_> {
+        MadeReady {
+            rules: &self.rules,
+            hasher: &self.hasher,
+        }
     }
 
     /// The rule at this index on its table.
@@ -239,7 +246,7 @@ impl MemoryRuleStore {
     fn lock_all(&self, checks: &[Check]) -> (SmallVec<[AnyLocked<'_>; 4]>, SmallVec<[Slot; 4]>) {
         let positions: SmallVec<[Option<(u64, usize)>; 4]> = checks
             .iter()
-            .map(|check| self.rule(check)?.lock_position(check))
+            .map(|check| self.rule(check)?.lock_position(check, &self.quotas()))
             .collect();
         let mut order: SmallVec<[((u64, usize), u16); 4]> = positions
             .iter()
@@ -319,7 +326,8 @@ impl MemoryRuleStore {
                 continue;
             };
             slot.answer = with_locked!(rule, &locks[lock], (rule, locked) => {
-                rule.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
+                let plan = rule.plan_of(check, &self.quotas());
+                plan.map(|plan| locked.assess(check.key(), &plan, now, check.cost()))
             }, else None);
             let fits = slot.answer.is_none_or(|answer| answer.fits);
             if !fits && self.rules.enforces(usize::from(check.rule())) {
@@ -362,8 +370,8 @@ impl MemoryRuleStore {
         }
         let Some(rule) = self.rule(check) else { return };
         with_locked!(rule, &locks[lock], (rule, locked) => {
-            if let Some(plan) = rule.plan(check) {
-                *answer = locked.assess(check.key(), plan, now, 0);
+            if let Some(plan) = rule.plan_of(check, &self.quotas()) {
+                *answer = locked.assess(check.key(), &plan, now, 0);
             }
         }, else ());
     }
@@ -390,11 +398,11 @@ impl MemoryRuleStore {
             Mode::Enforce => denied.is_empty(),
         };
         with_locked!(rule, &mut locks[lock], (rule, locked) => {
-            if let Some(plan) = rule.plan(check) {
+            if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                 if takes {
-                    locked.take(check.key(), plan, now, check.cost());
+                    locked.take(check.key(), &plan, now, check.cost());
                 } else if !answer.fits {
-                    locked.denied(check.key(), plan, now);
+                    locked.denied(check.key(), &plan, now);
                 }
             }
         }, else ());
@@ -468,11 +476,11 @@ impl RuleStore for MemoryRuleStore {
                 continue;
             };
             with_table!(rule, rule => {
-                if let Some(plan) = rule.plan(check) {
+                if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                     let taken: (Taken, u64) = (*taken, check.cost());
                     let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
                     let now = self.clock.now();
-                    locked.settle(check.key(), plan, now, taken, how);
+                    locked.settle(check.key(), &plan, now, taken, how);
                 }
             }, else ());
         }

@@ -70,21 +70,27 @@ impl Headers {
             return;
         }
         if let Some(named) = &self.named {
-            named.write(map, statuses.clone());
+            named.write(map, rules, statuses.clone());
         }
         if self.style != HeaderStyle::DRAFT_11 {
-            self.write_single(map, &statuses.collect::<Standings>(), at);
+            self.write_single(map, rules, &statuses.collect::<Standings>(), at);
         }
     }
 
     /// The fields of older styles, which report one rule.
-    fn write_single(&self, map: &mut HeaderMap, statuses: &[QuotaStatus], at: Tick) {
+    fn write_single(
+        &self,
+        map: &mut HeaderMap,
+        rules: &RuleSet,
+        statuses: &[QuotaStatus],
+        at: Tick,
+    ) {
         let Some(closest) = QuotaStatus::closest_to_its_limit(statuses) else {
             return;
         };
         let delta = whole_seconds(closest.lasts);
         if let Some(numbered) = &self.numbered {
-            numbered.write(map, statuses);
+            numbered.write(map, rules, statuses);
         }
         if self.style.has(HeaderStyle::DRAFT_7) {
             dictionary::write(map, closest);

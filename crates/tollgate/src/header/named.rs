@@ -53,7 +53,13 @@ impl Named {
         if usual.len() > FEW_RULES {
             usual = Box::default();
         }
-        let usual_policies = join(usual.iter().map(|rule| policies.find(*rule, 0)));
+        let mut joined = Line::new();
+        for policy in usual.iter().filter_map(|rule| policies.find(*rule, 0)) {
+            if let Some(policy) = policy {
+                push_policy(&mut joined, policy.as_bytes());
+            }
+        }
+        let usual_policies = structured::value(&joined);
         let parts = Parts {
             prefixes: rules
                 .rules()
@@ -88,6 +94,7 @@ impl Named {
     pub(super) fn write(
         &self,
         map: &mut HeaderMap,
+        rules: &RuleSet,
         statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) {
         let parts = &*self.parts;
@@ -116,7 +123,7 @@ impl Named {
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
-            parts.policies(statuses)
+            parts.policies(rules, statuses)
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
@@ -129,8 +136,27 @@ impl Named {
 
 impl Parts {
     /// A value of its own: a clone would count on one that all threads share.
-    fn policies(&self, statuses: impl Iterator<Item = QuotaStatus>) -> Option<HeaderValue> {
-        join(statuses.map(|status| self.policies.find(status.rule, status.plan)))
+    fn policies(
+        &self,
+        rules: &RuleSet,
+        statuses: impl Iterator<Item = QuotaStatus>,
+    ) -> Option<HeaderValue> {
+        let mut line = Line::new();
+        for status in statuses {
+            match self.policies.find(status.rule, status.plan) {
+                Some(Some(policy)) => push_policy(&mut line, policy.as_bytes()),
+                Some(None) => {}
+                // The request has brought its quota along.
+                None => {
+                    let rule = rules.rules().get(status.rule);
+                    let policy = rule.and_then(|rule| policy(rule, &rule.quota_under(status.plan)));
+                    if let Some(policy) = policy {
+                        push_policy(&mut line, policy.as_bytes());
+                    }
+                }
+            }
+        }
+        structured::value(&line)
     }
 }
 
@@ -148,13 +174,7 @@ fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     String::from_utf8(line.to_vec()).ok()
 }
 
-fn join<'a>(
-    policies: impl Iterator<Item = Option<&'a Option<HeaderValue>>>,
-) -> Option<HeaderValue> {
-    let mut line = Line::new();
-    for policy in policies.flatten().flatten() {
-        separate(&mut line);
-        line.push(policy.as_bytes());
-    }
-    structured::value(&line)
+fn push_policy(line: &mut Line, policy: &[u8]) {
+    separate(line);
+    line.push(policy);
 }

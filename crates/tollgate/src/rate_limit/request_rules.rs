@@ -5,8 +5,8 @@ use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration}
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError, PartKind, Rule,
-    RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
+    Check, CheckQuota, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError,
+    PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
 };
 
 use crate::{
@@ -158,18 +158,18 @@ impl RequestRules {
                 self.observer.skipped(number);
                 continue;
             }
-            let plan = request_rule.plan.as_ref().map_or(0, |f| {
-                f(head, rule, &mut |name| self.unknown_plan(number, name))
-            });
-            let quota = rule.quota_of(usize::from(plan));
-            if quota.is_unlimited() {
+            let quota = match &request_rule.quota {
+                None => self.planned(number, request_rule, head),
+                Some(_) => self.quota_by(number, request_rule, head),
+            };
+            let Some(limit) = rule.limit_under(usize::from(quota.plan())) else {
                 self.observer.skipped(number);
                 continue;
-            }
+            };
             let cost = match &request_rule.cost {
                 None => rule.fixed_cost(),
                 Some(f) => {
-                    let (cost, limit) = (f(head), quota.limit());
+                    let cost = f(head);
                     if cost > limit {
                         self.observer.cost_above_limit(number, cost, limit);
                     }
@@ -191,16 +191,16 @@ impl RequestRules {
                     let placeholder = Fingerprint::from_bits(0);
                     request_checks
                         .checks
-                        .push(Check::new(number, placeholder, cost).with_plan(plan));
+                        .push(Check::new(number, placeholder, cost).with_quota(quota));
                     continue;
                 }
             }
             if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
                 let check = self.limiter.check_at(number, &key, cost);
-                request_checks.checks.push(check.with_plan(plan));
+                request_checks.checks.push(check.with_quota(quota));
                 continue;
             }
-            match self.check(number, &key, cost, plan) {
+            match self.check(number, &key, cost, quota) {
                 Some(check) => request_checks.checks.push(check),
                 None => self.observer.skipped(number),
             }
@@ -208,8 +208,29 @@ impl RequestRules {
         Ok(())
     }
 
+    /// The plan of a request.
+    #[inline(always)]
+    fn planned(&self, rule: u16, request_rule: &RequestRule, head: &Parts) -> CheckQuota {
+        CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
+            let unknown = &mut |name: &str| self.unknown_plan(rule, name);
+            f(head, &request_rule.rule, unknown)
+        }))
+    }
+
+    /// The quota that was computed for a request, or else its plan.
+    #[inline(never)]
+    fn quota_by(&self, rule: u16, request_rule: &RequestRule, head: &Parts) -> CheckQuota {
+        let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
+            return self.planned(rule, request_rule, head);
+        };
+        self.limiter.quota_at(rule, quota).unwrap_or_else(|error| {
+            self.observer.quota_refused(rule, &error);
+            CheckQuota::of_plan(0)
+        })
+    }
+
     /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
-    fn check(&self, rule: u16, key: &KeyBuf, cost: u64, plan: u16) -> Option<Check> {
+    fn check(&self, rule: u16, key: &KeyBuf, cost: u64, quota: CheckQuota) -> Option<Check> {
         let request_rule = &self.list[usize::from(rule)];
         let applies = request_rule.applies_to_key.as_ref();
         if applies.is_some_and(|applies| !applies(key)) {
@@ -217,14 +238,14 @@ impl RequestRules {
         }
         let check = self.limiter.check_at(rule, key, cost);
         let Some(plans) = self.plans_by_key.get(usize::from(rule)) else {
-            return Some(check.with_plan(plan));
+            return Some(check.with_quota(quota));
         };
         match plans.get(&check.key().bits()) {
             Some(of_key) => {
                 let quota = request_rule.rule.quota_of(usize::from(*of_key));
                 (!quota.is_unlimited()).then(|| check.with_plan(*of_key))
             }
-            None => Some(check.with_plan(plan)),
+            None => Some(check.with_quota(quota)),
         }
     }
 
@@ -295,7 +316,7 @@ impl RequestRules {
 
     #[cold]
     fn unknown_plan(&self, rule: u16, name: &str) {
-        self.observer.unknown_plan(rule, || {
+        self.observer.unknown_plan(rule, name, || {
             // The name may come from the client; names are at most 64 characters long.
             let name = name.chars().take(64).collect::<String>();
             let names = self.list[usize::from(rule)].rule.plan_names();
@@ -350,7 +371,7 @@ impl RequestRules {
                 }
             }
             let placeholder = request_checks.checks[place];
-            match self.check(number, &key, placeholder.cost(), placeholder.plan()) {
+            match self.check(number, &key, placeholder.cost(), placeholder.quota()) {
                 Some(check) => request_checks.checks[place] = check,
                 None => {
                     self.observer.skipped(number);

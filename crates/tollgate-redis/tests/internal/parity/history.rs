@@ -327,7 +327,12 @@ impl<'a> History<'a> {
         let place = rule as usize;
         let rule = &self.version.bound.rules().rules()[place];
         let plan = self.numbers.below(rule.quotas() as u64 + 1);
-        let limit = rule.quota_of(plan as usize).limit();
+        // One that checks bring along, or none: then it is the rule's own.
+        let plan = match plan == rule.quotas() as u64 && rule.has_variable_quota() {
+            true => plan + self.numbers.0 % 5,
+            false => plan,
+        };
+        let limit = rule.quota_under(plan as usize).limit();
         let cost = match self.numbers.below(12) {
             0 => 0,
             1 => limit,

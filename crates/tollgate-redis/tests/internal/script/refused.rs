@@ -120,10 +120,7 @@ fn a_request_of_several_rules_is_refused_check_by_check_and_grants_nothing() {
         subject.connection.say("CONFIG SET maxmemory 1");
         let mut call = Call::at(NOW, MARGIN);
         let layout = call.acquire(&subject.encoder, together).expect("room");
-        let query = LeaseQuery {
-            tracked: 50,
-            ..LeaseQuery::default()
-        };
+        let query = LeaseQuery::default().with_tracked(50);
         let granted = call.grant(&subject.encoder, &together[0], &query, &terms);
         let reply = subject.reply(&call);
         let decision = reply.decision(&layout, together, &subject.rules);

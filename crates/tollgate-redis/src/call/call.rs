@@ -1,10 +1,4 @@
-//! Calls of the script: keys and arguments.
-//!
-//! A call is filled with one request, or with all that wait. Each is decided on its own.
-
-mod args;
-mod request_layout;
-mod state_keys;
+//! A call of the script.
 
 use std::{fmt, time::Duration};
 
@@ -15,13 +9,15 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
 
-pub(crate) use self::request_layout::RequestLayout;
-use self::{
-    args::{Args, Operation},
-    request_layout::{Capped, NO_ANSWER},
-    state_keys::StateKeys,
+use crate::{
+    call::{
+        args::{Args, Operation},
+        request_layout::{Capped, NO_ANSWER, RequestLayout},
+        state_keys::StateKeys,
+    },
+    encode::Encoder,
+    rule_line::double,
 };
-use crate::{encode::Encoder, rule_line::double};
 
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
 const LAST: Tick = 1 << 52;
@@ -160,7 +156,7 @@ impl Call {
             let found = (self.keys).find(rules, line, check, with, line.overflow, first);
             let check = check.with_cost(units);
             self.rules |= line.bit;
-            self.args.begin(what, line, &check, found.key, plan);
+            self.args.begin(what, line, &check, found.key, &plan);
             if matches!(what, Operation::Refund) || found.overflow > 0 {
                 // Later than any state of a quota: LAST and the time from empty to full.
                 let fresh_at = taken.fresh_at.min(LAST << 1);
@@ -245,7 +241,7 @@ impl Call {
         let tail = [
             double(terms.reserve()),
             double(terms.schedule().map_or(0, |_| query.scheduled)),
-            double(terms.schedule().map_or(0, ScheduleTerms::line)),
+            double(terms.schedule().map_or(0, ScheduleTerms::horizon)),
             double(terms.schedule().map_or(0, ScheduleTerms::below)),
         ];
         self.single(
@@ -277,7 +273,7 @@ impl Call {
         let place = self.checks() as u16;
         let found = self.keys.find(rules, line, check, None, None, 0);
         self.rules |= line.bit;
-        self.args.begin(what, line, check, found.key, plan);
+        self.args.begin(what, line, check, found.key, &plan);
         self.args.add(tail);
         self.args.end_with(rules, found, false);
         Some(place)
@@ -344,7 +340,7 @@ impl Call {
             let found = (self.keys).find(rules, line, check, with, overflow, first_key);
             self.rules |= line.bit;
             let check = check.with_cost(cost);
-            before = Some(self.args.begin(what, line, &check, found.key, plan));
+            before = Some(self.args.begin(what, line, &check, found.key, &plan));
             self.args.end_with(rules, found, cap.is_some());
         }
         Some(RequestLayout { places, capped })

@@ -1,4 +1,4 @@
-//! Events that the meter has to send, in the order in which they happened.
+//! Events that the reference has to know of, in the order in which they happened.
 
 use std::{
     collections::VecDeque,
@@ -24,53 +24,55 @@ const TOGETHER: usize = 16;
 
 /// An event, with the time at which it happened.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Entry {
+pub(super) struct Entry {
     /// By the store's clock.
-    pub(in crate::store) at: Tick,
+    pub(super) at: Tick,
     /// By this process's clock.
-    pub(in crate::store) since: Tick,
-    pub(in crate::store) event: Event,
+    pub(super) since: Tick,
+    pub(super) event: Event,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) enum Event {
-    /// So many requests were admitted, which cost what the check does, all of them together.
+pub(super) enum Event {
+    /// This many requests were admitted, for the cost of the check together.
     Admitted(Check, u64),
-    /// So many requests were refused, each of which cost what the check does.
+    /// This many requests were refused, each at the cost of the check.
     Refused(Check, u64),
     Settled(Receipt, Settlement),
+    /// The state was forgotten.
     Forgotten(Check),
 }
 
 /// Events that wait to be sent, and whether a task sends them.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Line(Mutex<State>);
+pub(super) struct EventQueue(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    is_reported: bool,
+    has_sender: bool,
 }
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Joined {
-    Waits,
+pub(super) enum Pushed {
+    Queued,
     /// The task that sends has to be started.
-    Begin,
-    Full,
+    StartSender,
+    /// There was no room.
+    Dropped,
 }
 
 impl Event {
-    pub(in crate::store) fn check(&self) -> &Check {
+    pub(super) fn check(&self) -> &Check {
         match self {
             Self::Admitted(check, _) | Self::Refused(check, _) | Self::Forgotten(check) => check,
-            Self::Settled(holding, _) => &holding.check,
+            Self::Settled(receipt, _) => &receipt.check,
         }
     }
 
     /// The requests that it stands for.
-    pub(in crate::store) fn requests(&self) -> u64 {
+    pub(super) fn requests(&self) -> u64 {
         match self {
             Self::Admitted(_, requests) | Self::Refused(_, requests) => *requests,
             Self::Settled(..) | Self::Forgotten(_) => 1,
@@ -94,8 +96,8 @@ impl Event {
     }
 }
 
-impl Line {
-    pub(in crate::store) fn join(&self, entry: Entry) -> Joined {
+impl EventQueue {
+    pub(super) fn push(&self, entry: Entry) -> Pushed {
         let mut state = self.lock();
         let is_same = |other: &Event| same_state(other.check(), entry.event.check());
         let mut last = state.waiting.iter_mut().rev().take(LOOKED_AT);
@@ -103,32 +105,32 @@ impl Line {
             && entry.at.abs_diff(other.at) <= AT_ONCE
             && other.event.add(&entry.event)
         {
-            return Joined::Waits;
+            return Pushed::Queued;
         }
         if state.waiting.len() >= MOST {
-            return Joined::Full;
+            return Pushed::Dropped;
         }
         state.waiting.push_back(entry);
-        if std::mem::replace(&mut state.is_reported, true) {
-            Joined::Waits
+        if std::mem::replace(&mut state.has_sender, true) {
+            Pushed::Queued
         } else {
-            Joined::Begin
+            Pushed::StartSender
         }
     }
 
     /// Takes out all events. `None`: there are none, and the task has to be started for the next one.
-    pub(in crate::store) fn take(&self) -> Option<VecDeque<Entry>> {
+    pub(super) fn take(&self) -> Option<VecDeque<Entry>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
-            state.is_reported = false;
+            state.has_sender = false;
             return None;
         }
         Some(std::mem::take(&mut state.waiting))
     }
 
     /// The task has ended: it has to be started for the next event.
-    pub(in crate::store) fn left_alone(&self) {
-        self.lock().is_reported = false;
+    pub(super) fn sender_ended(&self) {
+        self.lock().has_sender = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -138,7 +140,7 @@ impl Line {
 }
 
 /// The next events for one call: those of about one time.
-pub(in crate::store) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> Vec<Entry> {
+pub(super) fn at_once(waiting: &mut VecDeque<Entry>, most: usize) -> Vec<Entry> {
     let Some(first) = waiting.front().map(|entry| entry.at) else {
         return Vec::new();
     };
@@ -172,13 +174,13 @@ mod tests {
 
     #[test]
     fn admitted_requests_of_a_key_within_a_millisecond_are_one_query() {
-        let line = Line::default();
-        let admitted = |at, key| line.join(entry(at, Event::Admitted(check(key, 2), 1)));
-        assert_eq!(admitted(5_000, 1), Joined::Begin);
-        assert_eq!(admitted(5_500, 2), Joined::Waits);
-        assert_eq!(admitted(6_000, 1), Joined::Waits);
-        assert_eq!(admitted(6_001, 1), Joined::Waits);
-        let mut waiting = line.take().expect("three wait");
+        let queue = EventQueue::default();
+        let admitted = |at, key| queue.push(entry(at, Event::Admitted(check(key, 2), 1)));
+        assert_eq!(admitted(5_000, 1), Pushed::StartSender);
+        assert_eq!(admitted(5_500, 2), Pushed::Queued);
+        assert_eq!(admitted(6_000, 1), Pushed::Queued);
+        assert_eq!(admitted(6_001, 1), Pushed::Queued);
+        let mut waiting = queue.take().expect("three wait");
         let costs: Vec<_> = waiting.iter().map(|it| it.event.check().cost()).collect();
         assert_eq!(costs, [4, 2, 2]);
         assert_eq!(at_once(&mut waiting, 32).len(), 2);
@@ -187,30 +189,30 @@ mod tests {
 
     #[test]
     fn events_of_one_state_keep_their_order() {
-        let line = Line::default();
+        let queue = EventQueue::default();
         for event in [
             Event::Admitted(check(1, 1), 1),
             Event::Refused(check(1, 1), 1),
             Event::Admitted(check(1, 1), 1),
             Event::Forgotten(check(1, 0)),
         ] {
-            let _ = line.join(entry(5_000, event));
+            let _ = queue.push(entry(5_000, event));
         }
-        assert_eq!(line.take().map(|waiting| waiting.len()), Some(4));
+        assert_eq!(queue.take().map(|waiting| waiting.len()), Some(4));
     }
 
     #[test]
     fn the_queue_is_bounded() {
-        let line = Line::default();
+        let queue = EventQueue::default();
         for key in 0..MOST as u128 {
             assert_ne!(
-                line.join(entry(0, Event::Refused(check(key, 1), 1))),
-                Joined::Full
+                queue.push(entry(0, Event::Refused(check(key, 1), 1))),
+                Pushed::Dropped
             );
         }
         let last = entry(0, Event::Refused(check(u128::MAX, 1), 1));
-        assert_eq!(line.join(last), Joined::Full);
-        assert!(line.take().is_some() && line.take().is_none());
-        assert_eq!(line.join(last), Joined::Begin);
+        assert_eq!(queue.push(last), Pushed::Dropped);
+        assert!(queue.take().is_some() && queue.take().is_none());
+        assert_eq!(queue.push(last), Pushed::StartSender);
     }
 }

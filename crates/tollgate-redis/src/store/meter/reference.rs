@@ -1,78 +1,64 @@
-//! The accuracy meter: a sampled share of keys is followed exactly, while the service runs.
-//!
-//! For each rule, a sampled key has a second state in Redis, the *reference*, with the same quota. The reference decides nothing:
-//! it counts every admitted request, whether it fits or not, and answers whether a refused request would have fitted. So it
-//! knows what an exact store that never fails would have known.
-//!
-//! Events are sent to the reference after the decision, in the order of the decisions and with their times. No request waits for
-//! that. Events that cannot be sent are counted as dropped, and not sent later.
-//!
-//! Events of two processes may reach the reference in another order than they happened. So a decision that looks wrong is only
-//! suspected. It is rechecked when the other events have arrived, and counts as wrong only if it still looks wrong, also without
-//! the units that the reference is uncertain of.
-
-mod audit;
-pub(super) mod line;
-pub(super) mod rechecks;
-mod tolerance;
-pub(super) mod verdict;
+//! The reference of a rule set.
 
 use std::{fmt, sync::Arc};
 
 use tollgate_core::{
-    Check, RuleError, RuleSet, Tick,
+    Check, Outcome, RuleError, RuleSet, Tick, Verdict,
     store::{Receipt, Settlement},
 };
 
 use crate::{
     call::{Call, RequestLayout},
     encode::Encoder,
-    keyspace::{Keyspace, Metered},
+    keyspace::Metered,
     observe::RuleCounts,
-    store::meter::{
-        audit::Audit,
-        line::{Entry, Event, Line},
-        rechecks::{MANY, Rechecks},
-        tolerance::{For, Tolerance},
+    reply::Reply,
+    store::{
+        meter::{
+            audit::Audit,
+            event_queue::{Entry, Event, EventQueue},
+            rechecks::{MANY, Rechecks},
+            tolerance::{For, Tolerance},
+        },
+        shared::Shared,
     },
 };
 
-/// Compares the decisions about sampled keys of a rule set with a reference.
-pub(super) struct Meter {
-    one_in: u64,
+/// The reference of a rule set: a second state in Redis for each sampled key, and what waits to reach it.
+pub(super) struct Reference {
+    pub(super) shared: Arc<Shared>,
+    pub(super) rules: Arc<RuleSet>,
     encoder: Encoder,
-    tolerance: Tolerance,
+    pub(super) tolerance: Tolerance,
     /// By rule and plan; `None` is not followed.
     plans: Box<[Box<[Option<Plan>]>]>,
-    pub(super) line: Line,
+    pub(super) queue: EventQueue,
     pub(super) rechecks: Rechecks,
 }
 
 /// A quota that is followed.
 pub(super) struct Plan {
     pub(super) audit: Audit,
-    counts: Arc<RuleCounts>,
+    pub(super) counts: Arc<RuleCounts>,
 }
 
 /// Where the replies to an event are.
 pub(super) enum Placed {
-    Judged(RequestLayout, Option<u16>),
-    /// Nothing is judged.
-    Untold,
+    Audited(RequestLayout, Option<u16>),
+    /// Nothing is audited.
+    Sent,
     /// It did not fit into the call.
     Nowhere,
 }
 
-impl Meter {
-    /// For one key in `one_in` of a rule set. `counts` has what is counted of each quota, `None` where a rule has states
-    /// that a client alone does not find.
+impl Reference {
+    /// `counts` has what is counted of each quota, `None` where a rule has states that a client alone does not find.
     pub(super) fn new(
-        one_in: u64,
-        rules: &RuleSet,
-        keyspace: Keyspace,
-        now: Tick,
+        shared: &Arc<Shared>,
+        rules: &Arc<RuleSet>,
         counts: impl Fn(usize, usize) -> Option<Arc<RuleCounts>>,
     ) -> Result<Self, RuleError> {
+        let (keyspace, now) = (shared.keyspace.clone(), shared.process_clock.now());
         let plan = |rule: usize, plan: usize| {
             let quota = rules.rules()[rule].quota_of(plan);
             let audit = Audit::of(quota).filter(|_| rules.enforces(rule))?;
@@ -90,34 +76,31 @@ impl Meter {
             plan.map_or(0, |plan| plan.audit.memory())
         };
         Ok(Self {
-            one_in,
             tolerance: Tolerance::new(rules, &keyspace, memory)?,
             encoder: Encoder::metered(rules, keyspace, Metered::Reference)?,
             plans,
-            line: Line::default(),
+            queue: EventQueue::default(),
             rechecks: Rechecks::default(),
+            shared: Arc::clone(shared),
+            rules: Arc::clone(rules),
         })
     }
 
-    #[inline]
-    pub(super) fn is_sampled(&self, check: &Check) -> bool {
-        // Bits that no table of keys is spread by, and the same in every process.
-        ((check.key().bits() >> 64) as u64).is_multiple_of(self.one_in)
+    /// The time by this process's clock.
+    pub(super) fn now(&self) -> Tick {
+        self.shared.process_clock.now()
     }
 
+    /// The time by the server's clock, as far as this process knows it.
+    pub(super) fn store_now(&self) -> Tick {
+        self.shared.engine.store_now(self.now())
+    }
+
+    /// The quota of a check; `None` if it is not followed.
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan> {
         let plans = self.plans.get(usize::from(check.rule()))?;
-        let plan = plans.get(usize::from(check.plan()));
-        plan.or_else(|| plans.first())?.as_ref()
-    }
-
-    /// The quota of a check, if its key is sampled.
-    #[inline]
-    pub(super) fn follows(&self, check: &Check) -> Option<&Plan> {
-        if !self.is_sampled(check) {
-            return None;
-        }
-        self.plan(check)
+        // One that a check brings along has no reference.
+        plans.get(usize::from(check.plan()))?.as_ref()
     }
 
     /// An event was not sent. Whether the recheck task has to be started.
@@ -145,32 +128,32 @@ impl Meter {
             Event::Admitted(check, _) => {
                 let layout = call.peek(encoder, &[*check]);
                 match (layout, call.debit(encoder, check)) {
-                    (Some(layout), Some(debit)) => Placed::Judged(layout, Some(debit)),
+                    (Some(layout), Some(debit)) => Placed::Audited(layout, Some(debit)),
                     _ => Placed::Nowhere,
                 }
             }
             Event::Refused(check, _) => match self.look(call, check) {
-                Some(layout) => Placed::Judged(layout, None),
+                Some(layout) => Placed::Audited(layout, None),
                 None => Placed::Nowhere,
             },
-            Event::Settled(holding, how) => {
-                let mut holding = *holding;
-                if let Some(plan) = self.plan(&holding.check) {
-                    let (taken, units) = (&mut holding.taken, holding.check.cost());
+            Event::Settled(receipt, how) => {
+                let mut receipt = *receipt;
+                if let Some(plan) = self.plan(&receipt.check) {
+                    let (taken, units) = (&mut receipt.taken, receipt.check.cost());
                     taken.fresh_at = plan.audit.fresh_at(taken.at, units, taken.fresh_at);
                 }
                 // What others took because of it may arrive before it.
-                let back = holding.check.with_cost(given_back(&holding, *how));
-                let is_reported = call.settle(encoder, &holding, *how)
+                let back = receipt.check.with_cost(given_back(&receipt, *how));
+                let is_sent = call.settle(encoder, &receipt, *how)
                     && self.tolerance.count(call, &back, For::Lately);
-                Placed::reported(is_reported)
+                Placed::sent(is_sent)
             }
             Event::Forgotten(check) => {
                 // What others took before and after it may arrive in another order.
                 let all = check.with_cost(MANY);
-                let is_reported = call.reset(encoder, check.rule(), check.key())
+                let is_sent = call.reset(encoder, check.rule(), check.key())
                     && self.tolerance.count(call, &all, For::Long);
-                Placed::reported(is_reported)
+                Placed::sent(is_sent)
             }
         }
     }
@@ -180,33 +163,52 @@ impl Meter {
         self.tolerance.count(call, check, For::Long)
     }
 
+    /// What the reference replied to a check; `None` if it did not.
+    pub(super) fn answer(
+        &self,
+        reply: &Reply,
+        layout: &RequestLayout,
+        check: &Check,
+    ) -> Option<Verdict> {
+        let decision = reply.decision(layout, std::slice::from_ref(check), &self.rules);
+        let answer = decision.verdicts().first().copied();
+        answer.filter(|answer| matches!(answer.outcome(), Outcome::Allow | Outcome::Deny))
+    }
+
     /// Puts into a call what is left of a state.
-    fn look(&self, call: &mut Call, check: &Check) -> Option<RequestLayout> {
+    pub(super) fn look(&self, call: &mut Call, check: &Check) -> Option<RequestLayout> {
         call.peek(&self.encoder, &[check.with_cost(0)])
     }
 }
 
+impl Plan {
+    /// A reference that began late, or has missed events, knows of too little.
+    pub(super) fn knows_of_all(&self, now: Tick) -> bool {
+        self.counts.is_whole(now, self.audit.memory())
+    }
+}
+
 impl Placed {
-    fn reported(is_reported: bool) -> Self {
-        match is_reported {
-            true => Self::Untold,
+    fn sent(is_sent: bool) -> Self {
+        match is_sent {
+            true => Self::Sent,
             false => Self::Nowhere,
         }
     }
 }
 
-fn given_back(holding: &Receipt, how: Settlement) -> u64 {
+fn given_back(receipt: &Receipt, how: Settlement) -> u64 {
     match how {
-        Settlement::Refund(units) => units.min(holding.check.cost()),
-        Settlement::Cancel => holding.check.cost(),
+        Settlement::Refund(units) => units.min(receipt.check.cost()),
+        Settlement::Cancel => receipt.check.cost(),
         _ => 0,
     }
 }
 
-impl fmt::Debug for Meter {
+impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter")
-            .field("one_in", &self.one_in)
+        f.debug_struct("Reference")
+            .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }
