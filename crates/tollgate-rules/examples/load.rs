@@ -21,29 +21,29 @@ fn main() {
     let mut json = "{\"version\": 1, \"rules\": [".to_owned();
     for n in 0..rules {
         // Writing to a string does not fail.
-        let _ = write!(
+        let _ = writeln!(
             toml,
-            "[[rules]]\nname = \"rule-{n}\"\nlimit = \"{}/min burst 50\"\nby = \"header:x-api-key\"\nwhen = {{ path = \"/r{n}\" }}\n",
+            "[[rules]]\nname = \"rule-{n}\"\nlimit = \"{}/min burst 50\"\nby = \"header:x-api-key\"\nwhen = {{ path = \"/r{n}\" }}",
             100 + n
         );
         let comma = if n > 0 { "," } else { "" };
-        let _ = write!(
+        let _ = writeln!(
             json,
-            "{comma}{{\"name\": \"rule-{n}\", \"limit\": \"{}/min burst 50\", \"by\": \"header:x-api-key\", \"when\": {{\"path\": \"/r{n}\"}}}}\n",
+            "{comma}{{\"name\": \"rule-{n}\", \"limit\": \"{}/min burst 50\", \"by\": \"header:x-api-key\", \"when\": {{\"path\": \"/r{n}\"}}}}",
             100 + n
         );
     }
     json.push_str("], \"overrides\": [");
     for n in 0..overrides {
         let (rule, limit) = (n % rules, 200 + n % 10);
-        let _ = write!(
+        let _ = writeln!(
             toml,
-            "[[overrides]]\nrule = \"rule-{rule}\"\nkey = \"customer-{n}\"\nlimit = \"{limit}/min\"\nreason = \"ticket {n}\"\n"
+            "[[overrides]]\nrule = \"rule-{rule}\"\nkey = \"customer-{n}\"\nlimit = \"{limit}/min\"\nreason = \"ticket {n}\""
         );
         let comma = if n > 0 { "," } else { "" };
-        let _ = write!(
+        let _ = writeln!(
             json,
-            "{comma}{{\"rule\": \"rule-{rule}\", \"key\": \"customer-{n}\", \"limit\": \"{limit}/min\", \"reason\": \"ticket {n}\"}}\n"
+            "{comma}{{\"rule\": \"rule-{rule}\", \"key\": \"customer-{n}\", \"limit\": \"{limit}/min\", \"reason\": \"ticket {n}\"}}"
         );
     }
     json.push_str("]}");
