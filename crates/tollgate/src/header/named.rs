@@ -54,10 +54,9 @@ impl Named {
             usual = Box::default();
         }
         let mut joined = Line::new();
-        for policy in usual.iter().filter_map(|rule| policies.find(*rule, 0)) {
-            if let Some(policy) = policy {
-                push_policy(&mut joined, policy.as_bytes());
-            }
+        let prepared = usual.iter().filter_map(|rule| policies.find(*rule, 0));
+        for policy in prepared.flatten() {
+            push_policy(&mut joined, policy.as_bytes());
         }
         let usual_policies = structured::value(&joined);
         let parts = Parts {
