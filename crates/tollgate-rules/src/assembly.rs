@@ -1,12 +1,14 @@
 //! Putting the tables of all texts of a document together.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use crate::{
     bindings::Bindings,
     condition::Condition,
+    document_error::DocumentError,
     entries::Entries,
     format::Format,
+    json_tree,
     node::{Node, Value},
     override_entry::Override,
     path_pattern::Segment,
@@ -17,7 +19,8 @@ use crate::{
     toml_tree, yaml_tree,
 };
 
-const FIELDS: &[&str] = &[
+/// The fields of a document.
+pub(crate) const FIELDS: &[&str] = &[
     "version",
     "include",
     "rules",
@@ -37,14 +40,53 @@ pub(crate) struct Part<'a> {
     pub(crate) problems: &'a [Problem],
 }
 
+/// The fields of a group.
+pub(crate) const GROUP_FIELDS: &[&str] = &["name", "rules", "description"];
+
+/// The most bytes of a text.
+const MOST_BYTES: usize = 64 << 20;
+
 /// The tables of a text, before they are put together.
-pub(crate) struct Tables {
+struct Tables {
     root: Node,
-    pub(crate) problems: Problems,
+    problems: Problems,
+}
+
+/// Reads the texts of a document: what they say together, and the tree of each.
+///
+/// # Errors
+///
+/// All that is wrong with them.
+pub(crate) fn assemble(
+    parts: &[Part<'_>],
+    bindings: &Bindings,
+) -> Result<(Entries, Vec<Node>), DocumentError> {
+    if let Some(long) = parts.iter().find(|part| part.text.len() > MOST_BYTES) {
+        let bytes = long.text.len();
+        let message = format!("a document of {bytes} bytes is above {MOST_BYTES}");
+        return Err(DocumentError::of_whole(long.origin, message));
+    }
+    let tables: Vec<Tables> = parts.iter().map(Tables::parse).collect();
+    let entries = Assembly::new(parts, &tables, bindings).entries();
+    let mut wrong: Option<DocumentError> = None;
+    let mut roots = Vec::with_capacity(tables.len());
+    for (part, Tables { problems, root }) in parts.iter().zip(tables) {
+        roots.push(root);
+        let problems = problems.into_sorted();
+        if problems.is_empty() {
+            continue;
+        }
+        let error = DocumentError::new(part.origin, part.text, &problems);
+        match &mut wrong {
+            None => wrong = Some(error),
+            Some(wrong) => wrong.extend(error),
+        }
+    }
+    wrong.map_or(Ok((entries, roots)), Err)
 }
 
 impl Tables {
-    pub(crate) fn parse(part: &Part<'_>) -> Self {
+    fn parse(part: &Part<'_>) -> Self {
         let problems = Problems::default();
         let root = parse(part.text, part.format, &problems);
         Self { root, problems }
@@ -54,7 +96,8 @@ impl Tables {
 fn parse(text: &str, format: Format, problems: &Problems) -> Node {
     match format {
         Format::Toml => toml_tree::parse(text, problems),
-        format => yaml_tree::parse(text, format, problems),
+        Format::Yaml => yaml_tree::parse(text, problems),
+        Format::Json => json_tree::parse(text, problems),
     }
 }
 
@@ -82,7 +125,7 @@ pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)
 }
 
 /// Puts the tables of all texts together.
-pub(crate) struct Assembly<'a> {
+struct Assembly<'a> {
     parts: &'a [Part<'a>],
     tables: &'a [Tables],
     bindings: &'a Bindings,
@@ -97,7 +140,7 @@ pub(crate) struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    pub(crate) fn new(parts: &'a [Part<'a>], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
+    fn new(parts: &'a [Part<'a>], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
         Self {
             parts,
             tables,
@@ -117,7 +160,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    pub(crate) fn entries(mut self) -> Entries {
+    fn entries(mut self) -> Entries {
         let mut all = Vec::new();
         for part in 0..self.parts.len() {
             let reader = self.reader(part);
@@ -182,6 +225,8 @@ impl<'a> Assembly<'a> {
             behind,
             overrides,
             switches,
+            hash_key: self.bindings.hash_key.clone(),
+            denials: Arc::clone(&self.bindings.denials),
         }
     }
 
@@ -248,7 +293,7 @@ impl<'a> Assembly<'a> {
         group_of: &mut HashMap<usize, String>,
     ) {
         let reader = self.reader(part);
-        let Some(fields) = reader.fields(node, "a group", &["name", "rules", "description"]) else {
+        let Some(fields) = reader.fields(node, "a group", GROUP_FIELDS) else {
             return;
         };
         let name = fields.required(reader, "a group", "name", "\"api\"");
@@ -311,7 +356,7 @@ impl<'a> Assembly<'a> {
             let rule = self.named(reader, node)?;
             Some((rule, &self.rules[rule]))
         };
-        Override::read(reader, node, named)
+        Override::read(reader, node, self.bindings.hash_key.is_some(), named)
     }
 
     fn read_switch(&self, part: usize, node: &'a Node) -> Option<Switch> {

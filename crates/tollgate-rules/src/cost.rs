@@ -11,6 +11,9 @@ use crate::{
     reader::Reader,
 };
 
+/// The fields of a cost in a header.
+pub(crate) const FIELDS: &[&str] = &["header", "max"];
+
 /// The units that a request takes.
 #[derive(Clone)]
 pub(crate) enum Cost {
@@ -30,7 +33,7 @@ impl Cost {
                 bound.map(Self::Computed)
             }
             Value::Table(_) => {
-                let fields = reader.fields(node, "a cost", &["header", "max"])?;
+                let fields = reader.fields(node, "a cost", FIELDS)?;
                 let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
                 let header = header.and_then(|node| reader.text(node, "the name of a header"));
                 let max = fields.required(reader, "a cost", "max", "100");

@@ -7,22 +7,26 @@ use crate::{
     reader::{At, Reader},
 };
 
+/// The fields of a limit as a table.
+pub(crate) const FIELDS: &[&str] = &["units", "per", "algorithm", "burst", "buckets"];
+
+/// The words for algorithms.
+pub(crate) const ALGORITHMS: &[(&str, AlgorithmKind)] = &[
+    ("gcra", AlgorithmKind::Gcra),
+    ("token_bucket", AlgorithmKind::TokenBucket),
+    ("leaky_bucket", AlgorithmKind::LeakyBucket),
+    ("fixed_window", AlgorithmKind::FixedWindow),
+    ("sliding_window", AlgorithmKind::SlidingWindow),
+    ("sliding_buckets", AlgorithmKind::SlidingBuckets),
+    ("sliding_log", AlgorithmKind::SlidingLog),
+];
+
 /// A limit as text, or as a table: `{ algorithm = "sliding_window", units = 1000, per = "1m" }`.
 pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Option<At<Quota>> {
     if !matches!(node.value, Value::Table(_)) {
         return reader.quota(node, of);
     }
-    const ALGORITHMS: &[(&str, AlgorithmKind)] = &[
-        ("gcra", AlgorithmKind::Gcra),
-        ("token_bucket", AlgorithmKind::TokenBucket),
-        ("leaky_bucket", AlgorithmKind::LeakyBucket),
-        ("fixed_window", AlgorithmKind::FixedWindow),
-        ("sliding_window", AlgorithmKind::SlidingWindow),
-        ("sliding_buckets", AlgorithmKind::SlidingBuckets),
-        ("sliding_log", AlgorithmKind::SlidingLog),
-    ];
-    let known = ["units", "per", "algorithm", "burst", "buckets"];
-    let fields = reader.fields(node, "a limit", &known)?;
+    let fields = reader.fields(node, "a limit", FIELDS)?;
     let algorithm = match fields.get("algorithm") {
         None => of.map_or(AlgorithmKind::Gcra, Quota::algorithm),
         Some(node) => reader.word(node, "algorithm", ALGORITHMS)?,

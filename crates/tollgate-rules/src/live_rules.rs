@@ -14,6 +14,7 @@ use tokio::{
 use tollgate::{LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, Store};
 
 use crate::{
+    author::Author,
     document_error::DocumentError,
     format::Format,
     rule_document::RuleDocument,
@@ -55,7 +56,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[must_use]
 #[derive(Clone)]
 pub struct LiveRules {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Reads the document at once.
@@ -82,6 +83,9 @@ impl LiveRules {
 
     /// Begins to follow a source, for as long as a clone is there.
     pub(crate) fn start(&self, runtime: &Handle, source: impl Source) {
+        if let Some(fleet) = source.fleet() {
+            self.shared.rules.set_fleet(fleet);
+        }
         let task = runtime.spawn(follow(Arc::downgrade(&self.shared), source));
         let following = self.shared.following.lock();
         *following.unwrap_or_else(PoisonError::into_inner) = Some(task);
@@ -140,7 +144,9 @@ impl LiveRules {
     ///
     /// All that is wrong with the text. The rules stay as they are.
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
-        self.shared.rules.apply(Ok(RuleText::new(text, format)))
+        let text = RuleText::new(text, format);
+        let author = text.author();
+        self.shared.rules.apply(Ok(text), author)
     }
 
     /// Reads the file or folder now, without waiting for an event, and says what changed in the first layer. Nothing does for
@@ -151,7 +157,7 @@ impl LiveRules {
     /// All that is wrong with the documents. The rules stay as they are.
     pub fn reload(&self) -> Result<Vec<RuleChange>, DocumentError> {
         match &self.shared.read {
-            Some(read) => self.shared.rules.apply(read()),
+            Some(read) => self.shared.apply(read()),
             None => Ok(Vec::new()),
         }
     }
@@ -172,6 +178,10 @@ impl LiveRules {
 /// Follows a source for as long as its rules are there.
 async fn follow(shared: Weak<Shared>, mut source: impl Source) {
     loop {
+        let Some(status) = shared.upgrade().map(|shared| shared.rules.status()) else {
+            return;
+        };
+        source.on_status(&status);
         let found = {
             let mut next = std::pin::pin!(source.next());
             loop {
@@ -187,15 +197,9 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
             }
         };
         let failed = found.is_err();
-        let text = found.map_err(document_error);
         let applying = shared.clone();
-        // What is wrong with it is reported there.
-        let apply = move || {
-            applying
-                .upgrade()
-                .map(|shared| shared.rules.apply(text).is_ok())
-        };
-        if !matches!(spawn_blocking(apply).await, Ok(Some(_))) {
+        let apply = move || applying.upgrade().map(|shared| shared.take(found));
+        if !matches!(spawn_blocking(apply).await, Ok(Some(()))) {
             return;
         }
         if failed {
@@ -204,7 +208,30 @@ async fn follow(shared: Weak<Shared>, mut source: impl Source) {
     }
 }
 
-/// What a source says, as it is.
+impl Shared {
+    fn apply(
+        &self,
+        text: Result<RuleText, DocumentError>,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        let author = text.as_ref().map(RuleText::author);
+        let author = author.unwrap_or_else(|_| Author::new("the source of the rules"));
+        self.rules.apply(text, author)
+    }
+
+    /// Takes what a source gave. What is wrong with it is reported.
+    pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
+        let text = match found {
+            Ok(text) => Ok(text),
+            Err(wrong) => match wrong.downcast::<DocumentError>() {
+                Ok(wrong) => Err(*wrong),
+                Err(wrong) => return self.rules.source_failed(&wrong.to_string()),
+            },
+        };
+        let _ = self.apply(text);
+    }
+}
+
+/// What a source says, as an error at the start.
 pub(crate) fn document_error(wrong: SourceError) -> DocumentError {
     match wrong.downcast::<DocumentError>() {
         Ok(wrong) => *wrong,

@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
+    audit::{AuditSink, AuditSinks},
     bindings::Bindings,
     document_error::DocumentError,
     file_reader,
@@ -25,6 +26,7 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 pub struct LiveRulesBuilder {
     bindings: Bindings,
     fallback: Option<RuleText>,
+    sinks: AuditSinks,
     start_within: Duration,
 }
 
@@ -67,6 +69,7 @@ impl LiveRules {
         LiveRulesBuilder {
             bindings,
             fallback: None,
+            sinks: AuditSinks::default(),
             start_within: START_WITHIN,
         }
     }
@@ -112,6 +115,12 @@ impl LiveRulesBuilder {
         self
     }
 
+    /// Gives every change of rules to this sink too: see [`AuditSink`]. Called twice, both get all.
+    pub fn audit(mut self, sink: impl AuditSink) -> Self {
+        self.sinks.add(sink);
+        self
+    }
+
     /// As [`LiveRules::from_text`].
     ///
     /// # Errors
@@ -147,33 +156,29 @@ impl LiveRulesBuilder {
     pub async fn follow(self, mut source: impl Source) -> Result<LiveRules, DocumentError> {
         let runtime = runtime("the source of the rules")?;
         let first = match timeout(self.start_within, source.next()).await {
-            Ok(first) => first.map_err(document_error),
-            Err(_) => Err(DocumentError::of_whole(
-                "the source of the rules",
-                format!(
-                    "it gave no document within {:?}; give it longer, or rules to start with, by `LiveRules::builder`",
-                    self.start_within
-                ),
-            )),
+            Ok(first) => first,
+            Err(_) => Err(format!(
+                "it gave no document within {:?}; give it longer, or rules to start with, by `LiveRules::builder`",
+                self.start_within
+            )
+            .into()),
         };
-        let rules = LiveRules::new(self.first(first)?, None);
+        let rules = match (first, self.fallback.clone()) {
+            (first, None) => LiveRules::new(self.first(first.map_err(document_error))?, None),
+            (first, Some(fallback)) => {
+                let begun = RulesInForce::fallback(self.bindings, self.sinks, fallback)?;
+                let rules = LiveRules::new(begun, None);
+                rules.shared.take(first);
+                rules
+            }
+        };
         rules.start(&runtime, source);
         Ok(rules)
     }
 
     /// The rules to start with.
     fn first(self, text: Result<RuleText, DocumentError>) -> Result<RulesInForce, DocumentError> {
-        let made = text.and_then(|text| RulesInForce::new(self.bindings.clone(), &text));
-        match (made, self.fallback) {
-            (Ok(rules), _) => Ok(rules),
-            (Err(wrong), None) => Err(wrong),
-            (Err(wrong), Some(fallback)) => {
-                let rules = RulesInForce::fallback(self.bindings, &fallback)?;
-                // It is reported there, and in the status.
-                let _ = rules.apply(Err(wrong));
-                Ok(rules)
-            }
-        }
+        RulesInForce::new(self.bindings, self.sinks, text?)
     }
 }
 

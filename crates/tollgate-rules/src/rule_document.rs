@@ -6,15 +6,14 @@ use tollgate::RequestRule;
 use tollgate_core::Tick;
 
 use crate::{
-    assembly::{Assembly, Part, Tables},
+    assembly::{Part, assemble},
     bindings::Bindings,
+    clock::now,
     document_error::DocumentError,
     entries::Entries,
     format::Format,
+    node::Node,
 };
-
-/// The most bytes of a document.
-const MOST_BYTES: usize = 64 << 20;
 
 /// The rules of a document, checked as a whole.
 ///
@@ -40,7 +39,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// ```
 #[derive(Clone)]
 pub struct RuleDocument {
-    entries: Entries,
+    pub(crate) entries: Entries,
 }
 
 impl RuleDocument {
@@ -72,33 +71,16 @@ impl RuleDocument {
             is_file: false,
             problems: &[],
         };
-        Self::of_parts(&[part], bindings)
+        Self::of_parts(&[part], bindings).map(|(document, _)| document)
     }
 
-    /// Reads a document of several texts, such as the files of a folder.
-    pub(crate) fn of_parts(parts: &[Part<'_>], bindings: &Bindings) -> Result<Self, DocumentError> {
-        if let Some(long) = parts.iter().find(|part| part.text.len() > MOST_BYTES) {
-            let message = format!(
-                "a document of {} bytes is above {MOST_BYTES}",
-                long.text.len()
-            );
-            return Err(DocumentError::of_whole(long.origin, message));
-        }
-        let tables: Vec<Tables> = parts.iter().map(Tables::parse).collect();
-        let entries = Assembly::new(parts, &tables, bindings).entries();
-        let mut wrong: Option<DocumentError> = None;
-        for (part, Tables { problems, .. }) in parts.iter().zip(tables) {
-            let problems = problems.into_sorted();
-            if problems.is_empty() {
-                continue;
-            }
-            let error = DocumentError::new(part.origin, part.text, &problems);
-            match &mut wrong {
-                None => wrong = Some(error),
-                Some(wrong) => wrong.extend(error),
-            }
-        }
-        wrong.map_or(Ok(Self { entries }), Err)
+    /// Reads a document of several texts, such as the files of a folder, with the tree of each.
+    pub(crate) fn of_parts(
+        parts: &[Part<'_>],
+        bindings: &Bindings,
+    ) -> Result<(Self, Vec<Node>), DocumentError> {
+        let (entries, trees) = assemble(parts, bindings)?;
+        Ok((Self { entries }, trees))
     }
 
     /// The rules for a layer, as they are now: overrides and switches that have expired do not count.
@@ -134,10 +116,6 @@ impl RuleDocument {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.rules.iter().map(|rule| &*rule.name.value)
     }
-}
-
-pub(crate) fn now() -> Tick {
-    tollgate::Clock::system().now()
 }
 
 impl fmt::Debug for RuleDocument {

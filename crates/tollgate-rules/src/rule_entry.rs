@@ -18,7 +18,8 @@ use crate::{
     store_policy::{consistency, store_error},
 };
 
-const FIELDS: &[&str] = &[
+/// The fields of a rule.
+pub(crate) const FIELDS: &[&str] = &[
     "name",
     "limit",
     "by",
@@ -34,15 +35,27 @@ const FIELDS: &[&str] = &[
     "on_change",
     "missing",
     "keep_on_error",
+    "audit",
     "description",
 ];
 
 /// Whether a rule is enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     Enforce,
     Shadow,
     Off,
+}
+
+impl Mode {
+    /// A rule in this mode.
+    pub(crate) fn of(self, rule: tollgate_core::Rule) -> tollgate_core::Rule {
+        match self {
+            Self::Enforce => rule,
+            Self::Shadow => rule.shadow(),
+            Self::Off => rule.off(),
+        }
+    }
 }
 
 /// The words for modes.
@@ -51,6 +64,16 @@ pub(crate) const MODES: &[(&str, Mode)] = &[
     ("shadow", Mode::Shadow),
     ("off", Mode::Off),
 ];
+
+/// The fields of a rollout.
+pub(crate) const ROLLOUT_FIELDS: &[&str] = &["percent", "others"];
+
+/// What a rule in a rollout is for the others.
+pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
+
+/// The words for requests without a key.
+pub(crate) const MISSING: &[(&str, Missing)] =
+    &[("shared", Missing::Shared), ("skip", Missing::Skip)];
 
 /// A rule as a document says it.
 #[derive(Clone)]
@@ -70,6 +93,8 @@ pub(crate) struct RuleEntry {
     on_change: OnChange,
     missing: Missing,
     keep_on_error: bool,
+    /// Whether denials are recorded.
+    pub(crate) audit: bool,
 }
 
 impl RuleEntry {
@@ -122,6 +147,7 @@ impl RuleEntry {
         let missing = fields.get("missing").and_then(|node| missing(reader, node));
         let keep = fields.get("keep_on_error");
         let keep_on_error = keep.and_then(|node| reader.boolean(node));
+        let audit = fields.get("audit").and_then(|node| reader.boolean(node));
         if let Some(node) = fields.get("description") {
             reader.text(node, "a text for readers of the file");
         }
@@ -143,6 +169,7 @@ impl RuleEntry {
             on_change: on_change.unwrap_or_default(),
             missing: missing.unwrap_or_default(),
             keep_on_error: keep_on_error.unwrap_or_default(),
+            audit: audit.unwrap_or_default(),
         };
         let consistency_span = consistency_node.map(|node| node.span.clone());
         entry
@@ -207,12 +234,7 @@ impl RuleEntry {
         applies: Option<&Condition>,
     ) -> Vec<RequestRule> {
         let made = |numbers: tollgate_core::Rule, mode: Mode| {
-            let numbers = match mode {
-                Mode::Enforce => numbers,
-                Mode::Shadow => numbers.shadow(),
-                Mode::Off => numbers.off(),
-            };
-            let mut rule = Rule::from(numbers)
+            let mut rule = Rule::from(mode.of(numbers))
                 .by(self.key.extractor())
                 .when_missing(self.missing);
             let condition = applies.unwrap_or(&self.condition);
@@ -319,8 +341,7 @@ fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         let status = StatusCode::from_u16(status as u16).ok()?;
         return Some(Missing::Reject(status));
     }
-    let words = [("shared", Missing::Shared), ("skip", Missing::Skip)];
-    reader.word(node, "way to count requests without a key", &words)
+    reader.word(node, "way to count requests without a key", MISSING)
 }
 
 fn read_rollout(
@@ -328,15 +349,12 @@ fn read_rollout(
     node: &Node,
     name: Option<&At<String>>,
 ) -> Option<(Rollout, Mode)> {
-    let fields = reader.fields(node, "a rollout", &["percent", "others"])?;
+    let fields = reader.fields(node, "a rollout", ROLLOUT_FIELDS)?;
     let percent = fields.required(reader, "a rollout", "percent", "5");
     let permille = percent.and_then(|node| reader.permille(node, 100));
     let others = match fields.get("others") {
         None => Some(Mode::Off),
-        Some(node) => {
-            let words = [("off", Mode::Off), ("shadow", Mode::Shadow)];
-            reader.word(node, "mode for the others", &words)
-        }
+        Some(node) => reader.word(node, "mode for the others", OTHERS),
     };
     let (name, others) = (name?, others?);
     if others == Mode::Shadow && shadow_name(&name.value).len() > 64 {

@@ -1,14 +1,22 @@
 //! The text of a document, before it is read.
 
 use std::{
+    borrow::Cow,
     collections::hash_map::DefaultHasher,
     fmt,
     hash::{Hash, Hasher},
+    sync::Arc,
 };
 
 use crate::{
-    assembly::Part, bindings::Bindings, document_error::DocumentError, format::Format,
-    problems::Problem, rule_document::RuleDocument,
+    assembly::Part,
+    author::Author,
+    bindings::{Bindings, HashKey},
+    document_error::DocumentError,
+    format::Format,
+    node::Node,
+    problems::Problem,
+    rule_document::RuleDocument,
 };
 
 /// The text of a document, or several texts that make one document together: what a [`Source`](crate::Source) gives.
@@ -24,6 +32,9 @@ use crate::{
 pub struct RuleText {
     texts: Vec<OneText>,
     revision: Option<u64>,
+    author: Option<Author>,
+    /// For overrides that name the hash of a key, where the bindings have none.
+    hash_key: Option<Arc<HashKey>>,
 }
 
 /// One of the texts of a document.
@@ -61,6 +72,8 @@ impl RuleText {
         Self {
             texts,
             revision: None,
+            author: None,
+            hash_key: None,
         }
     }
 
@@ -83,12 +96,41 @@ impl RuleText {
         self.revision
     }
 
+    /// Who wrote it, for the audit. Default: its origin.
+    pub fn by(mut self, author: Author) -> Self {
+        self.author = Some(author);
+        self
+    }
+
+    pub(crate) fn author(&self) -> Author {
+        let origin = || self.texts.first().map_or("", |text| &*text.origin);
+        self.author.clone().unwrap_or_else(|| Author::new(origin()))
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_hash_key(mut self, hash_key: Arc<HashKey>) -> Self {
+        self.hash_key = Some(hash_key);
+        self
+    }
+
     /// Reads it.
     ///
     /// # Errors
     ///
     /// All that is wrong with it.
     pub fn parse(&self, bindings: &Bindings) -> Result<RuleDocument, DocumentError> {
+        self.read(bindings).map(|(document, _)| document)
+    }
+
+    /// Reads it: the document, and the tree of each text.
+    pub(crate) fn read(
+        &self,
+        bindings: &Bindings,
+    ) -> Result<(RuleDocument, Vec<Node>), DocumentError> {
+        let mut bindings = Cow::Borrowed(bindings);
+        if bindings.hash_key.is_none() && self.hash_key.is_some() {
+            bindings.to_mut().hash_key.clone_from(&self.hash_key);
+        }
         let parts = self.texts.iter().map(|text| Part {
             origin: &text.origin,
             text: &text.text,
@@ -96,7 +138,7 @@ impl RuleText {
             is_file: text.is_file,
             problems: &text.problems,
         });
-        RuleDocument::of_parts(&parts.collect::<Vec<_>>(), bindings)
+        RuleDocument::of_parts(&parts.collect::<Vec<_>>(), &bindings)
     }
 
     /// The text, once: nothing is left.
@@ -104,7 +146,7 @@ impl RuleText {
         let texts = std::mem::take(&mut self.texts);
         (!texts.is_empty()).then_some(Self {
             texts,
-            revision: self.revision,
+            ..self.clone()
         })
     }
 

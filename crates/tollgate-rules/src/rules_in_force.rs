@@ -2,33 +2,49 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
+use tokio::sync::watch;
 use tollgate::{
     LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, RulesHandle, Store,
 };
 use tollgate_core::Tick;
 
 use crate::{
+    audit::{AuditKind, AuditRecord, AuditSinks},
+    author::Author,
     bindings::Bindings,
+    clock::now,
+    denial_audit::DenialAudit,
+    document_changes::document_changes,
     document_error::DocumentError,
-    rule_document::{RuleDocument, now},
+    document_tree::DocumentTree,
+    fleet::Fleet,
+    metrics,
+    rule_document::RuleDocument,
     rule_text::RuleText,
     rules_status::RulesStatus,
 };
 
-/// The most changes of one document that are reported one by one.
-const REPORTED: usize = 20;
-
 /// The document in force, and the layers and limiters that follow it.
 pub(crate) struct RulesInForce {
     bindings: Bindings,
+    sinks: AuditSinks,
+    /// What the source knows of other processes.
+    fleet: OnceLock<Fleet>,
     state: Mutex<State>,
+    /// How often the status has changed.
+    changed: watch::Sender<u64>,
 }
 
 struct State {
+    /// As the source gave it.
+    text: RuleText,
+    /// Overrides and switches that were set in this process.
+    local: DocumentTree,
+    /// Both together.
     document: RuleDocument,
     /// Of the contents in force, and of those that were rejected last.
     hash: u64,
@@ -42,6 +58,7 @@ struct State {
     computed: Tick,
     rejected: u64,
     last_rejection: Option<String>,
+    source_error: Option<String>,
 }
 
 /// What has the rules in force.
@@ -51,35 +68,71 @@ struct Followers {
     limiters: Vec<LiveLimiter>,
 }
 
+/// What a change did: the result, and what the audit says of it.
+type Changed = (Result<Vec<RuleChange>, DocumentError>, Option<AuditRecord>);
+
 impl RulesInForce {
     /// # Errors
     ///
     /// All that is wrong with the text.
-    pub(crate) fn new(bindings: Bindings, text: &RuleText) -> Result<Self, DocumentError> {
+    pub(crate) fn new(
+        mut bindings: Bindings,
+        sinks: AuditSinks,
+        text: RuleText,
+    ) -> Result<Self, DocumentError> {
+        bindings.denials = Arc::new(DenialAudit::new(sinks.clone()));
         let document = text.parse(&bindings)?;
         let now = now();
-        Ok(Self {
+        let revision = text.revision().unwrap_or(1);
+        let rules = Self {
             bindings,
+            sinks,
+            fleet: OnceLock::new(),
             state: Mutex::new(State {
+                local: DocumentTree::default(),
                 document,
                 hash: text.hash(),
                 rejected_hash: None,
                 followers: Followers::default(),
                 of_source: text.revision(),
-                revision: text.revision().unwrap_or(1),
+                revision,
                 since: now,
                 computed: now,
                 rejected: 0,
                 last_rejection: None,
+                source_error: None,
+                text,
             }),
-        })
+            changed: watch::Sender::new(0),
+        };
+        let state = rules.lock();
+        let began = AuditRecord {
+            at: now,
+            kind: AuditKind::Accepted,
+            author: state.text.author(),
+            before: 0,
+            after: revision,
+            lines: vec![format!(
+                "{} rules to begin with",
+                state.document.names().count()
+            )],
+        };
+        drop(state);
+        rules.sinks.record(&began);
+        metrics::in_force(revision, now);
+        Ok(rules)
     }
 
     /// As [`new`](Self::new), until the source has a document: its first one takes the place of this text.
-    pub(crate) fn fallback(bindings: Bindings, text: &RuleText) -> Result<Self, DocumentError> {
-        let rules = Self::new(bindings, text)?;
+    pub(crate) fn fallback(
+        bindings: Bindings,
+        sinks: AuditSinks,
+        text: RuleText,
+    ) -> Result<Self, DocumentError> {
+        let rules = Self::new(bindings, sinks, text)?;
         let mut state = rules.lock();
         (state.revision, state.of_source) = (0, None);
+        metrics::in_force(0, state.since);
         drop(state);
         Ok(rules)
     }
@@ -87,6 +140,11 @@ impl RulesInForce {
     fn lock(&self) -> MutexGuard<'_, State> {
         // What is behind it is whole at each step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_fleet(&self, fleet: Fleet) {
+        // A source says it once.
+        let _ = self.fleet.set(fleet);
     }
 
     pub(crate) fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
@@ -119,67 +177,77 @@ impl RulesInForce {
         let state = self.lock();
         RulesStatus {
             revision: state.revision,
+            hash: state.hash,
             rules: state.document.names().count(),
             in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
             rejected: state.rejected,
             last_rejection: state.last_rejection.clone(),
+            source_error: state.source_error.clone(),
+            fleet: self.fleet.get().map(Fleet::status),
         }
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Puts a text in force, unless it is already.
     pub(crate) fn apply(
         &self,
         text: Result<RuleText, DocumentError>,
+        author: Author,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        // Held all along, so that two changes follow each other.
+        self.change(|state| state.apply(&self.bindings, text, author))
+    }
+
+    /// Sets overrides and switches of this process beside the source's document.
+    pub(crate) fn set_local(
+        &self,
+        author: Author,
+        edit: impl FnOnce(&mut DocumentTree),
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        self.change(|state| {
+            let mut local = state.local.clone();
+            edit(&mut local);
+            state.set_local(&self.bindings, local, author)
+        })
+    }
+
+    /// Notes that the source has no document at present.
+    pub(crate) fn source_failed(&self, error: &str) {
         let mut state = self.lock();
-        let hash = text.as_ref().ok().map(RuleText::hash);
-        let of_source = text.as_ref().ok().and_then(RuleText::revision);
-        if hash == Some(state.hash) && of_source >= state.of_source {
-            // It was put right again, or pushed again.
-            state.last_rejection = None;
-            state.rejected_hash = None;
-            state.number(of_source);
-            return Ok(Vec::new());
+        let is_known = state.source_error.replace(error.to_owned()).as_deref() == Some(error);
+        let revision = state.revision;
+        drop(state);
+        if !is_known {
+            tracing::error!(
+                target: "tollgate",
+                revision,
+                "the source has no rules at present, and the last ones stay in force: {error}"
+            );
+            self.changed.send_modify(|n| *n += 1);
         }
-        let parsed = text.and_then(|text| {
-            state.refuse_older(text.revision())?;
-            text.parse(&self.bindings)
-        });
-        let now = now();
-        let applied = parsed.and_then(|document| {
-            let changes = state.replace(&document, now)?;
-            Ok((document, changes))
-        });
-        match applied {
-            Ok((document, changes)) => {
-                state.document = document;
-                state.hash = hash.unwrap_or(state.hash);
-                state.rejected_hash = None;
-                state.last_rejection = None;
-                state.revision += 1;
-                state.number(of_source);
-                state.since = now;
-                tracing::info!(target: "tollgate", revision = state.revision, "the rules have changed");
-                report(&changes);
-                Ok(changes)
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut State) -> Changed,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        // Held all along, so that two changes follow each other. Sinks may ask for the status.
+        let mut state = self.lock();
+        let (result, record) = change(&mut state);
+        let (revision, since) = (state.revision, state.since);
+        metrics::rejected(state.last_rejection.is_some());
+        drop(state);
+        metrics::in_force(revision, since);
+        if let Some(record) = record {
+            if record.kind == AuditKind::Rejected {
+                metrics::count_rejected();
             }
-            Err(wrong) => {
-                let message = wrong.to_string();
-                let is_known = state.last_rejection.as_ref() == Some(&message);
-                if !is_known || hash != state.rejected_hash {
-                    state.rejected += 1;
-                    tracing::error!(
-                        target: "tollgate",
-                        revision = state.revision,
-                        "the rules are rejected, and the last good ones stay in force:\n{message}"
-                    );
-                }
-                state.rejected_hash = hash;
-                state.last_rejection = Some(message);
-                Err(wrong)
-            }
+            self.sinks.record(&record);
         }
+        self.changed.send_modify(|n| *n += 1);
+        result
     }
 
     /// Ends overrides and switches whose time is over. Returns how long until the next one is.
@@ -187,25 +255,155 @@ impl RulesInForce {
         let mut state = self.lock();
         let now = now();
         let due = state.document.expires_after(state.computed)?;
+        let mut record = None;
         if due <= now {
             let document = state.document.clone();
-            match state.replace(&document, now) {
-                Ok(changes) => {
-                    tracing::info!(target: "tollgate", "an override or a switch has expired");
-                    report(&changes);
-                }
+            let lines = match state.replace(&document, now) {
+                Ok(changes) => changes.iter().map(ToString::to_string).collect(),
                 Err(wrong) => {
                     tracing::error!(target: "tollgate", "what has expired stays in force: {wrong}");
                     state.computed = now;
+                    Vec::new()
                 }
-            }
+            };
+            record = Some(AuditRecord {
+                at: now,
+                kind: AuditKind::Expired,
+                author: Author::new("its time is over"),
+                before: state.revision,
+                after: state.revision,
+                lines,
+            });
         }
-        let next = state.document.expires_after(now)?;
-        Some(Duration::from_micros(next - now))
+        let next = state.document.expires_after(now);
+        drop(state);
+        if let Some(record) = record {
+            self.sinks.record(&record);
+        }
+        next.map(|next| Duration::from_micros(next - now))
     }
 }
 
 impl State {
+    fn apply(
+        &mut self,
+        bindings: &Bindings,
+        text: Result<RuleText, DocumentError>,
+        author: Author,
+    ) -> Changed {
+        let hash = text.as_ref().ok().map(RuleText::hash);
+        let of_source = text.as_ref().ok().and_then(RuleText::revision);
+        if hash == Some(self.hash) && of_source >= self.of_source {
+            // It was put right again, or pushed again.
+            self.last_rejection = None;
+            self.source_error = None;
+            self.rejected_hash = None;
+            self.number(of_source);
+            return (Ok(Vec::new()), None);
+        }
+        let before = self.revision;
+        let now = now();
+        let applied = text.and_then(|text| {
+            self.refuse_older(of_source)?;
+            let (document, local) = self.with_local(bindings, &text, &self.local)?;
+            let lines = document_changes(&self.document.entries, &document.entries);
+            let changes = self.replace(&document, now)?;
+            Ok((text, document, local, changes, lines))
+        });
+        match applied {
+            Ok((text, document, local, changes, lines)) => {
+                self.hash = text.hash();
+                (self.text, self.document, self.local) = (text, document, local);
+                self.rejected_hash = None;
+                self.last_rejection = None;
+                self.source_error = None;
+                self.revision += 1;
+                self.number(of_source);
+                self.since = now;
+                let record = self.record(AuditKind::Accepted, author, before, lines);
+                (Ok(changes), Some(record))
+            }
+            Err(wrong) => {
+                let message = wrong.to_string();
+                let is_known = self.last_rejection.as_ref() == Some(&message);
+                let mut record = None;
+                if !is_known || hash != self.rejected_hash {
+                    self.rejected += 1;
+                    let lines = vec![message.clone()];
+                    record = Some(self.record(AuditKind::Rejected, author, before, lines));
+                }
+                self.rejected_hash = hash;
+                self.last_rejection = Some(message);
+                (Err(wrong), record)
+            }
+        }
+    }
+
+    fn set_local(&mut self, bindings: &Bindings, local: DocumentTree, author: Author) -> Changed {
+        let before = self.revision;
+        let now = now();
+        let applied = together(bindings, &self.text, &local).and_then(|document| {
+            let lines = document_changes(&self.document.entries, &document.entries);
+            let changes = self.replace(&document, now)?;
+            Ok((document, changes, lines))
+        });
+        match applied {
+            Ok((document, changes, lines)) => {
+                (self.document, self.local) = (document, local);
+                (
+                    Ok(changes),
+                    Some(self.record(AuditKind::Accepted, author, before, lines)),
+                )
+            }
+            Err(wrong) => {
+                let lines = vec![wrong.to_string()];
+                let record = self.record(AuditKind::Rejected, author, before, lines);
+                (Err(wrong), Some(record))
+            }
+        }
+    }
+
+    /// A text with the overrides and switches of this process, but for those of rules that it does not have.
+    fn with_local(
+        &self,
+        bindings: &Bindings,
+        text: &RuleText,
+        local: &DocumentTree,
+    ) -> Result<(RuleDocument, DocumentTree), DocumentError> {
+        let alone = text.parse(bindings)?;
+        if local.overrides.is_empty() && local.switches.is_empty() {
+            return Ok((alone, local.clone()));
+        }
+        let mut kept = local.clone();
+        kept.retain_rules(&alone.names().collect());
+        let together = together(bindings, text, &kept);
+        Ok(together.map_or_else(
+            |wrong| {
+                tracing::error!(target: "tollgate", "overrides and switches of this process do not go with the new rules and \
+                    have ended: {wrong}");
+                (alone, DocumentTree::default())
+            },
+            |document| (document, kept),
+        ))
+    }
+
+    fn record(
+        &self,
+        kind: AuditKind,
+        author: Author,
+        before: u64,
+        lines: Vec<String>,
+    ) -> AuditRecord {
+        AuditRecord {
+            at: now(),
+            kind,
+            author,
+            before,
+            after: self.revision,
+            lines,
+        }
+    }
+
     /// Takes over the number that the source gave the document in force.
     fn number(&mut self, of_source: Option<u64>) {
         if let Some(revision) = of_source {
@@ -286,13 +484,14 @@ impl Followers {
     }
 }
 
-fn report(changes: &[RuleChange]) {
-    for change in changes.iter().take(REPORTED) {
-        tracing::info!(target: "tollgate", "{change}");
-    }
-    if let Some(more) = changes.len().checked_sub(REPORTED).filter(|more| *more > 0) {
-        tracing::info!(target: "tollgate", "and {more} more rules have changed");
-    }
+/// A text with the overrides and switches of this process.
+fn together(
+    bindings: &Bindings,
+    text: &RuleText,
+    local: &DocumentTree,
+) -> Result<RuleDocument, DocumentError> {
+    let local = local.rule_text("what was set in this process");
+    text.clone().and(local).parse(bindings)
 }
 
 impl fmt::Debug for RulesInForce {

@@ -5,7 +5,7 @@ use std::{
     future::{Future, pending},
 };
 
-use crate::rule_text::RuleText;
+use crate::{fleet::Fleet, rule_text::RuleText, rules_status::RulesStatus};
 
 /// Why a source has no document at present. Any error converts into it.
 pub type SourceError = Box<dyn Error + Send + Sync>;
@@ -67,11 +67,21 @@ pub trait Source: Send + 'static {
     ///
     /// The document cannot be read at present. The last one stays in force, and this is called again after a second.
     fn next(&mut self) -> impl Future<Output = Result<RuleText, SourceError>> + Send;
+
+    /// Hears what is in force after each document that it gave, for a source that tells others.
+    fn on_status(&mut self, status: &RulesStatus) {
+        let _ = status;
+    }
+
+    /// What it knows of the other processes that follow it, for the [status](crate::LiveRules::status). It is asked once.
+    fn fleet(&self) -> Option<Fleet> {
+        None
+    }
 }
 
 /// A text that never changes.
 impl Source for RuleText {
-    async fn next(&mut self) -> Result<RuleText, SourceError> {
+    async fn next(&mut self) -> Result<Self, SourceError> {
         match self.take() {
             Some(text) => Ok(text),
             None => pending().await,

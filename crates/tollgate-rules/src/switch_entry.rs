@@ -1,10 +1,12 @@
 //! What is switched for some or all rules: off, shadow, or a part of their limits.
 
-use tollgate_core::{Quota, Tick};
+use std::fmt;
+
+use tollgate_core::Quota;
 
 use crate::{
     node::{Node, Value},
-    reader::Reader,
+    reader::{Reader, Term},
     rule_entry::Mode,
 };
 
@@ -14,15 +16,18 @@ pub(crate) struct Switch {
     /// By rule.
     pub(crate) rules: Vec<bool>,
     pub(crate) effect: Effect,
-    pub(crate) until: Tick,
+    pub(crate) term: Term,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     Mode(Mode),
     /// Of all limits, so many thousandths.
     Permille(u64),
 }
+
+/// The fields of a switch.
+pub(crate) const FIELDS: &[&str] = &["rules", "limit", "until", "reason"];
 
 impl Switch {
     /// Reads a switch of so many rules, whose indices `named` finds.
@@ -32,11 +37,11 @@ impl Switch {
         all: usize,
         named: impl Fn(&Node) -> Option<usize>,
     ) -> Option<Self> {
-        let fields = reader.fields(node, "a switch", &["rules", "limit", "until", "reason"])?;
+        let fields = reader.fields(node, "a switch", FIELDS)?;
         let nodes = fields.required(reader, "a switch", "rules", "\"*\"");
         let limit = fields.required(reader, "a switch", "limit", "\"50%\"");
         let effect = limit.and_then(|node| effect(reader, node));
-        let until = reader.until(&fields);
+        let term = reader.term(&fields);
         let mut rules = vec![false; all];
         for node in reader.list_or_one(nodes?) {
             if matches!(&node.value, Value::Text(all) if all == "*") {
@@ -48,8 +53,20 @@ impl Switch {
         Some(Self {
             rules,
             effect: effect?,
-            until: until?,
+            term: term?,
         })
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode(Mode::Enforce) => f.write_str("enforced"),
+            Self::Mode(Mode::Shadow) => f.write_str("shadow"),
+            Self::Mode(Mode::Off) => f.write_str("off"),
+            Self::Permille(part) if part % 10 == 0 => write!(f, "{} % of each limit", part / 10),
+            Self::Permille(part) => write!(f, "{}.{} % of each limit", part / 10, part % 10),
+        }
     }
 }
 

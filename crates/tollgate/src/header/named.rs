@@ -54,8 +54,10 @@ impl Named {
             usual = Box::default();
         }
         let mut joined = Line::new();
-        let prepared = usual.iter().filter_map(|rule| policies.find(*rule, 0));
-        for policy in prepared.flatten() {
+        for policy in usual
+            .iter()
+            .filter_map(|rule| policies.find(*rule, 0)?.as_ref())
+        {
             push_policy(&mut joined, policy.as_bytes());
         }
         let usual_policies = structured::value(&joined);
