@@ -13,7 +13,7 @@ use crate::workload::Scene;
 /// How the processes of one run share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
-    /// Each request asks the store.
+    /// The store decides each request.
     Exact,
     /// The same, but what the store's last answer already refuses is refused alone.
     DenyCache,

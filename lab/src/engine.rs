@@ -143,7 +143,9 @@ impl Message {
         let Some(Next::Done(done)) = self.query.map(|query| query.finish(reply, now)) else {
             return Vec::new();
         };
-        let FollowUp { settle, queries } = done.follow_up;
+        let FollowUp {
+            settle, queries, ..
+        } = done.follow_up;
         let settle = settle.into_iter().map(|(receipt, how)| Self {
             content: Content::Settle(receipt, how),
             query: None,

@@ -27,7 +27,7 @@ pub struct Figures {
     /// Units that an exact limiter would have admitted of the same arrivals.
     pub ideal: u64,
     latencies: Vec<Tick>,
-    /// By process: units that were asked for, and units admitted.
+    /// By process: units requested, and units admitted.
     shares: Vec<(u64, u64)>,
 }
 
@@ -81,7 +81,7 @@ impl Figures {
         part(self.admitted, self.ideal)
     }
 
-    /// How alike the processes are: the part of what it is asked for that the least generous one admits, against that of the
+    /// How alike the processes are: the part of the requested units that the least generous one admits, against that of the
     /// most generous one.
     #[must_use]
     pub fn fairness(&self) -> f64 {

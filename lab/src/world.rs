@@ -259,7 +259,7 @@ impl World {
                     look: None,
                 });
                 match slot.agent.arrive(clock, cost, &self.terms) {
-                    // The other rule is asked.
+                    // The other rule decides.
                     Step::Admit if request.is_denied => self.figures.calls += 1,
                     Step::Admit => {
                         self.admit(now, sender, cost);

@@ -88,6 +88,12 @@ impl TestLimiter {
             .with_cost(cost)
     }
 
+    pub(crate) fn with_quota(&self, rule: &str, quota: Quota, who: &str, cost: u64) -> Check {
+        let quota = self.0.quota_for(rule, quota);
+        let check = self.check(rule, who, cost);
+        check.with_quota(quota.expect("a quota that the rule takes"))
+    }
+
     pub(crate) async fn acquire(&self, checks: &[Check]) -> Decision {
         let decision = self.0.acquire(checks).await;
         assert_ne!(decision.outcome(), Outcome::Failed, "{decision:?}");

@@ -74,7 +74,9 @@ macro_rules! conformance_suite {
                 a_lowered_limit_keeps_what_was_used,
                 what_was_used_stays_used_after_the_name_was_free_in_between,
                 a_change_of_plan_keeps_what_was_used,
-                a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one;
+                a_denial_under_a_small_plan_gives_nothing_back_to_a_large_one,
+                a_quota_of_a_check_keeps_what_was_used,
+                quotas_of_checks_admit_together_what_the_largest_does;
             tasks:
                 among_many_tasks_exactly_the_limit_passes,
                 among_many_tasks_a_denied_request_takes_nothing,
@@ -113,6 +115,7 @@ macro_rules! conformance_suite {
                 a_rule_that_is_off_and_a_threshold_hold_no_name,
                 of_threads_that_bind_a_name_to_different_quotas_one_wins,
                 another_algorithm_under_a_name_starts_fresh,
+                a_quota_of_a_check_that_the_rule_cannot_count_is_refused,
                 an_unlimited_plan_takes_nothing,
                 an_unlimited_plan_does_not_stand_for_a_limited_one;
             shadows:

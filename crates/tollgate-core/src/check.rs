@@ -5,6 +5,7 @@ use crate::{
     key::Fingerprint,
     rule::Mode,
     rule_set::RuleSet,
+    variable_quota::CheckQuota,
 };
 
 /// One rule with one key and one cost. A request carries one or several.
@@ -14,7 +15,8 @@ pub struct Check {
     cost: u64,
     rule: u16,
     plan: u16,
-    /// The rule set that `rule` is an index in; 0 where the check was made by hand.
+    /// The rule set that `rule` is an index in, or the serial number of a quota that it brings along; 0 where the check was made
+    /// by hand.
     rules: u32,
 }
 
@@ -44,10 +46,32 @@ impl Check {
     }
 
     /// The same check at the quota of plan number `plan`.
+    #[inline]
     #[must_use]
     pub fn with_plan(mut self, plan: u16) -> Self {
         self.plan = plan;
         self
+    }
+
+    /// The same check at another quota of its rule: see [`Limiter::quota_for`](crate::Limiter::quota_for).
+    #[inline]
+    #[must_use]
+    pub fn with_quota(mut self, quota: CheckQuota) -> Self {
+        self.plan = quota.plan;
+        if quota.serial != 0 {
+            self.rules = quota.serial;
+        }
+        self
+    }
+
+    /// Its quota, for another check of the same rule.
+    #[inline]
+    #[must_use]
+    pub fn quota(&self) -> CheckQuota {
+        CheckQuota {
+            plan: self.plan,
+            serial: self.rules,
+        }
     }
 
     /// The same check with another cost in units. 0 queries without taking.
@@ -102,7 +126,7 @@ impl Check {
         let is_limited = |check: &Self| {
             let rule = rules.rules().get(usize::from(check.rule));
             rule.is_some_and(|rule| {
-                *rule.mode() != Mode::Off && !rule.quota_of(usize::from(check.plan)).is_unlimited()
+                *rule.mode() != Mode::Off && rule.limit_under(usize::from(check.plan)).is_some()
             })
         };
         let differs = |(index, check): (usize, &Self)| {

@@ -40,6 +40,8 @@ pub enum RuleErrorKind {
     Conflict,
     /// The store cannot serve the rule.
     Store,
+    /// As many different quotas as there are numbers were brought along by checks of a rule: the rule's own quota is left.
+    TooManyQuotas,
 }
 
 impl RuleError {
@@ -123,6 +125,13 @@ impl UnknownName {
 }
 
 impl UnknownName {
+    /// A check brings a quota along that the rules in force do not take.
+    pub(crate) fn of_refused_quota(refused: &RuleError) -> Self {
+        Self {
+            message: format!("the check was made under rules that were replaced: {refused}"),
+        }
+    }
+
     /// A check was made under rules that have been replaced more often than this since.
     pub(crate) fn of_replaced_rules(times: usize) -> Self {
         Self {

@@ -103,6 +103,19 @@ impl KeyBuf {
         }
     }
 
+    /// Adds a part of six bytes: with its kind and length it is one word, and the key is read in words.
+    #[inline(always)]
+    pub(crate) fn push_six(&mut self, kind: PartKind, part: [u8; 6]) {
+        let end = self.len + 8;
+        if end > INLINE || !self.spilled.is_empty() {
+            return self.push_spilled(kind, &part);
+        }
+        let [a, b, c, d, e, f] = part;
+        let word = u64::from_le_bytes([kind.0, 6, a, b, c, d, e, f]);
+        self.inline[self.len..end].copy_from_slice(&word.to_le_bytes());
+        self.len = end;
+    }
+
     #[cold]
     fn push_spilled(&mut self, kind: PartKind, part: &[u8]) {
         let bytes = self.spill();
@@ -195,11 +208,12 @@ impl KeyBuf {
     }
 }
 
-/// Copies between slices of one length. Most parts have 8 to 32 bytes (addresses, names, tokens), and are copied as two
+/// Copies between slices of one length. Most parts have 4 to 32 bytes (addresses, names, tokens), and are copied as two
 /// blocks that may overlap, which is several times as fast as a call.
 #[inline(always)]
 fn copy_short(to: &mut [u8], from: &[u8]) {
     match from.len() {
+        4..=7 => copy_ends::<4>(to, from),
         8..=16 => copy_ends::<8>(to, from),
         17..=32 => copy_ends::<16>(to, from),
         _ => to.copy_from_slice(from),
@@ -338,6 +352,20 @@ mod tests {
             for b in &keys[i + 1..] {
                 assert_ne!(a, b);
             }
+        }
+    }
+
+    #[test]
+    fn six_bytes_in_one_word_are_the_part_that_they_are_otherwise() {
+        for before in (0..=INLINE).step_by(3) {
+            let (mut word, mut bytes) = (KeyBuf::new(), KeyBuf::new());
+            for key in [&mut word, &mut bytes] {
+                key.push(PartKind::VALUE, vec![7; before]);
+            }
+            word.push_six(PartKind::ADDRESS, *b"\x04\x20abcd");
+            bytes.push(PartKind::ADDRESS, b"\x04\x20abcd");
+            assert_eq!(word, bytes, "behind {before} bytes");
+            assert_eq!(word.parts().count(), 2);
         }
     }
 

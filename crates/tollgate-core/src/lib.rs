@@ -128,11 +128,13 @@ mod replacement;
 mod rule;
 mod rule_change;
 mod rule_set;
+mod serial;
 mod step;
 pub mod store;
 mod sync;
 mod ticket;
 mod time;
+mod variable_quota;
 mod wait;
 mod wait_queue;
 
@@ -164,6 +166,7 @@ pub use self::{
     store::rule_store::Store,
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
+    variable_quota::CheckQuota,
     wait_queue::{WaitError, WaitErrorKind},
 };
 

@@ -8,6 +8,7 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Key, KeyBuf},
+    quota::Quota,
     remote::fallback::Fallback,
     rule::Rule,
     rule_set::RuleSet,
@@ -18,6 +19,7 @@ use crate::{
     },
     ticket::Ticket,
     time::Clock,
+    variable_quota::CheckQuota,
     wait_queue::WaitQueues,
 };
 
@@ -120,7 +122,10 @@ impl Limiter {
     ) -> Result<Self, RuleError> {
         let rules = Arc::new(rules);
         let registration = store.registry().register(&rules, replaced)?;
-        let store = store.bind(rules)?;
+        let store = match before {
+            Some(before) => store.bind_replacing(rules, &**before.rule_store())?,
+            None => store.bind(rules)?,
+        };
         refuse_unsupported_changes(&*store)?;
         let mut limiter = match before {
             Some(before) => before.again_on(Arc::clone(&store))?,
@@ -146,13 +151,13 @@ impl Limiter {
     /// Whether it has made the check, or it was made by hand.
     #[inline]
     pub(crate) fn has_made(&self, check: &Check) -> bool {
-        check.is_of_rules(self.shared.rules_version)
+        check.is_of_rules(self.shared.rules_version) || self.shared.has_given_out(check)
     }
 
     /// A check of another limiter on the same store as one of this limiter.
-    pub(crate) fn adopt(&self, check: &Check, rule: u16, plan: u16) -> Check {
-        let check = check.with_rule(rule).with_plan(plan);
-        check.of_rules(self.shared.rules_version)
+    pub(crate) fn adopt(&self, check: &Check, rule: u16, quota: CheckQuota) -> Check {
+        let check = check.with_rule(rule).of_rules(self.shared.rules_version);
+        check.with_quota(quota)
     }
 
     /// These rules with the instances of `before`, and with what it has counted while the store failed: for a limiter whose
@@ -293,6 +298,55 @@ impl Limiter {
             .ok_or_else(|| UnknownName::new("plan", plan, rule.plan_names()))?;
         // A rule has fewer than 65 535 plans.
         Ok(check.with_plan(number as u16))
+    }
+
+    /// A quota of its own for checks of the rule with this name, which has a [variable quota](Rule::variable_quota). It may be
+    /// any of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period; or
+    /// [`unlimited`](crate::Quota::unlimited). Used units are carried over from one to the next.
+    ///
+    /// It is cheap: a quota is looked up by its numbers. Up to 65 000 different ones may be used within ten minutes. One that
+    /// was not used for so long may be forgotten: make it anew for each piece of work. A check that brings along a forgotten
+    /// one is denied, as that of another limiter.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
+    ///
+    /// let rule = Rule::new("per-tenant", Quota::gcra(60, MINUTE)).variable_quota();
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+    /// // 500 is what the tenant's contract says.
+    /// let contract = limiter.quota_for("per-tenant", Quota::gcra(500, MINUTE))?;
+    /// let check = limiter.check("per-tenant", &Key::of("acme"))?.with_quota(contract);
+    /// let decision = limiter.acquire(&[check]).ready().expect("memory answers at once");
+    /// assert_eq!(decision.verdicts()[0].remaining(), 499);
+    ///
+    /// let error = limiter.quota_for("per-tenant", Quota::fixed_window(500, MINUTE)).unwrap_err();
+    /// assert!(error.to_string().contains("is a fixed_window and the rule a gcra"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or its quota is not variable; a quota of another algorithm or another period, or one that
+    /// cannot be counted; too many different quotas ([`TooManyQuotas`](RuleErrorKind::TooManyQuotas)).
+    pub fn quota_for(&self, rule: &str, quota: Quota) -> Result<CheckQuota, RuleError> {
+        let index = self
+            .index(rule)
+            .map_err(|unknown| RuleError::general(RuleErrorKind::RuleSet, unknown.to_string()))?;
+        self.rules().rules()[index].quota_for(quota)
+    }
+
+    /// The same for the rule at index `rule` of the rule set.
+    ///
+    /// # Errors
+    ///
+    /// As [`quota_for`](Self::quota_for).
+    pub fn quota_at(&self, rule: u16, quota: Quota) -> Result<CheckQuota, RuleError> {
+        let found = self.rules().given().get(usize::from(rule));
+        let found = found.ok_or_else(|| {
+            let message = format!("there is no rule at index {rule}");
+            RuleError::general(RuleErrorKind::RuleSet, message)
+        })?;
+        found.quota_for(quota)
     }
 
     /// A check of the rule at index `rule` of the rule set.
@@ -541,7 +595,15 @@ pub struct Grant {
 impl Shared {
     #[inline]
     fn knows(&self, check: &Check) -> bool {
-        check.is_of_rules(self.rules_version) && check.rule() < self.rules
+        check.rule() < self.rules
+            && (check.is_of_rules(self.rules_version) || self.has_given_out(check))
+    }
+
+    /// Whether the check brings a quota along that it has from here.
+    #[cold]
+    fn has_given_out(&self, check: &Check) -> bool {
+        let rule = self.store.rules().rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.has_given_out(check.quota()))
     }
 }
 
@@ -575,11 +637,7 @@ fn with_thresholds(rules: &RuleSet, checks: &[Check]) -> Checks {
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
     use super::*;
-    use crate::{
-        key::Fingerprint,
-        memory::MemoryStore,
-        quota::{MAX_PERIOD, Quota},
-    };
+    use crate::{key::Fingerprint, memory::MemoryStore, quota::MAX_PERIOD};
 
     #[test]
     fn a_check_of_another_limiter_is_denied() {

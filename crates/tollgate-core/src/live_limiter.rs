@@ -19,6 +19,7 @@ use crate::{
     step::Step,
     store::rule_store::Store,
     sync::{Mutex, lock},
+    variable_quota::CheckQuota,
 };
 
 /// A [`Limiter`] whose rules can be replaced while it is in use.
@@ -181,7 +182,13 @@ impl Snapshot {
         if self.limiter.has_made(check) {
             return Ok(*check);
         }
-        let made_under = |rules: &&Arc<RuleSet>| check.is_of_rules(rules.version() as u32);
+        let brings_quota = |rules: &RuleSet| {
+            let rule = rules.given().get(usize::from(check.rule()));
+            rule.is_some_and(|rule| rule.has_given_out(check.quota()))
+        };
+        let made_under = |rules: &&Arc<RuleSet>| {
+            check.is_of_rules(rules.version() as u32) || brings_quota(rules)
+        };
         let Some(before) = self.earlier.iter().find(made_under) else {
             return Err(UnknownName::of_replaced_rules(EARLIER));
         };
@@ -194,14 +201,20 @@ impl Snapshot {
         let index = index.filter(|index| *index < self.limiter.rules().given().len());
         let index = index.ok_or_else(|| unknown(rule.name()))?;
         let now = &self.limiter.rules().given()[index];
-        let plan = match rule.plan_name(usize::from(check.plan())) {
-            None => 0,
+        let plan = usize::from(check.plan());
+        let quota = match rule.plan_name(plan) {
+            None if plan < rule.quotas() => CheckQuota::of_plan(0),
+            None => now
+                .quota_for(rule.quota_under(plan))
+                .map_err(|refused| UnknownName::of_refused_quota(&refused))?,
             Some(name) => now
                 .plan_number(name)
+                // A rule has fewer than 65 535 plans.
+                .map(|plan| CheckQuota::of_plan(plan as u16))
                 .ok_or_else(|| UnknownName::new("plan", name, now.plan_names()))?,
         };
-        // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
-        Ok(self.limiter.adopt(check, index as u16, plan as u16))
+        // A rule set has fewer than 65 536 rules.
+        Ok(self.limiter.adopt(check, index as u16, quota))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZeroU32, sync::Arc};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -9,6 +9,7 @@ use crate::{
     on_change::OnChange,
     on_store_error::OnStoreError,
     quota::{MAX_UNITS, Quota},
+    variable_quota::{CheckQuota, VariableQuota},
 };
 
 /// What a rule does with its verdict.
@@ -53,6 +54,7 @@ pub struct Rule {
     consistency: Consistency,
     pub(crate) on_store_error: OnStoreError,
     on_change: OnChange,
+    variable: Option<VariableQuota>,
 }
 
 impl Rule {
@@ -73,6 +75,7 @@ impl Rule {
             consistency: Consistency::Exact,
             on_store_error: OnStoreError::LocalShare,
             on_change: OnChange::Keep,
+            variable: None,
         }
     }
 
@@ -87,6 +90,18 @@ impl Rule {
     #[must_use]
     pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         self.plans.push((name.into(), quota));
+        self
+    }
+
+    /// Lets checks bring a quota of their own along: a number that a tenant has in a database or in a token, say. See
+    /// [`Limiter::quota_for`](crate::Limiter::quota_for).
+    ///
+    /// The rule's own quota applies to the others. What a client has used is carried over from one to the next as from
+    /// [plan](Self::plan) to plan, and the same holds for one that may choose. On a shared store, a check that brings a quota
+    /// is decided by the store, whatever the rule's [consistency](Self::consistency).
+    #[must_use]
+    pub fn variable_quota(mut self) -> Self {
+        self.variable.get_or_insert_with(VariableQuota::new);
         self
     }
 
@@ -166,7 +181,118 @@ impl Rule {
         &self.quota
     }
 
-    /// The quota of plan number `plan`; 0, and any number there is no plan for, is the rule's own.
+    /// The quota under number `plan`: that of a plan, or one that a check has [brought along](Self::variable_quota). 0, and any
+    /// number there is no quota for, is the rule's own.
+    #[must_use]
+    pub fn quota_under(&self, plan: usize) -> Quota {
+        if plan < self.quotas() {
+            return *self.quota_of(plan);
+        }
+        self.brought(plan).unwrap_or(self.quota)
+    }
+
+    /// The limit of the quota [under](Self::quota_under) number `plan`; `None` if it has none.
+    #[inline]
+    #[must_use]
+    pub fn limit_under(&self, plan: usize) -> Option<u64> {
+        let limit = |quota: &Quota| (!quota.is_unlimited()).then(|| quota.limit());
+        match plan < self.quotas() {
+            true => limit(self.quota_of(plan)),
+            false => limit(&self.quota_under(plan)),
+        }
+    }
+
+    /// A quota that a check has brought along, by its number.
+    #[cold]
+    fn brought(&self, plan: usize) -> Option<Quota> {
+        let number = plan.checked_sub(self.quotas())?;
+        self.variable.as_ref()?.quota(number)
+    }
+
+    /// Whether checks may bring a quota along.
+    #[must_use]
+    pub fn has_variable_quota(&self) -> bool {
+        self.variable.is_some()
+    }
+
+    /// Whether a check has this quota from here, and its number was not given to another one since.
+    pub(crate) fn has_given_out(&self, quota: CheckQuota) -> bool {
+        let number = usize::from(quota.plan).checked_sub(self.quotas());
+        let variable = self.variable.as_ref();
+        let serial = variable
+            .zip(number)
+            .and_then(|(v, number)| v.serial(number));
+        serial == Some(quota.serial)
+    }
+
+    /// The same quotas of checks as `rule` has, shared by so many instances.
+    pub(crate) fn with_share_of(mut self, rule: &Self, instances: NonZeroU32) -> Self {
+        let variable = rule.variable.as_ref();
+        self.variable = variable.map(|variable| variable.shared_by(instances));
+        self
+    }
+
+    /// This quota in place of each that a check of `rule` brings along.
+    pub(crate) fn with_cap_for(mut self, rule: &Self, cap: Quota) -> Self {
+        let variable = rule.variable.as_ref();
+        self.variable = variable.map(|variable| variable.capped(cap));
+        self
+    }
+
+    /// A quota for a check of this rule: see [`Limiter::quota_for`](crate::Limiter::quota_for).
+    ///
+    /// # Errors
+    ///
+    /// The rule's quota is [not variable](Self::variable_quota); a quota that cannot be counted, or not on the states of this
+    /// rule; more different quotas than numbers.
+    pub fn quota_for(&self, quota: Quota) -> Result<CheckQuota, RuleError> {
+        let Some(variable) = &self.variable else {
+            return Err(self.error(
+                RuleErrorKind::Plan,
+                "a check cannot bring a quota along; add variable_quota() to the rule",
+            ));
+        };
+        if let Some(plan) = (0..self.quotas()).find(|plan| *self.quota_of(*plan) == quota) {
+            // A rule has fewer than 65 535 plans.
+            return Ok(CheckQuota::of_plan(plan as u16));
+        }
+        let numbered = |(number, serial)| CheckQuota {
+            // There are as few numbers as are left.
+            plan: self.quotas() as u16 + number,
+            serial,
+        };
+        if let Some(known) = variable.known(&quota) {
+            return Ok(numbered(known));
+        }
+        let wrong = |message| Err(self.error(RuleErrorKind::Quota, message));
+        if let Err(error) = quota.validate() {
+            return wrong(format!("the quota of a check: {error}"));
+        }
+        let quotas = (0..self.quotas()).map(|plan| self.quota_of(plan));
+        let limited = quotas.into_iter().find(|quota| !quota.is_unlimited());
+        if limited.is_none() && !quota.is_unlimited() {
+            return wrong(
+                "the rule's own quota is unlimited, so it has no algorithm that the quota of a check could be of; give it one"
+                    .into(),
+            );
+        }
+        if let Some(difference) = limited.and_then(|limited| plan_conflict(&quota, limited)) {
+            return wrong(format!("the quota of a check {difference}"));
+        }
+        let most = usize::from(u16::MAX) - self.quotas();
+        variable.add(quota, most).map(numbered).ok_or_else(|| {
+            self.error(
+                RuleErrorKind::TooManyQuotas,
+                format!(
+                    "checks have brought {most} different quotas along in ten minutes; round them"
+                ),
+            )
+        })
+    }
+
+    /// The quota of plan number `plan`; 0, and any number there is no plan for, is the rule's own. One that a check has
+    /// brought along is found by [`quota_under`](Self::quota_under).
+    #[inline]
     #[must_use]
     pub fn quota_of(&self, plan: usize) -> &Quota {
         plan.checked_sub(1)
@@ -203,12 +329,14 @@ impl Rule {
     }
 
     /// The units of a request where nothing computes them.
+    #[inline]
     #[must_use]
     pub fn fixed_cost(&self) -> u64 {
         self.cost
     }
 
     /// The mode.
+    #[inline]
     #[must_use]
     pub fn mode(&self) -> &Mode {
         &self.mode

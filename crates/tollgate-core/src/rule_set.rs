@@ -1,19 +1,13 @@
 //! Rule sets: the rules in force, with their thresholds.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
     on_store_error::OnStoreError,
     quota::Quota,
     rule::{Mode, Rule, validate_name},
+    serial::next_serial,
 };
 
 /// The rules in force: an immutable snapshot.
@@ -47,7 +41,6 @@ impl RuleSet {
     ///
     /// A rule that cannot be used: see [`RuleErrorKind`].
     pub fn new(rules: impl IntoIterator<Item: Into<Rule>>) -> Result<Self, RuleError> {
-        static VERSION: AtomicU64 = AtomicU64::new(1);
         let mut rules: Vec<Rule> = rules.into_iter().map(Into::into).collect();
         let given = rules.len();
         if given == 0 {
@@ -83,7 +76,7 @@ impl RuleSet {
             .map(|rule| rule.reference(&rules, &names))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            version: VERSION.fetch_add(1, Ordering::Relaxed),
+            version: next_serial(),
             all_enforced: rules.iter().all(Rule::is_enforced),
             rules: rules.into(),
             given,
@@ -115,6 +108,18 @@ impl RuleSet {
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.names.position(&self.rules, name)
+    }
+
+    /// Where the rule at this index is in another rule set, by its name.
+    #[must_use]
+    pub fn position_in(&self, index: usize, other: &Self) -> Option<usize> {
+        let name = &self.rules.get(index)?.name;
+        let is_it = |rule: &Rule| Arc::ptr_eq(&rule.name, name) || rule.name == *name;
+        // Mostly in the same place.
+        match other.rules.get(index).is_some_and(is_it) {
+            true => Some(index),
+            false => other.position(name),
+        }
     }
 
     /// Whether the rule at this index denies.

@@ -172,7 +172,7 @@ impl Ticket {
 fn count_first(rules: &RuleSet, receipt: &mut Receipt) {
     let check = &receipt.check;
     let rule = rules.rules().get(usize::from(check.rule()));
-    let quota = rule.map(|rule| rule.quota_of(usize::from(check.plan())));
+    let quota = rule.map(|rule| rule.quota_under(usize::from(check.plan())));
     if let Some(time) = quota.and_then(|quota| quota.refill_micros(check.cost())) {
         let taken = &mut receipt.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));

@@ -10,8 +10,11 @@ use crate::key::KeyExtractor;
 type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 /// The number of the plan of a request. It calls the last argument with a name that the rule has no plan for.
 type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 + Send + Sync;
+type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
+type DeniedFn = dyn Fn(&Parts) + Send + Sync;
+pub(crate) type KeyPlanFn = dyn Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
 ///
@@ -76,6 +79,12 @@ impl Rule {
     /// The cost of a request in units, unless [`cost_by`](RequestRule::cost_by) computes it. 0 checks without taking.
     pub fn cost(self, units: u64) -> Self {
         Self(self.0.cost(units))
+    }
+
+    /// Lets checks in code bring a quota of their own along: see [`Limiter::quota_for`](crate::Limiter::quota_for). In a layer,
+    /// [`quota_by`](RequestRule::quota_by) does it.
+    pub fn variable_quota(self) -> Self {
+        Self(self.0.variable_quota())
     }
 
     /// Makes it a shadow: it decides and counts as if it were alone, is reported, and denies nothing.
@@ -171,11 +180,16 @@ pub struct RequestRule {
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
     pub(crate) cost: Option<Arc<CostFn>>,
     pub(crate) plan: Option<Arc<PlanFn>>,
+    pub(crate) quota: Option<Arc<QuotaFn>>,
     pub(crate) applies: Option<Arc<Predicate>>,
     pub(crate) exempt: Option<Arc<Predicate>>,
     pub(crate) applies_to_key: Option<Arc<KeyPredicate>>,
     /// The plans of single keys, by name.
     pub(crate) plans_by_key: Vec<(Key, Arc<str>)>,
+    /// The plan of a key that is not among them, by name.
+    pub(crate) plan_of_key: Option<Arc<KeyPlanFn>>,
+    /// Hears of denials.
+    pub(crate) on_denied: Option<Arc<DeniedFn>>,
     pub(crate) missing: Missing,
     /// Whether units are kept if the service fails.
     pub(crate) keeps: bool,
@@ -208,10 +222,13 @@ impl RequestRule {
             key,
             cost: None,
             plan: None,
+            quota: None,
             applies: None,
             exempt: None,
             applies_to_key: None,
             plans_by_key: Vec::new(),
+            plan_of_key: None,
+            on_denied: None,
             missing: Missing::default(),
             keeps: false,
         }
@@ -262,6 +279,44 @@ impl RequestRule {
         self
     }
 
+    /// Computes the quota of a request from its head: a number that a tenant has in a database or in a token, which an outer
+    /// middleware has put into an extension, say. `None` is the rule's own quota, or the plan that [`plan_by`](Self::plan_by)
+    /// selects.
+    ///
+    /// It may be any quota of the rule's algorithm; of windows, sub-buckets and logs, with the rule's period; or
+    /// [`unlimited`](Quota::unlimited). A client whose quota changes keeps its usage, as with plans. On a shared store such a
+    /// request is decided by the store, whatever the rule's [consistency](tollgate_core::Rule::consistency).
+    ///
+    /// With any other quota, the rule's own applies, and the first of them is an event at error level. Up to 65 000 different
+    /// quotas may be used within ten minutes. With more, the rule's own applies, and an event says so once.
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::extension_with};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant {
+    ///     name: String,
+    ///     calls_per_minute: u64,
+    /// }
+    ///
+    /// let rule = Rule::new("per-tenant", Quota::gcra(60, MINUTE))
+    ///     .by(extension_with(|tenant: &Tenant| Some(tenant.name.clone())))
+    ///     .quota_by(|head| {
+    ///         let tenant = head.extensions.get::<Tenant>()?;
+    ///         Some(Quota::gcra(tenant.calls_per_minute, MINUTE))
+    ///     });
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    pub fn quota_by(
+        mut self,
+        quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static,
+    ) -> Self {
+        self.rule = self.rule.variable_quota();
+        self.quota = Some(Arc::new(quota));
+        self
+    }
+
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
     pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         match self.applies.clone() {
@@ -303,15 +358,34 @@ impl RequestRule {
         self
     }
 
+    /// Selects the plan by the key, for clients that are known by a hash of it, say. `None`: what [`plan_by`](Self::plan_by)
+    /// says. So does an unknown name. A plan [for the key itself](Self::plan_for_key) goes first.
+    pub fn plan_by_key(
+        mut self,
+        plan: impl Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync + 'static,
+    ) -> Self {
+        self.plan_of_key = Some(Arc::new(plan));
+        self
+    }
+
+    /// Calls this with the head of each request that the rule denies: for an audit of log-ins, say. The response waits for it, so
+    /// it should be short. A shadow denies nothing.
+    pub fn on_denied(mut self, denied: impl Fn(&Parts) + Send + Sync + 'static) -> Self {
+        self.on_denied = Some(Arc::new(denied));
+        self
+    }
+
     /// The first setting that has no effect on a rule for handlers.
     pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
         [
             (self.cost.is_some(), "cost_by"),
             (self.plan.is_some(), "plan_by"),
+            (self.quota.is_some(), "quota_by"),
             (self.applies.is_some(), "when"),
             (self.exempt.is_some(), "exempt"),
             (self.applies_to_key.is_some(), "when_key"),
             (!self.plans_by_key.is_empty(), "plan_for_key"),
+            (self.plan_of_key.is_some(), "plan_by_key"),
             (self.missing != Missing::Shared, "when_missing"),
             (self.keeps, "keep_on_error"),
         ]

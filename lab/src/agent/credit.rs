@@ -16,16 +16,16 @@ use crate::{
 pub(crate) struct Credit {
     /// Units of the line that are used.
     used: u64,
-    /// Those of them that the store has not heard of.
+    /// Those of them that the store does not know of.
     unreported: u64,
     reporting: bool,
-    /// When it was heard that a report had arrived.
+    /// When the reply to a report came.
     replied: Tick,
     deny_cache: DenyCache,
 }
 
 impl Credit {
-    /// A process that died may have used its whole line, and nobody knows: it begins with none.
+    /// A process that died may have used its whole credit, which is not known: it begins with none.
     pub(crate) fn new(is_reborn: bool, terms: &Terms) -> Self {
         let used = if is_reborn { terms.credit } else { 0 };
         Self {

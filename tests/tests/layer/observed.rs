@@ -181,6 +181,7 @@ async fn an_unknown_plan_is_reported_once() {
     let rule = all(per_minute("planned", 9).plan("gold", Quota::fixed_window(99, MINUTE)));
     let rule = rule.plan_by(|head| match head.uri.path() {
         "/" => Some("golld"),
+        "/silver" => Some("silver"),
         _ => None,
     });
     let app = app([rule]);
@@ -188,6 +189,25 @@ async fn an_unknown_plan_is_reported_once() {
     send(&app, get("/none")).await;
     events.none();
     warned(&app, 3, &["planned", "golld", "\"gold\"", "own quota"]).await;
+    // Another name is another mistake.
+    let events = Events::listen();
+    send(&app, get("/silver")).await;
+    events.one(Level::WARN, &["planned", "silver", "\"gold\""]);
+}
+
+#[tokio::test]
+async fn a_computed_quota_that_cannot_be_counted_is_reported_once() {
+    let rule = all(per_minute("computed", 9)).quota_by(|head| match head.uri.path() {
+        "/" => Some(Quota::gcra(99, MINUTE)),
+        _ => Some(Quota::fixed_window(99, MINUTE)),
+    });
+    let app = app([rule]);
+    let events = Events::listen();
+    send(&app, get("/counted")).await;
+    events.none();
+    send_times(&app, 3).await;
+    let words = ["computed", "gcra", "fixed_window", "own quota applies"];
+    events.one(Level::ERROR, &words);
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use axum::{Router, routing};
 use http::{Method, Request};
 use tollgate::{
-    Admission, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason, RequestRule, Retry,
-    Rule, condition::route_is, key::header,
+    Admission, HeaderStyle, MINUTE, MemoryStore, Outcome, Quota, RateLimitLayer, Reason,
+    RequestRule, Retry, Rule, condition::route_is, key, key::header,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::app::{
@@ -90,6 +90,52 @@ async fn an_outer_middleware_selects_the_plan() {
         (200, "")
     );
     assert_eq!(send(&app, with("gold")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_quota_is_computed_for_each_request() {
+    let rule = || {
+        all(per_minute("calls", 1)).quota_by(|head| {
+            let per_minute = *head.extensions.get::<u64>()?;
+            Some(Quota::fixed_window(per_minute, MINUTE))
+        })
+    };
+    let with = |limit: u64| get("/").extension(limit);
+    let app_with = |style| behind(layer([rule()]).headers(style).unwrap());
+    let app = app_with(HeaderStyle::DRAFT_11);
+    let three = send(&app, with(3)).await;
+    assert_eq!(field(&three, "ratelimit"), r#""calls";r=2;t=60"#);
+    assert_eq!(field(&three, "ratelimit-policy"), r#""calls";q=3;w=60"#);
+    let nine = send(&app, with(9)).await;
+    assert_eq!(field(&nine, "ratelimit"), r#""calls";r=7;t=60"#);
+    // Two are used, whatever the quota: the rule's own is used up, and so is one of two.
+    assert_eq!(status(&app, "/").await, 429);
+    let denied = send(&app, with(2)).await;
+    assert_eq!(field(&denied, "ratelimit-policy"), r#""calls";q=2;w=60"#);
+    let denied = text(denied).await;
+    assert!(denied.contains("allows 2 requests per 60 s"), "{denied}");
+    assert_eq!(send(&app, with(3)).await.status(), 200);
+    let grpc = with(3).method(Method::POST);
+    let denied = send(&app, grpc.header("content-type", "application/grpc")).await;
+    assert_eq!(field(&denied, "grpc-status"), "8");
+    let app = app_with(HeaderStyle::DRAFT_7);
+    let three = send(&app, with(3)).await;
+    assert_eq!(field(&three, "ratelimit-policy"), "3;w=60");
+}
+
+#[tokio::test]
+async fn a_key_that_is_looked_up_has_its_computed_quota() {
+    let by_name = key::look_up(|_| async { Some("ann".to_owned()) });
+    let rule = per_minute("calls", 1).by(by_name);
+    let app = app([rule.quota_by(|_| Some(Quota::fixed_window(3, MINUTE)))]);
+    for left in [2, 1, 0] {
+        let answer = send(&app, "/").await;
+        assert_eq!(
+            field(&answer, "ratelimit"),
+            format!(r#""calls";r={left};t=60"#)
+        );
+    }
+    assert_eq!(status(&app, "/").await, 429);
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Barrier};
 
-use tollgate_core::{MemoryStore, Outcome, Quota, Rule, RuleErrorKind};
+use tollgate_core::{
+    AlgorithmKind, HOUR, MAX_PERIOD, MemoryStore, Outcome, Quota, Rule, RuleErrorKind,
+};
 
 use crate::{
     quotas::every_algorithm,
@@ -302,5 +304,97 @@ pub async fn an_unlimited_plan_does_not_stand_for_a_limited_one(subject: &Subjec
         assert!(limiter.acquire(&checks).await.is_allowed(), "{quota:?}");
         assert!(!limiter.acquire(&checks).await.is_allowed(), "{quota:?}");
         assert_eq!(limiter.left(name, "a").await, 1, "{quota:?}");
+    }
+}
+
+pub async fn a_quota_of_a_check_keeps_what_was_used(subject: &Subject) {
+    let quotas = [10, 100, 50].map(every_algorithm);
+    for (own, (large, medium)) in quotas[0]
+        .into_iter()
+        .zip(quotas[1].into_iter().zip(quotas[2]))
+    {
+        let name = own.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, own).variable_quota()]);
+        assert!(limiter.took(name, "a", 4).await);
+        let five = limiter.with_quota(name, large, "a", 5);
+        let decision = limiter.acquire(&[five]).await;
+        assert!(decision.is_allowed(), "{own:?}");
+        assert_eq!(decision.verdicts()[0].remaining(), 91, "{own:?}");
+        let medium = limiter.with_quota(name, medium, "a", 1);
+        let decision = limiter.acquire(&[medium]).await;
+        assert_eq!(decision.verdicts()[0].remaining(), 40, "{own:?}");
+        // Ten are used: the rule's own quota is used up, and says so.
+        assert!(!limiter.took(name, "a", 1).await, "{own:?}");
+        // What it gives back, it gives back to what was used.
+        limiter.0.ticket(&[medium], &decision).cancel();
+        limiter.settled(name, "a", 1, &own).await;
+        let large = limiter.with_quota(name, large, "a", 0);
+        let looked = limiter.peek(&[large]).await;
+        assert_eq!(looked.verdicts()[0].remaining(), 91, "{own:?}");
+        // Without a limit nothing is counted.
+        let free = limiter.with_quota(name, Quota::unlimited(), "a", 1_000);
+        let decision = limiter.acquire(&[free]).await;
+        assert!(decision.is_allowed(), "{own:?}");
+        assert_eq!(decision.verdicts()[0].outcome(), Outcome::NotAsked);
+        // The same numbers as the rule's are the rule's.
+        let same = limiter.with_quota(name, own, "a", 1);
+        assert_eq!(same, limiter.check(name, "a", 1), "{own:?}");
+    }
+}
+
+pub async fn quotas_of_checks_admit_together_what_the_largest_does(subject: &Subject) {
+    for (index, own) in every_algorithm(10).into_iter().enumerate() {
+        let name = own.algorithm().name();
+        let limiter = subject.limiter([Rule::new(name, own).variable_quota()]);
+        let mut passed = 0;
+        // Another quota with each request: from 11 to 40 units, and none is the same.
+        for n in 0..60_u64 {
+            let quota = every_algorithm(11 + n * 7 % 30)[index];
+            let check = limiter.with_quota(name, quota, "a", 2);
+            passed += 2 * u64::from(limiter.acquire(&[check]).await.is_allowed());
+        }
+        assert!((30..=40).contains(&passed), "{passed} of {own:?}");
+    }
+}
+
+pub async fn a_quota_of_a_check_that_the_rule_cannot_count_is_refused(subject: &Subject) {
+    for own in every_algorithm(10) {
+        let rules = [
+            Rule::new("rule", own).variable_quota(),
+            Rule::new("fixed", own),
+        ];
+        let limiter = subject.limiter(rules);
+        let refused = |rule: &str, quota: Quota| {
+            let error = limiter.0.quota_for(rule, quota).expect_err("it is refused");
+            error.to_string()
+        };
+        let other = match own.algorithm() {
+            AlgorithmKind::SlidingLog => Quota::fixed_window(10, MAX_PERIOD),
+            _ => Quota::sliding_log(10, MAX_PERIOD),
+        };
+        let error = refused("rule", other);
+        let is = format!(
+            "is a {} and the rule a {}",
+            other.algorithm(),
+            own.algorithm()
+        );
+        assert!(error.contains(&is), "{error}");
+        let hour = match own.algorithm() {
+            AlgorithmKind::FixedWindow => Some(Quota::fixed_window(10, HOUR)),
+            AlgorithmKind::SlidingWindow => Some(Quota::sliding_window(10, HOUR)),
+            AlgorithmKind::SlidingBuckets => Some(Quota::sliding_buckets(10, HOUR)),
+            AlgorithmKind::SlidingLog => Some(Quota::sliding_log(10, HOUR)),
+            _ => None,
+        };
+        if let Some(hour) = hour {
+            let error = refused("rule", hour);
+            assert!(
+                error.contains("would be forgotten by the shorter"),
+                "{error}"
+            );
+        }
+        assert!(refused("rule", Quota::gcra(0, HOUR)).contains("take at least 1"));
+        assert!(refused("fixed", own).contains("add variable_quota() to the rule"));
+        assert!(refused("none", own).contains("\"none\""));
     }
 }

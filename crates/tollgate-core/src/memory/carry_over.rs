@@ -12,6 +12,8 @@ pub(super) struct CarryOver {
     pub(super) on_change: OnChange,
     /// The quotas before with those in their place, the rule's own first, then its plans by name.
     quotas: Vec<(Quota, Quota)>,
+    /// Whether states may be of quotas that checks brought along, which have not changed.
+    is_variable: bool,
 }
 
 /// What a client has used under one algorithm, for a state under another.
@@ -34,6 +36,7 @@ impl CarryOver {
         Self {
             on_change: after.change_answer(),
             quotas: std::iter::once(own).chain(plans).collect(),
+            is_variable: before.has_variable_quota() && after.has_variable_quota(),
         }
     }
 
@@ -47,6 +50,9 @@ impl CarryOver {
         let wrote = |(before, _): &&(Quota, Quota)| A::new(before).as_ref() == Some(writer);
         let mut written = self.quotas.iter().filter(wrote).peekable();
         if written.peek().is_none() {
+            if self.is_variable {
+                return None;
+            }
             // It was not read since quotas before these: it counts as under the rule's own.
             return self.quotas.first().copied().filter(|(a, b)| a != b);
         }

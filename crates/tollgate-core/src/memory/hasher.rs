@@ -7,7 +7,11 @@ use std::{
 
 use foldhash::{SharedSeed, fast::FoldHasher};
 
-use crate::key::{Fingerprint, KeyBuf};
+use crate::{
+    key::{Fingerprint, KeyBuf},
+    quota::Quota,
+    time::micros,
+};
 
 /// Makes fingerprints with seeds of this store: fast, and never the same in two processes.
 ///
@@ -41,6 +45,17 @@ impl Hasher {
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
         let (low, high) = (self.low.hash(key), self.high.hash(key));
         Fingerprint::from_bits(u128::from(low) | u128::from(high) << 64)
+    }
+
+    /// What stands for the numbers of a quota, among the quotas of one algorithm.
+    #[inline]
+    pub(super) fn quota_id(&self, quota: &Quota) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.high.seed, &self.high.shared);
+        hasher.write_u64(quota.rate());
+        hasher.write_u64(micros(quota.period()));
+        hasher.write_u64(quota.limit());
+        hasher.write_u32(quota.bucket_count());
+        hasher.finish()
     }
 }
 

@@ -3,14 +3,9 @@
 use crate::{
     algorithm::{Algorithm, Assessment, DenyBound, Taken},
     key::Fingerprint,
-    memory::{
-        plan::Plan,
-        shard::{Assess, EvictionOrder, Shard},
-        slots::Entry,
-        table::Table,
-    },
+    memory::{plan::Plan, shard::Shard, slots::Entry, table::Table},
     store::receipt::Settlement,
-    sync::{MutexGuard, lock},
+    sync::{MutexGuard, lock_briefly},
     time::{Clock, Tick},
 };
 
@@ -26,7 +21,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     pub(super) fn new(table: &'a Table<A>, index: usize) -> Self {
         Self {
             table,
-            shard: lock(table.shard(index)),
+            shard: lock_briefly(table.shard(index)),
             index,
         }
     }
@@ -41,7 +36,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         cost: u64,
     ) -> Assessment {
         match self.shard.find(key) {
-            Some(entry) if entry.quota() == plan.number => {
+            Some(entry) if self.shard.was_written_under(plan, entry) => {
                 plan.quota.assess(&entry.state, now, cost)
             }
             Some(entry) => self.assess_carried(entry, plan, now, cost),
@@ -58,7 +53,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         now: Tick,
         cost: u64,
     ) -> Assessment {
-        let Some(writer) = self.table.writer(entry.quota()) else {
+        let Some(writer) = self.shard.writer(entry) else {
             return plan.quota.assess(&A::State::default(), now, cost);
         };
         let carried = plan.quota.convert(&writer.quota, &entry.state, now);
@@ -114,8 +109,8 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         if A::HAS_HEAP {
             return None;
         }
-        let (slot, entry) = self.shard.find_slot(key)?;
-        if entry.quota() != plan.number || plan.quota.is_ahead(&entry.state, now) {
+        let (slot, entry) = self.shard.find_written_under(plan, key)?;
+        if plan.quota.is_ahead(&entry.state, now) {
             return None;
         }
         let before = entry.state.clone();
@@ -137,8 +132,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         }
         self.table.deny_cache.remove(self.index, key);
         if !A::HAS_HEAP
-            && let Some(entry) = self.shard.find_mut(key)
-            && entry.quota() == plan.number
+            && let Some((_, entry)) = self.shard.find_written_under(plan, key)
         {
             plan.quota.take(&mut entry.state, now, cost);
             return;
@@ -150,26 +144,33 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     #[cold]
     #[inline(never)]
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
-        let Some(entry) = self.shard.find_mut(key) else {
+        let Some((_, entry)) = self.shard.find_written_under(plan, key) else {
+            self.denied_by_another(key, plan, now);
             return;
         };
-        if entry.quota() != plan.number {
-            // A bound under the other quota is no bound of the state as it will be.
-            self.table.deny_cache.remove(self.index, key);
-            if let Some(writer) = self.table.writer(entry.quota())
-                && plan.quota.defers_to(&writer.quota, &entry.state, now)
-            {
-                writer.quota.repair(&mut entry.state, now);
-                return;
-            }
-            self.change(key, plan, now, |state| plan.quota.repair(state, now));
-            return;
-        }
         plan.quota.repair(&mut entry.state, now);
         if let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now) {
-            let (deny_cache, salt) = (&self.table.deny_cache, u64::from(plan.number));
-            deny_cache.insert(self.index, key, salt, [first, second]);
+            let deny_cache = &self.table.deny_cache;
+            deny_cache.insert(self.index, key, plan.id, [first, second]);
         }
+    }
+
+    /// After a denial under another quota than the one that wrote the state.
+    fn denied_by_another(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
+        let Some(entry) = self.shard.find(key) else {
+            return;
+        };
+        // A bound under the other quota is no bound of the state as it will be.
+        self.table.deny_cache.remove(self.index, key);
+        let writer = self.shard.writer(entry);
+        let writer = writer.filter(|writer| plan.quota.defers_to(&writer.quota, &entry.state, now));
+        if let Some(writer) = writer.map(|writer| writer.quota.clone()) {
+            if let Some(entry) = self.shard.find_mut(key) {
+                writer.repair(&mut entry.state, now);
+            }
+            return;
+        }
+        self.change(key, plan, now, |state| plan.quota.repair(state, now));
     }
 
     /// Settles units that were taken.
@@ -203,11 +204,11 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
             return;
         };
-        if entry.quota() == plan.number {
+        if self.shard.was_written_under(plan, entry) {
             self.change(key, plan, now, |state| {
                 plan.quota.refund(state, now, taken, units);
             });
-        } else if let Some(writer) = self.table.writer(entry.quota()) {
+        } else if let Some(writer) = self.shard.writer(entry).cloned() {
             self.change(key, &writer, now, |state| {
                 let before = &plan.quota;
                 writer
@@ -220,20 +221,16 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     /// Whether there was a live state.
     pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
         self.table.deny_cache.remove(self.index, key);
-        let fresh_at = |entry: &Entry<A::State>| {
-            let writer = self.table.writer(entry.quota());
-            writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
-        };
         let was_live = self
             .shard
             .find(key)
-            .is_some_and(|entry| fresh_at(entry) > now);
+            .is_some_and(|entry| self.shard.fresh_at(entry) > now);
         self.shard.remove(key);
         was_live
     }
 
     fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {
-        match self.table.writer(entry.quota()) {
+        match self.shard.writer(entry) {
             Some(writer) => plan.quota.convert(&writer.quota, &entry.state, now),
             None => A::State::default(),
         }
@@ -247,53 +244,22 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         now: Tick,
         change: impl FnOnce(&mut A::State),
     ) {
-        let table = self.table;
-        let by = ByPlan(plan, table);
         match self.shard.find(key) {
             Some(entry) => {
-                let carried =
-                    (entry.quota() != plan.number).then(|| self.carried(entry, plan, now));
-                self.shard.update(key, now, &by, |entry| {
+                let carried = (!self.shard.was_written_under(plan, entry))
+                    .then(|| self.carried(entry, plan, now));
+                self.shard.update(key, plan, now, |state| {
                     if let Some(carried) = carried {
-                        entry.state = carried;
-                        entry.set_quota(plan.number);
+                        *state = carried;
                     }
-                    change(&mut entry.state);
+                    change(state);
                 });
             }
             None => {
                 let mut state = A::State::default();
                 change(&mut state);
-                self.shard
-                    .insert(key, Entry::new(key, plan.number, state), now, &by);
+                self.shard.insert(key, plan, state, now);
             }
         }
-    }
-}
-
-/// A plan and its table: most entries were written under the plan.
-struct ByPlan<'a, A: Algorithm>(&'a Plan<A>, &'a Table<A>);
-
-impl<A: Algorithm> ByPlan<'_, A> {
-    fn with_writer<T: Default>(
-        &self,
-        entry: &Entry<A::State>,
-        assess: impl FnOnce(&Plan<A>) -> T,
-    ) -> T {
-        if entry.quota() == self.0.number {
-            return assess(self.0);
-        }
-        let writer = self.1.writer(entry.quota());
-        writer.map_or_else(T::default, |writer| assess(&writer))
-    }
-}
-
-impl<A: Algorithm> Assess<A> for ByPlan<'_, A> {
-    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
-        self.with_writer(entry, |plan| plan.quota.fresh_at(&entry.state))
-    }
-
-    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
-        self.with_writer(entry, |plan| plan.order(entry, now))
     }
 }

@@ -11,9 +11,10 @@ use crate::{
     error::StoreError,
     key::{Fingerprint, KeyBuf},
     memory::{
+        bound_rule::BoundRule,
         hasher::Hasher,
         locked::Locked,
-        rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked, with_table},
+        rule_table::{AnyLocked, AnyRuleTable, MadeReady, RuleTable, with_locked, with_table},
         tables::Tables,
     },
     on_change::OnChange,
@@ -33,9 +34,7 @@ const FEW: usize = 4;
 #[derive(Debug)]
 pub(super) struct MemoryRuleStore {
     rules: Arc<RuleSet>,
-    tables: Box<[AnyRuleTable]>,
-    /// The table's number by rule: the order of locks.
-    ranks: Box<[u64]>,
+    bound: Box<[BoundRule]>,
     clock: Clock,
     hasher: Hasher,
     shared: Arc<Tables>,
@@ -52,19 +51,69 @@ struct Slot {
 }
 
 impl MemoryRuleStore {
-    pub(super) fn new(
+    pub(super) fn new(rules: Arc<RuleSet>, shared: Arc<Tables>) -> Self {
+        let bound = rules.rules().iter();
+        let bound = bound.map(|rule| BoundRule::new(rule.is_enforced()));
+        let all: Vec<usize> = (0..rules.rules().len()).collect();
+        Self::with_rules(bound.collect(), &all, rules, shared)
+    }
+
+    /// Rules in the place of others on the same tables: those that have not changed stay bound as they are.
+    pub(super) fn replacing(&self, rules: Arc<RuleSet>) -> Self {
+        let before = self.rules.rules();
+        let mut changed = Vec::new();
+        let bound = rules.rules().iter().enumerate().map(|(index, rule)| {
+            let there = rules.position_in(index, &self.rules);
+            match there.filter(|there| before[*there] == *rule) {
+                Some(there) => self.bound[there].again(),
+                None => {
+                    changed.push(index);
+                    BoundRule::new(rule.is_enforced())
+                }
+            }
+        });
+        let bound = bound.collect();
+        Self::with_rules(bound, &changed, rules, Arc::clone(&self.shared))
+    }
+
+    fn with_rules(
+        bound: Box<[BoundRule]>,
+        changed: &[usize],
         rules: Arc<RuleSet>,
-        tables: Box<[AnyRuleTable]>,
         shared: Arc<Tables>,
     ) -> Self {
-        Self {
-            ranks: tables.iter().map(AnyRuleTable::rank).collect(),
+        let made = Self {
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),
+            bound,
             rules,
-            tables,
             shared,
+        };
+        // States that are there stay in a table when the rules that have used them go.
+        let rules = made.rules.rules();
+        let changed = changed.iter().map(|index| (*index, &rules[*index]));
+        for index in made.shared.with_states(changed) {
+            made.bind(index);
         }
+        made
+    }
+
+    /// Whether these are rules on those tables.
+    pub(super) fn is_on(&self, tables: &Arc<Tables>) -> bool {
+        Arc::ptr_eq(&self.shared, tables)
+    }
+
+    fn quotas(&self) -> MadeReady<'_> {
+        MadeReady {
+            rules: &self.rules,
+            hasher: &self.hasher,
+        }
+    }
+
+    /// The rule at this index on its table.
+    #[cold]
+    fn bind(&self, index: usize) -> &AnyRuleTable {
+        self.bound[index].table_or(self.shared.bind_rule(&self.rules, index))
     }
 
     /// One enforced check: the same step with one lock, and a denial without any.
@@ -104,18 +153,23 @@ impl MemoryRuleStore {
             return false;
         }
         let mut order = [0; FEW];
+        let mut ranks = [0; FEW];
         for (index, check) in checks.iter().enumerate() {
             let rank = self.rank(check);
+            // It has no table yet, or no limit.
+            if rank == 0 {
+                return false;
+            }
             let mut at = index;
-            while at > 0 && self.rank(&checks[order[at - 1]]) >= rank {
+            while at > 0 && ranks[at - 1] >= rank {
                 // Two checks of one rule, and perhaps of one state.
-                if self.rank(&checks[order[at - 1]]) == rank {
+                if ranks[at - 1] == rank {
                     return false;
                 }
-                order[at] = order[at - 1];
+                (order[at], ranks[at]) = (order[at - 1], ranks[at - 1]);
                 at -= 1;
             }
-            order[at] = index;
+            (order[at], ranks[at]) = (index, rank);
         }
         let order = &order[..checks.len()];
         if !self.take_next(order, checks, decision) {
@@ -135,10 +189,9 @@ impl MemoryRuleStore {
     /// Where the rule of a check stands in the order of locks. Rules have tables of their own, but for thresholds.
     #[inline]
     fn rank(&self, check: &Check) -> u64 {
-        self.ranks
+        self.bound
             .get(usize::from(check.rule()))
-            .copied()
-            .unwrap_or(0)
+            .map_or(0, BoundRule::rank)
     }
 
     /// Takes the first of the checks in `order` under its lock, then the rest within it. What was taken is put back if
@@ -148,7 +201,8 @@ impl MemoryRuleStore {
         let Some((&index, rest)) = order.split_first() else {
             return true;
         };
-        match self.rule(&checks[index]) {
+        let bound = self.bound.get(usize::from(checks[index].rule()));
+        match bound.and_then(BoundRule::table) {
             Some(AnyRuleTable::Gcra(rule)) => self.take_in(rule, index, rest, checks, decision),
             Some(AnyRuleTable::FixedWindow(rule)) => {
                 self.take_in(rule, index, rest, checks, decision)
@@ -192,7 +246,7 @@ impl MemoryRuleStore {
     fn lock_all(&self, checks: &[Check]) -> (SmallVec<[AnyLocked<'_>; 4]>, SmallVec<[Slot; 4]>) {
         let positions: SmallVec<[Option<(u64, usize)>; 4]> = checks
             .iter()
-            .map(|check| self.rule(check)?.lock_position(check))
+            .map(|check| self.rule(check)?.lock_position(check, &self.quotas()))
             .collect();
         let mut order: SmallVec<[((u64, usize), u16); 4]> = positions
             .iter()
@@ -203,7 +257,7 @@ impl MemoryRuleStore {
         order.dedup_by_key(|(position, _)| *position);
         let locks = order
             .iter()
-            .filter_map(|((_, shard), rule)| self.tables.get(usize::from(*rule))?.lock(*shard))
+            .filter_map(|((_, shard), rule)| self.table(usize::from(*rule))?.lock(*shard))
             .collect();
         let mut slots: SmallVec<[Slot; 4]> = SmallVec::with_capacity(checks.len());
         for (index, (check, position)) in checks.iter().zip(&positions).enumerate() {
@@ -241,7 +295,17 @@ impl MemoryRuleStore {
 
     #[inline]
     fn rule(&self, check: &Check) -> Option<&AnyRuleTable> {
-        self.tables.get(usize::from(check.rule()))
+        self.table(usize::from(check.rule()))
+    }
+
+    /// The rule at this index on its table.
+    #[inline(always)]
+    fn table(&self, index: usize) -> Option<&AnyRuleTable> {
+        let bound = self.bound.get(index)?;
+        Some(match bound.table() {
+            Some(table) => table,
+            None => self.bind(index),
+        })
     }
 
     /// Decides all checks under their locks, then takes all or nothing.
@@ -262,7 +326,8 @@ impl MemoryRuleStore {
                 continue;
             };
             slot.answer = with_locked!(rule, &locks[lock], (rule, locked) => {
-                rule.plan(check).map(|plan| locked.assess(check.key(), plan, now, check.cost()))
+                let plan = rule.plan_of(check, &self.quotas());
+                plan.map(|plan| locked.assess(check.key(), &plan, now, check.cost()))
             }, else None);
             let fits = slot.answer.is_none_or(|answer| answer.fits);
             if !fits && self.rules.enforces(usize::from(check.rule())) {
@@ -305,8 +370,8 @@ impl MemoryRuleStore {
         }
         let Some(rule) = self.rule(check) else { return };
         with_locked!(rule, &locks[lock], (rule, locked) => {
-            if let Some(plan) = rule.plan(check) {
-                *answer = locked.assess(check.key(), plan, now, 0);
+            if let Some(plan) = rule.plan_of(check, &self.quotas()) {
+                *answer = locked.assess(check.key(), &plan, now, 0);
             }
         }, else ());
     }
@@ -333,11 +398,11 @@ impl MemoryRuleStore {
             Mode::Enforce => denied.is_empty(),
         };
         with_locked!(rule, &mut locks[lock], (rule, locked) => {
-            if let Some(plan) = rule.plan(check) {
+            if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                 if takes {
-                    locked.take(check.key(), plan, now, check.cost());
+                    locked.take(check.key(), &plan, now, check.cost());
                 } else if !answer.fits {
-                    locked.denied(check.key(), plan, now);
+                    locked.denied(check.key(), &plan, now);
                 }
             }
         }, else ());
@@ -358,8 +423,7 @@ impl MemoryRuleStore {
 impl Drop for MemoryRuleStore {
     /// The last one that uses a name leaves its states packed.
     fn drop(&mut self) {
-        drop(std::mem::take(&mut self.tables));
-        self.shared.release(&self.rules);
+        self.shared.release(&self.rules, &mut self.bound);
     }
 }
 
@@ -380,9 +444,14 @@ impl RuleStore for MemoryRuleStore {
     #[inline]
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         if let [check] = checks
-            && self.rules.enforces(usize::from(check.rule()))
-            && let Some(rule) = self.rule(check)
+            && let index = usize::from(check.rule())
+            && let Some(bound) = self.bound.get(index)
+            && bound.is_enforced
         {
+            let rule = match bound.table() {
+                Some(table) => table,
+                None => self.bind(index),
+            };
             return with_table!(rule, rule => self.acquire_one(rule, check), else {
                 Step::Ready(self.decide(checks, true))
             });
@@ -407,11 +476,11 @@ impl RuleStore for MemoryRuleStore {
                 continue;
             };
             with_table!(rule, rule => {
-                if let Some(plan) = rule.plan(check) {
+                if let Some(plan) = rule.plan_of(check, &self.quotas()) {
                     let taken: (Taken, u64) = (*taken, check.cost());
                     let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
                     let now = self.clock.now();
-                    locked.settle(check.key(), plan, now, taken, how);
+                    locked.settle(check.key(), &plan, now, taken, how);
                 }
             }, else ());
         }
@@ -436,16 +505,24 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn carry_over(&self, replaced: &RuleSet) {
-        for after in self.rules.given() {
-            let index = replaced.position(after.name());
-            if let Some(before) = index.and_then(|index| replaced.given().get(index)) {
+        for (index, after) in self.rules.given().iter().enumerate() {
+            let before = self.rules.position_in(index, replaced);
+            let before = before.and_then(|index| replaced.given().get(index));
+            if let Some(before) = before.filter(|before| *before != after)
+                && (self.shared.has_states(before) || self.shared.has_states(after))
+            {
+                self.bind(index);
                 self.shared.carry_over(before, after);
             }
         }
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {
-        let rule = self.tables.get(usize::from(rule))?;
-        with_table!(rule, rule => Some(rule.table.usage(self.clock.now())), else None)
+        match self.bound.get(usize::from(rule))?.table() {
+            Some(rule) => {
+                with_table!(rule, rule => Some(rule.table.usage(self.clock.now())), else None)
+            }
+            None => Some(Usage::default()),
+        }
     }
 }

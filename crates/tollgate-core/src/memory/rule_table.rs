@@ -1,32 +1,76 @@
 //! A rule on its table, whatever its algorithm.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use crate::{
     algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow},
     check::Check,
-    memory::{locked::Locked, plan::Plan, table::Table},
+    memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
+    rule_set::RuleSet,
 };
 
 /// A rule's table, and its quotas made ready. `None` is a plan without a limit.
 #[derive(Debug)]
 pub(super) struct RuleTable<A: Algorithm> {
     pub(super) table: Arc<Table<A>>,
-    pub(super) plans: Box<[Option<Plan<A>>]>,
+    pub(super) plans: Arc<[Option<Plan<A>>]>,
 }
 
-impl<A: Algorithm> RuleTable<A> {
-    #[inline]
-    pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
-        self.plans
-            .get(usize::from(check.plan()))
-            .or_else(|| self.plans.first())?
-            .as_ref()
+impl<A: Algorithm> Clone for RuleTable<A> {
+    fn clone(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            plans: Arc::clone(&self.plans),
+        }
     }
 }
 
+/// The quota of a check, made ready: that of a plan, or one that the check has brought along.
+pub(super) enum PlanOf<'a, A> {
+    Rule(&'a Plan<A>),
+    Check(Plan<A>),
+}
+
+impl<A> Deref for PlanOf<'_, A> {
+    type Target = Plan<A>;
+
+    fn deref(&self) -> &Plan<A> {
+        match self {
+            Self::Rule(plan) => plan,
+            Self::Check(plan) => plan,
+        }
+    }
+}
+
+impl<A: Algorithm> RuleTable<A> {
+    /// The quota of a check that brings none along; `None` if it does, or has no limit.
+    #[inline(always)]
+    pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
+        self.plans.get(usize::from(check.plan()))?.as_ref()
+    }
+
+    /// The quota of a check; `None`: it has no limit.
+    pub(super) fn plan_of(&self, check: &Check, rules: &MadeReady<'_>) -> Option<PlanOf<'_, A>> {
+        match self.plans.get(usize::from(check.plan())) {
+            Some(plan) => plan.as_ref().map(PlanOf::Rule),
+            None => {
+                let rule = rules.rules.rules().get(usize::from(check.rule()))?;
+                let quota = rule.quota_under(usize::from(check.plan()));
+                Plan::new(&quota, rules.hasher).map(PlanOf::Check)
+            }
+        }
+    }
+}
+
+/// What makes the quotas of checks ready.
+#[derive(Clone, Copy)]
+pub(super) struct MadeReady<'a> {
+    pub(super) rules: &'a RuleSet,
+    pub(super) hasher: &'a Hasher,
+}
+
 /// A rule on its table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum AnyRuleTable {
     Gcra(RuleTable<Gcra>),
     FixedWindow(RuleTable<FixedWindow>),
@@ -82,12 +126,21 @@ impl AnyRuleTable {
         with_table!(self, rule => rule.table.id, else 0)
     }
 
+    /// How many rule sets and maps hold its table.
+    pub(super) fn owners(&self) -> usize {
+        with_table!(self, rule => Arc::strong_count(&rule.table), else 0)
+    }
+
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.
     ///
     /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
-    pub(super) fn lock_position(&self, check: &Check) -> Option<(u64, usize)> {
+    pub(super) fn lock_position(
+        &self,
+        check: &Check,
+        rules: &MadeReady<'_>,
+    ) -> Option<(u64, usize)> {
         with_table!(self, rule => {
-            rule.plan(check)?;
+            rule.plan_of(check, rules)?;
             Some((rule.table.id, rule.table.shard_of(check.key())))
         }, else None)
     }

@@ -3,7 +3,11 @@
 use crate::{
     algorithm::{Algorithm, Assessment},
     key::Fingerprint,
-    memory::slots::{Entry, Slots},
+    memory::{
+        plan::Plan,
+        slots::{Entry, Slots},
+        writers::Writers,
+    },
     time::Tick,
 };
 
@@ -18,22 +22,14 @@ const LEAST: usize = 8;
 #[derive(Debug)]
 pub(super) struct Shard<A: Algorithm> {
     entries: Slots<A::State>,
+    writers: Writers<A>,
     /// Bytes that states hold on the heap.
     heap: usize,
-    /// The most bytes that entries and heap may take.
+    /// The most bytes that entries, heap and quotas may take.
     budget: usize,
     /// Where the next look for states to evict begins.
     cursor: usize,
     pub(super) evicted_live: u64,
-}
-
-/// Assesses entries, each under the quota that wrote it.
-pub(super) trait Assess<A: Algorithm> {
-    /// The tick from which on the entry is expired: its state equals the fresh one.
-    fn fresh_at(&self, entry: &Entry<A::State>) -> Tick;
-
-    /// When the entry is evicted, among live ones.
-    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder;
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Of
@@ -60,6 +56,7 @@ impl<A: Algorithm> Shard<A> {
     pub(super) fn new(budget: usize) -> Self {
         Self {
             entries: Slots::default(),
+            writers: Writers::default(),
             heap: 0,
             budget,
             cursor: 0,
@@ -72,13 +69,13 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.entries.bytes() + self.heap
+        self.entries.bytes() + self.heap + self.writers.bytes()
     }
 
-    /// All entries; none is left.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<A::State>> {
+    /// All entries, each with the quota that wrote it; none is left.
+    pub(super) fn drain(&mut self) -> (Writers<A>, impl Iterator<Item = Entry<A::State>>) {
         self.heap = 0;
-        self.entries.drain()
+        (std::mem::take(&mut self.writers), self.entries.drain())
     }
 
     /// All entries.
@@ -91,17 +88,36 @@ impl<A: Algorithm> Shard<A> {
         self.entries.get(self.entries.find(key)?)
     }
 
-    /// The entry of `key` for a change that leaves its heap as it is.
+    /// The quota that wrote an entry of this shard.
+    pub(super) fn writer(&self, entry: &Entry<A::State>) -> Option<&Plan<A>> {
+        self.writers.get(entry.quota())
+    }
+
+    /// Whether an entry of this shard was written under this quota.
+    #[inline]
+    pub(super) fn was_written_under(&self, plan: &Plan<A>, entry: &Entry<A::State>) -> bool {
+        self.writers.is(entry.quota(), plan)
+    }
+
+    /// The entry of `key` for a change that leaves its heap and its quota as they are.
     #[inline(always)]
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<A::State>> {
         self.entries.get_mut(self.entries.find(key)?)
     }
 
-    /// The entry of `key` and its slot, for a change that may be put back under the same lock.
+    /// The entry of `key` and its slot, if it was written under this quota: for a change that may be put back under the same
+    /// lock.
     #[inline(always)]
-    pub(super) fn find_slot(&mut self, key: Fingerprint) -> Option<(usize, &mut Entry<A::State>)> {
+    pub(super) fn find_written_under(
+        &mut self,
+        plan: &Plan<A>,
+        key: Fingerprint,
+    ) -> Option<(usize, &mut Entry<A::State>)> {
         let slot = self.entries.find(key)?;
-        Some((slot, self.entries.get_mut(slot)?))
+        let entry = self.entries.get_mut(slot)?;
+        self.writers
+            .is(entry.quota(), plan)
+            .then_some((slot, entry))
     }
 
     pub(super) fn put_back(&mut self, slot: usize, state: A::State) {
@@ -110,44 +126,61 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Changes the entry of `key`, and keeps to the bound.
+    /// Changes the state of `key`, which is of `plan` from now on, and keeps to the bound.
     pub(super) fn update(
         &mut self,
         key: Fingerprint,
+        plan: &Plan<A>,
         now: Tick,
-        by: &dyn Assess<A>,
-        change: impl FnOnce(&mut Entry<A::State>),
+        change: impl FnOnce(&mut A::State),
     ) {
+        let Some(entry) = self.find(key) else {
+            return;
+        };
+        let (before, heap) = (entry.quota(), A::heap_bytes(&entry.state));
+        let number = match self.writers.is(before, plan) {
+            true => before,
+            false => self.add_writer(plan, key, now),
+        };
         let Some(entry) = self.find_mut(key) else {
             return;
         };
-        let before = A::heap_bytes(&entry.state);
-        change(entry);
+        change(&mut entry.state);
+        entry.set_quota(number);
         let after = A::heap_bytes(&entry.state);
-        if after != before {
-            self.heap = self.heap + after - before;
-            self.keep_to_bound(key, now, by);
+        if number != before {
+            self.writers.remove(before);
+        }
+        if after != heap || number != before {
+            self.heap = self.heap + after - heap;
+            self.keep_to_bound(key, now);
         }
     }
 
     /// Adds the entry of a key that has none.
-    pub(super) fn insert(
-        &mut self,
-        key: Fingerprint,
-        entry: Entry<A::State>,
-        now: Tick,
-        by: &dyn Assess<A>,
-    ) {
-        self.sweep(SWEEP, now, by);
+    pub(super) fn insert(&mut self, key: Fingerprint, plan: &Plan<A>, state: A::State, now: Tick) {
+        self.sweep(SWEEP, now);
         while self.entries.is_full() {
             match self.larger() {
                 Some(len) => self.entries.resize(len),
-                None => self.evict(None, now, by),
+                None => self.evict(None, now),
             }
         }
-        self.heap += A::heap_bytes(&entry.state);
-        self.entries.insert(entry);
-        self.keep_to_bound(key, now, by);
+        let number = self.add_writer(plan, key, now);
+        self.heap += A::heap_bytes(&state);
+        self.entries.insert(Entry::new(key, number, state));
+        self.keep_to_bound(key, now);
+    }
+
+    /// The number of a quota for one more entry.
+    fn add_writer(&mut self, plan: &Plan<A>, keep: Fingerprint, now: Tick) -> u16 {
+        loop {
+            if let Some(number) = self.writers.add(plan) {
+                return number;
+            }
+            // As many entries as there are numbers are of other quotas: one of those numbers gets free in the end.
+            self.evict(Some(keep), now);
+        }
     }
 
     pub(super) fn remove(&mut self, key: Fingerprint) {
@@ -159,27 +192,44 @@ impl<A: Algorithm> Shard<A> {
     /// The next larger number of slots within the bound.
     fn larger(&self) -> Option<usize> {
         let slots = self.entries.len();
-        let most = self.budget.saturating_sub(self.heap) / size_of::<Entry<A::State>>();
+        let most = self.budget.saturating_sub(self.heap + self.writers.bytes());
+        let most = most / size_of::<Entry<A::State>>();
         let larger = (slots + slots.div_ceil(2)).min(most).max(LEAST);
         // A step too small to be worth the move is left alone.
         (larger > slots + slots / 16).then_some(larger)
     }
 
     #[inline]
-    fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick, by: &dyn Assess<A>) {
+    fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick) {
+        if self.bytes() > self.budget && self.writers.bytes() > 0 {
+            self.make_room_for_quotas(keep, now);
+        }
         while self.heap > 0 && self.bytes() > self.budget && self.entries.used() > 1 {
-            self.evict(Some(keep), now, by);
+            self.evict(Some(keep), now);
+        }
+    }
+
+    /// Gives slots up for quotas, a few more than are needed at once.
+    #[cold]
+    fn make_room_for_quotas(&mut self, keep: Fingerprint, now: Tick) {
+        while self.bytes() > self.budget && self.entries.len() > LEAST {
+            let slots = self.entries.len();
+            let slots = (slots - slots.div_ceil(16)).max(LEAST);
+            while self.entries.used() > 1 && (self.entries.used() + 1) * 4 > slots * 3 {
+                self.evict(Some(keep), now);
+            }
+            self.entries.resize(slots);
         }
     }
 
     /// Looks at the next `most` slots, and removes expired entries.
-    pub(super) fn sweep(&mut self, most: usize, now: Tick, by: &dyn Assess<A>) {
+    pub(super) fn sweep(&mut self, most: usize, now: Tick) {
         let slots = self.entries.len();
         for _ in 0..most.min(slots) {
             self.advance();
             // What moves back into the slot is looked at as well, or it would escape each time.
             while let Some(entry) = self.entries.get(self.cursor)
-                && by.fresh_at(entry) <= now
+                && self.fresh_at(entry) <= now
             {
                 self.remove_at(self.cursor);
             }
@@ -193,15 +243,29 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The live entries and all entries in a sample of at most `most` slots, spread over the shard.
-    pub(super) fn sample(&self, most: usize, now: Tick, by: &dyn Assess<A>) -> (u64, u64) {
+    pub(super) fn sample(&self, most: usize, now: Tick) -> (u64, u64) {
         let slots = self.entries.len();
         let stride = slots.div_ceil(most.max(1)).max(1);
         // Another part each time: the cursor moves on between two samples.
         let sampled = (self.cursor % stride..slots).step_by(stride);
         let entries = sampled.filter_map(|slot| self.entries.get(slot));
         entries.fold((0, 0), |(live, seen), entry| {
-            (live + u64::from(by.fresh_at(entry) > now), seen + 1)
+            (live + u64::from(self.fresh_at(entry) > now), seen + 1)
         })
+    }
+
+    /// The tick from which on the entry is expired: its state equals the fresh one.
+    pub(super) fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
+        let writer = self.writer(entry);
+        writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state))
+    }
+
+    /// When the entry is evicted, among live ones.
+    fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
+        self.writer(entry)
+            .map_or(EvictionOrder::default(), |writer| {
+                EvictionOrder::new(writer.quota.assess(&entry.state, now, 0), writer.limit)
+            })
     }
 
     fn advance(&mut self) {
@@ -215,11 +279,12 @@ impl<A: Algorithm> Shard<A> {
     fn remove_at(&mut self, slot: usize) {
         if let Some(entry) = self.entries.remove(slot) {
             self.heap -= A::heap_bytes(&entry.state);
+            self.writers.remove(entry.quota());
         }
     }
 
     /// Evicts one entry, never `keep`: an expired one, or else the first of a sample in [`EvictionOrder`].
-    fn evict(&mut self, keep: Option<Fingerprint>, now: Tick, by: &dyn Assess<A>) {
+    fn evict(&mut self, keep: Option<Fingerprint>, now: Tick) {
         let mut first: Option<(EvictionOrder, usize)> = None;
         let mut seen = 0;
         for _ in 0..self.entries.len() {
@@ -230,11 +295,11 @@ impl<A: Algorithm> Shard<A> {
             if keep.is_some_and(|key| entry.is(key)) {
                 continue;
             }
-            if by.fresh_at(entry) <= now {
+            if self.fresh_at(entry) <= now {
                 self.remove_at(self.cursor);
                 return;
             }
-            let order = by.eviction_order(entry, now);
+            let order = self.eviction_order(entry, now);
             if first.is_none_or(|(least, _)| order < least) {
                 first = Some((order, self.cursor));
             }
@@ -255,21 +320,13 @@ mod tests {
     use super::*;
     use crate::{
         algorithm::{FixedWindow, Gcra, SlidingLog},
+        memory::hasher::Hasher,
         quota::Quota,
         time::{MINUTE, SECOND},
     };
 
-    /// All entries are of this quota, and of this limit.
-    struct By<A>(A, u64);
-
-    impl<A: Algorithm> Assess<A> for By<A> {
-        fn fresh_at(&self, entry: &Entry<A::State>) -> Tick {
-            self.0.fresh_at(&entry.state)
-        }
-
-        fn eviction_order(&self, entry: &Entry<A::State>, now: Tick) -> EvictionOrder {
-            EvictionOrder::new(self.0.assess(&entry.state, now, 0), self.1)
-        }
+    fn plan<A: Algorithm>(quota: Quota) -> Plan<A> {
+        Plan::new(&quota, &Hasher::default()).expect("valid")
     }
 
     fn key(n: u64) -> Fingerprint {
@@ -290,13 +347,13 @@ mod tests {
 
     #[test]
     fn over_the_bound_a_key_in_use_keeps_its_state() {
-        let quota = Gcra::new(&Quota::gcra(10, SECOND).burst(100)).expect("valid");
-        let by = By(quota, 100);
+        let plan = plan::<Gcra>(Quota::gcra(10, SECOND).burst(100));
+        let quota = &plan.quota;
         let mut shard = Shard::<Gcra>::new(4_096);
         let add = |shard: &mut Shard<Gcra>, n: u64, cost: u64| {
             let mut state = Default::default();
             quota.take(&mut state, 1_000_000, cost);
-            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &by);
+            shard.insert(key(n), &plan, state, 1_000_000);
         };
         add(&mut shard, 0, 90);
         for n in 1..10_000 {
@@ -312,13 +369,13 @@ mod tests {
 
     #[test]
     fn of_keys_in_one_window_the_least_used_is_evicted() {
-        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
-        let by = By(quota, 100);
+        let plan = plan::<FixedWindow>(Quota::fixed_window(100, MINUTE));
+        let quota = &plan.quota;
         let mut shard = Shard::<FixedWindow>::new(4_096);
         for n in 0..10_000 {
             let mut state = Default::default();
             quota.take(&mut state, 1_000_000, if n == 0 { 90 } else { 1 });
-            shard.insert(key(n), Entry::new(key(n), 0, state), 1_000_000, &by);
+            shard.insert(key(n), &plan, state, 1_000_000);
         }
         assert!(
             shard.find(key(0)).is_some(),
@@ -328,14 +385,14 @@ mod tests {
 
     #[test]
     fn expired_entries_are_removed_while_new_keys_come() {
-        let quota = Gcra::new(&Quota::gcra(10, SECOND)).expect("valid");
-        let by = By(quota, 10);
+        let plan = plan::<Gcra>(Quota::gcra(10, SECOND));
+        let quota = &plan.quota;
         let mut shard = Shard::<Gcra>::new(1 << 20);
         for n in 0..100_000_u64 {
             let now = n * 1_000;
             let mut state = Default::default();
             quota.take(&mut state, now, 1);
-            shard.insert(key(n), Entry::new(key(n), 0, state), now, &by);
+            shard.insert(key(n), &plan, state, now);
         }
         // A hundred live at a time; what is fresh goes within a revolution of the sweep.
         assert!(shard.len() < 1_000, "{}", shard.len());
@@ -344,8 +401,8 @@ mod tests {
 
     #[test]
     fn an_expired_entry_is_evicted_before_a_live_one() {
-        let quota = SlidingLog::new(&Quota::sliding_log(1_000, MINUTE)).expect("valid");
-        let by = By(quota, 1_000);
+        let plan = plan::<SlidingLog>(Quota::sliding_log(1_000, MINUTE));
+        let quota = &plan.quota;
         let mut shard = Shard::<SlidingLog>::new(64 << 10);
         let taken = |now: Tick| {
             let mut state = Default::default();
@@ -355,12 +412,12 @@ mod tests {
         let mut keys = 0;
         while shard.bytes() < 60 << 10 {
             keys += 1;
-            shard.insert(key(keys), Entry::new(key(keys), 0, taken(0)), 0, &by);
+            shard.insert(key(keys), &plan, taken(0), 0);
         }
         // Ten minutes later all of them have expired. Nothing sweeps while an entry grows.
         let now = 600_000_000;
-        shard.update(key(1), now, &by, |entry| {
-            (0..1_000).for_each(|n| quota.take(&mut entry.state, now + n, 1));
+        shard.update(key(1), &plan, now, |state| {
+            (0..1_000).for_each(|n| quota.take(state, now + n, 1));
         });
         assert!((shard.entries.used() as u64) < keys);
         assert_eq!(shard.evicted_live, 0);
@@ -386,18 +443,18 @@ mod tests {
 
     #[test]
     fn a_sample_of_a_small_shard_is_all_of_it_and_of_a_large_one_a_part() {
-        let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("valid");
-        let by = By(quota, 100);
+        let plan = plan::<FixedWindow>(Quota::fixed_window(100, MINUTE));
+        let quota = &plan.quota;
         let (mut shard, minute) = (Shard::<FixedWindow>::new(1 << 20), 60_000_000);
         for n in 0..10_000 {
             let now = if n % 4 == 0 { minute } else { 9 * minute };
             let mut state = Default::default();
             quota.take(&mut state, now, 1);
-            shard.insert(key(n), Entry::new(key(n), 0, state), minute, &by);
+            shard.insert(key(n), &plan, state, minute);
         }
-        assert_eq!(shard.sample(usize::MAX, minute, &by), (10_000, 10_000));
-        assert_eq!(shard.sample(usize::MAX, 9 * minute, &by), (7_500, 10_000));
-        let (live, seen) = shard.sample(1_000, 9 * minute, &by);
+        assert_eq!(shard.sample(usize::MAX, minute), (10_000, 10_000));
+        assert_eq!(shard.sample(usize::MAX, 9 * minute), (7_500, 10_000));
+        let (live, seen) = shard.sample(1_000, 9 * minute);
         assert!((300..=1_000).contains(&seen), "{seen}");
         assert!(
             (seen * 6 / 10..seen * 9 / 10).contains(&live),
@@ -407,16 +464,16 @@ mod tests {
 
     #[test]
     fn states_on_the_heap_count_against_the_bound() {
-        let quota = SlidingLog::new(&Quota::sliding_log(1_000, MINUTE)).expect("valid");
-        let by = By(quota, 1_000);
+        let plan = plan::<SlidingLog>(Quota::sliding_log(1_000, MINUTE));
+        let quota = &plan.quota;
         let mut shard = Shard::<SlidingLog>::new(64 << 10);
         for n in 0..20 {
             let mut state = Default::default();
             quota.take(&mut state, 0, 1);
-            shard.insert(key(n), Entry::new(key(n), 0, state), 0, &by);
+            shard.insert(key(n), &plan, state, 0);
             for now in 0..400 {
-                shard.update(key(n), now, &by, |entry| {
-                    quota.take(&mut entry.state, now, 1);
+                shard.update(key(n), &plan, now, |state| {
+                    quota.take(state, now, 1);
                 });
                 assert!(shard.bytes() <= 64 << 10, "{}", shard.bytes());
             }
@@ -426,5 +483,40 @@ mod tests {
             .map(|entry| SlidingLog::heap_bytes(&entry.state))
             .sum();
         assert_eq!(counted, shard.heap);
+    }
+
+    #[test]
+    fn quotas_count_against_the_bound_and_one_that_no_entry_has_is_forgotten() {
+        let hasher = Hasher::default();
+        let of = |n: u64| {
+            let quota = Quota::gcra(n + 1, MINUTE).burst(5);
+            Plan::<Gcra>::new(&quota, &hasher).expect("valid")
+        };
+        let mut shard = Shard::<Gcra>::new(64 << 10);
+        let taken = |plan: &Plan<Gcra>| {
+            let mut state = Default::default();
+            plan.quota.take(&mut state, 1_000_000, 3);
+            state
+        };
+        // Full of entries of one quota, then each is of its own.
+        for n in 0..4_000 {
+            shard.insert(key(n), &of(0), taken(&of(0)), 1_000_000);
+        }
+        assert_eq!(shard.writers.len(), 1);
+        for n in 4_000..8_000 {
+            shard.insert(key(n), &of(n), taken(&of(n)), 1_000_000);
+            assert!(shard.bytes() <= 64 << 10, "{}", shard.bytes());
+            let entry = shard.find(key(n)).expect("it was just added");
+            assert!(shard.was_written_under(&of(n), entry));
+        }
+        assert!(shard.len() > 300, "{}", shard.len());
+        assert!(shard.writers.len() <= shard.len());
+        // One key whose quota changes each time.
+        let mut one = Shard::<Gcra>::new(64 << 10);
+        one.insert(key(1), &of(0), taken(&of(0)), 1_000_000);
+        for n in 1..200_000 {
+            one.update(key(1), &of(n), 1_000_000, |_| {});
+        }
+        assert_eq!(one.writers.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The memory store.
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use crate::{
     error::RuleError,
@@ -8,7 +8,6 @@ use crate::{
         rule_store::MemoryRuleStore,
         tables::{LEAST_BYTES, Tables},
     },
-    rule::Mode,
     rule_set::RuleSet,
     store::{
         registry::RuleRegistry,
@@ -130,29 +129,22 @@ impl fmt::Debug for MemoryStore {
 impl Store for MemoryStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         self.tables.forget_fresh();
-        let tables = rules
-            .rules()
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| {
-                let of = match rule.mode() {
-                    Mode::Threshold { .. } => rules.refers_to(index),
-                    _ => None,
-                };
-                self.tables
-                    .bind_rule(rule, of.map_or(rule, |of| &rules.rules()[of]))
-            })
-            .collect::<Result<Box<[_]>, RuleError>>();
-        match tables {
-            Ok(tables) => Ok(Arc::new(MemoryRuleStore::new(
-                rules,
-                tables,
-                Arc::clone(&self.tables),
-            ))),
-            Err(error) => {
-                self.tables.release(&rules);
-                Err(error)
+        let tables = Arc::clone(&self.tables);
+        Ok(Arc::new(MemoryRuleStore::new(rules, tables)))
+    }
+
+    fn bind_replacing(
+        &self,
+        rules: Arc<RuleSet>,
+        replaced: &dyn RuleStore,
+    ) -> Result<Arc<dyn RuleStore>, RuleError> {
+        let replaced: &dyn Any = replaced;
+        match replaced.downcast_ref::<MemoryRuleStore>() {
+            Some(before) if before.is_on(&self.tables) => {
+                self.tables.forget_fresh();
+                Ok(Arc::new(before.replacing(rules)))
             }
+            _ => self.bind(rules),
         }
     }
 
@@ -224,7 +216,8 @@ mod tests {
         assert_eq!(store.unbound_usage().keys, 4_000);
         // Once they equal fresh ones, the next bind drops them.
         clock.advance(2 * HOUR + 2 * MINUTE);
-        let _other = limiter(&store, "other", Quota::gcra(1, SECOND));
+        let other = limiter(&store, "other", Quota::gcra(1, SECOND));
+        assert!(other.try_acquire("other", &Key::shared()).is_ok());
         assert_eq!(store.unbound_usage(), Usage::default());
         assert_eq!(bound(&store), 1);
     }
@@ -336,21 +329,44 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_bound_leaves_no_table() {
-        let (store, _) = store();
-        let names = ["one", "two"].map(|name| Rule::new(name, Quota::gcra(5, HOUR)));
-        let rules = Arc::new(RuleSet::new(names).expect("valid rules"));
-        // As many quotas as a table can tell apart have been there, and one more is wanted.
-        let full = limiter(&store, "two", Quota::gcra(1, MINUTE));
-        for n in 2..=65_536 {
-            let set = RuleSet::new([Rule::new("two", Quota::gcra(n, MINUTE))]);
-            let set = Arc::new(set.expect("a valid rule"));
-            drop(store.bind(set).expect("there is room"));
+    fn a_table_comes_with_the_first_key_and_goes_with_the_last_rule() {
+        for threshold in [false, true] {
+            let (store, _) = store();
+            let rule = Rule::new("rule", Quota::gcra(5, HOUR));
+            let rule = match threshold {
+                true => rule.threshold("warn", Quota::gcra(5, HOUR).burst(3)),
+                false => rule,
+            };
+            let bind = || Limiter::new(store.clone(), [rule.clone()]).expect("a valid rule");
+            let (first, other) = (bind(), bind());
+            assert_eq!(bound(&store), 0);
+            let ann = Key::of(["ann"]);
+            assert!(first.try_acquire("rule", &ann).is_ok());
+            assert_eq!(bound(&store), 1);
+            drop(first);
+            // Nothing has counted here in the other's name.
+            assert_eq!((bound(&store), store.unbound_usage().keys), (0, 1));
+            let left = other.try_acquire("rule", &ann).expect("at once");
+            assert_eq!(left.verdicts()[0].remaining(), 3);
+            assert_eq!((bound(&store), store.unbound_usage().keys), (1, 0));
+            drop(other);
+            assert_eq!(bound(&store), 0);
         }
-        let error = store.bind(rules).expect_err("there is none");
-        assert!(error.to_string().contains("65 536"), "{error}");
-        assert_eq!(bound(&store), 1);
-        drop(full);
-        assert_eq!(bound(&store), 0);
+    }
+
+    #[test]
+    fn a_limit_that_changes_each_second_for_years_keeps_its_units() {
+        let (store, clock) = store();
+        let rule = |n: u64| [Rule::new("rule", Quota::gcra(1_000 + n, HOUR))];
+        let limiter = crate::live_limiter::LiveLimiter::new(store, rule(0)).expect("valid");
+        let ann = Key::of(["ann"]);
+        for n in 0..70_000_u64 {
+            let decision = limiter.try_acquire("rule", &ann).expect("at once");
+            // A thousandth of an hour gives a unit back, or a little more than one.
+            clock.advance(HOUR / 1_000);
+            let left = decision.verdicts()[0].remaining();
+            assert!(left + 2 >= 1_000 + n, "{left} at {n}");
+            limiter.replace(rule(n + 1)).expect("there is room");
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
-    error::{RuleError, RuleErrorKind},
     memory::{
+        bound_rule::BoundRule,
         carry_over::CarryOver,
         family::{Family, TableName},
         hasher::Hasher,
@@ -15,7 +15,7 @@ use crate::{
         unbound::UnboundTables,
     },
     on_change::OnChange,
-    rule::Rule,
+    rule::{Mode, Rule},
     rule_set::RuleSet,
     store::rule_store::Usage,
     sync::{Mutex, lock},
@@ -80,7 +80,7 @@ impl Tables {
         let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
         // A power of two, so that a shard is found by a mask.
         let shards = 1 << shards.ilog2();
-        let mut table = Table::<A>::new(self.bytes_per_rule, shards);
+        let table = Table::<A>::new(self.bytes_per_rule, shards);
         let packed = tables.unbound.remove(&name);
         if let Some(packed) = packed.and_then(|packed| packed.table.downcast().ok()) {
             let packed: Box<PackedTable<A>> = packed;
@@ -91,44 +91,56 @@ impl Tables {
         table
     }
 
-    fn rule_table<A: Algorithm>(
-        &self,
-        rule: &Rule,
-        of: &Rule,
-        family: Family,
-    ) -> Result<RuleTable<A>, RuleError> {
-        let table = self.table::<A>(of, family);
-        let plans: Option<Box<[Option<Plan<A>>]>> = (0..rule.quotas())
-            .map(|plan| {
-                let quota = rule.quota_of(plan);
-                if quota.is_unlimited() {
-                    Some(None)
-                } else {
-                    table.plan(quota).map(Some)
-                }
-            })
-            .collect();
-        match plans {
-            Some(plans) => Ok(RuleTable { table, plans }),
-            None => Err(RuleError::new(
-                RuleErrorKind::Store,
-                rule.name(),
-                "there have been 65 536 different quotas under this name in this store; take a new name or a new store",
-            )),
+    fn rule_table<A: Algorithm>(&self, rule: &Rule, of: &Rule, family: Family) -> RuleTable<A> {
+        let plan = |plan| {
+            let quota = rule.quota_of(plan);
+            // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
+            Plan::new(quota, &self.hasher)
+        };
+        RuleTable {
+            table: self.table::<A>(of, family),
+            plans: (0..rule.quotas()).map(plan).collect(),
         }
     }
 
-    /// Packs the tables of these rules that nothing is bound to any more.
-    pub(super) fn release(&self, rules: &RuleSet) {
+    /// The rules among these whose names have states here.
+    pub(super) fn with_states<'a>(
+        &self,
+        rules: impl IntoIterator<Item = (usize, &'a Rule)>,
+    ) -> Vec<usize> {
+        let tables = lock(&self.by_name);
+        let has_states = |rule: &Rule| {
+            let name = (Arc::clone(rule.shared_name()), Family::of(rule)?);
+            (tables.bound.contains_key(&name) || tables.unbound.contains(&name)).then_some(())
+        };
+        let rules = rules.into_iter();
+        rules
+            .filter_map(|(index, rule)| has_states(rule).map(|()| index))
+            .collect()
+    }
+
+    /// Whether the name of this rule has states here, under its algorithm.
+    pub(super) fn has_states(&self, rule: &Rule) -> bool {
+        !self.with_states([(0, rule)]).is_empty()
+    }
+
+    /// Drops rules on their tables, and packs the tables that nothing is bound to any more.
+    pub(super) fn release(&self, rules: &RuleSet, bound: &mut [BoundRule]) {
         let now = self.clock.now();
         let mut tables = lock(&self.by_name);
         let tables = &mut *tables;
-        for rule in rules.given() {
-            let Some(family) = Family::of(rule) else {
+        // Thresholds come last, and read the tables of rules before them.
+        for (rule, bound) in rules.rules().iter().zip(bound).rev() {
+            // Under this lock alone a table loses an owner, or gets one from this map.
+            let Some(table) = bound.take_table() else {
+                continue;
+            };
+            let is_shared = table.owners() > 2;
+            drop(table);
+            let Some(family) = Family::of(rule).filter(|_| !is_shared) else {
                 continue;
             };
             let name = (Arc::clone(rule.shared_name()), family);
-            // Under this lock alone a table gets another owner.
             let is_unbound = |table: &Arc<dyn AnyTable>| Arc::strong_count(table) == 1;
             if tables.bound.get(&name).is_some_and(is_unbound)
                 && let Some(table) = tables.bound.remove(&name)
@@ -153,35 +165,44 @@ impl Tables {
             let name = (Arc::clone(after.shared_name()), family);
             lock(&self.by_name).bound.get(&name).map(Arc::clone)
         };
-        let (Some(old), Some(new)) = (table(from), table(to)) else {
+        let (old, now) = (table(from), self.clock.now());
+        let Some(new) = table(to) else {
             return;
         };
-        let now = self.clock.now();
         if from == to {
-            new.rewrite(&carry_over, now);
+            new.rewrite(&carry_over, &self.hasher, now);
         } else {
-            new.begin_with(&old.used_units(&carry_over, now), now);
+            // Without a table nothing was used; what the new one has of earlier times does not count.
+            let used = old.map_or_else(Vec::new, |old| old.used_units(&carry_over, now));
+            new.begin_with(&used, &self.hasher, now);
         }
     }
 
-    /// A rule on its table. `of` is the rule whose table it reads: a threshold has none of its own.
-    pub(super) fn bind_rule(&self, rule: &Rule, of: &Rule) -> Result<AnyRuleTable, RuleError> {
-        Ok(match Family::of(rule) {
+    /// The rule at this index of a rule set on its table.
+    pub(super) fn bind_rule(&self, rules: &RuleSet, index: usize) -> AnyRuleTable {
+        let rule = &rules.rules()[index];
+        // A threshold has no table of its own: it reads that of its rule.
+        let of = match rule.mode() {
+            Mode::Threshold { .. } => rules.refers_to(index),
+            _ => None,
+        };
+        let of = of.map_or(rule, |of| &rules.rules()[of]);
+        match Family::of(rule) {
             None => AnyRuleTable::Unlimited,
-            Some(family @ Family::Gcra) => AnyRuleTable::Gcra(self.rule_table(rule, of, family)?),
+            Some(family @ Family::Gcra) => AnyRuleTable::Gcra(self.rule_table(rule, of, family)),
             Some(family @ Family::FixedWindow) => {
-                AnyRuleTable::FixedWindow(self.rule_table(rule, of, family)?)
+                AnyRuleTable::FixedWindow(self.rule_table(rule, of, family))
             }
             Some(family @ Family::SlidingWindow) => {
-                AnyRuleTable::SlidingWindow(self.rule_table(rule, of, family)?)
+                AnyRuleTable::SlidingWindow(self.rule_table(rule, of, family))
             }
             Some(family @ Family::SlidingBuckets) => {
-                AnyRuleTable::SlidingBuckets(self.rule_table(rule, of, family)?)
+                AnyRuleTable::SlidingBuckets(self.rule_table(rule, of, family))
             }
             Some(family @ Family::SlidingLog) => {
-                AnyRuleTable::SlidingLog(self.rule_table(rule, of, family)?)
+                AnyRuleTable::SlidingLog(self.rule_table(rule, of, family))
             }
-        })
+        }
     }
 }
 

@@ -46,6 +46,10 @@ impl UnboundTables {
         self.usage
     }
 
+    pub(super) fn contains(&self, name: &TableName) -> bool {
+        self.tables.contains_key(name)
+    }
+
     /// Keeps the states of a name.
     pub(super) fn insert(&mut self, name: TableName, mut packed: Packed) {
         self.remove(&name);

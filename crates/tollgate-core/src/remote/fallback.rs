@@ -235,7 +235,7 @@ impl Fallback {
                     && verdict.retry() == Retry::Never
                     && requested
                         <= rules.rules()[verdict.rule()]
-                            .quota_of(verdict.plan())
+                            .quota_under(verdict.plan())
                             .limit()
                 {
                     // It is the share that never lets it pass; the quota does.
@@ -293,7 +293,7 @@ fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     if !verdict.has_numbers() {
         return;
     }
-    let limit = rule.quota_of(verdict.plan()).limit();
+    let limit = rule.quota_under(verdict.plan()).limit();
     let lacks = used.saturating_sub(limit.saturating_sub(verdict.remaining()));
     if lacks > 0 {
         // A charge does not look at when units were taken.
@@ -320,6 +320,10 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
     let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0));
+    local = match rule.store_error_answer() {
+        OnStoreError::Cap(cap) => local.with_cap_for(rule, cap),
+        _ => local.with_share_of(rule, instances),
+    };
     for plan in 1..rule.quotas() {
         let name = rule.plan_name(plan).unwrap_or_default();
         local = local.plan(name, share(plan));

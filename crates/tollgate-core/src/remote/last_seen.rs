@@ -129,15 +129,15 @@ impl LastSeen {
             {
                 continue;
             }
-            let quota = self.rules.rules()[rule].quota_of(usize::from(check.plan()));
-            if quota.is_unlimited() {
+            let limit = self.rules.rules()[rule].limit_under(usize::from(check.plan()));
+            let Some(limit) = limit.filter(|limit| *limit < TOO_MANY) else {
                 continue;
-            }
+            };
             let now = *now.get_or_insert_with(|| clock.now());
             let entry = Entry {
                 used: match verdict.reset_after_ticks() {
                     0 => 0,
-                    _ => quota.limit().saturating_sub(verdict.remaining()),
+                    _ => limit.saturating_sub(verdict.remaining()),
                 },
                 until: now.saturating_add(verdict.reset_after_ticks()),
                 plan: check.plan(),
@@ -167,7 +167,7 @@ impl LastSeen {
             return;
         };
         slot.clear();
-        let used = entry.used_at(now, rule.quota_of(usize::from(entry.plan)));
+        let used = entry.used_at(now, &rule.quota_under(usize::from(entry.plan)));
         if used > 0 {
             begin(used);
         }

@@ -1,6 +1,6 @@
 //! A store, and a rule set on it.
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use crate::{
     check::Check,
@@ -50,6 +50,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A rule that this store cannot serve.
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError>;
 
+    /// Ties rules to the state in this store, in the place of others: what has not changed may stay bound as it is, so that the
+    /// change of one rule of thousands costs what one rule costs. Default: [`bind`](Self::bind).
+    ///
+    /// `replaced` may be of another store, such as one behind this one: a store looks whether it has made it.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    fn bind_replacing(
+        &self,
+        rules: Arc<RuleSet>,
+        replaced: &dyn RuleStore,
+    ) -> Result<Arc<dyn RuleStore>, RuleError> {
+        let _ = replaced;
+        self.bind(rules)
+    }
+
     /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
     /// store in front of another one hands out that one's.
     fn registry(&self) -> &RuleRegistry;
@@ -60,7 +77,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 /// A store never fails a call, it fails checks: a check that could not be decided has the outcome
 /// [`Failed`](crate::Outcome::Failed), and the [`Limiter`](crate::Limiter) resolves it by its rule's answer to a store
 /// failure.
-pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
+pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// The rules.
     fn rules(&self) -> &Arc<RuleSet>;
 
@@ -139,6 +156,14 @@ pub trait RuleStore: fmt::Debug + Send + Sync + 'static {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         (**self).bind(rules)
+    }
+
+    fn bind_replacing(
+        &self,
+        rules: Arc<RuleSet>,
+        replaced: &dyn RuleStore,
+    ) -> Result<Arc<dyn RuleStore>, RuleError> {
+        (**self).bind_replacing(rules, replaced)
     }
 
     fn registry(&self) -> &RuleRegistry {

@@ -406,3 +406,67 @@ proptest! {
         prop_assert_eq!(changes.len(), differ);
     }
 }
+
+#[test]
+fn a_check_that_brings_a_quota_along_is_found_again_with_it() {
+    let quota = |limit| Quota::fixed_window(limit, MINUTE);
+    let (one, two) = (Rule::new("one", quota(10)), Rule::new("two", quota(20)));
+    let limiter = LiveLimiter::new(still(), [one.clone(), two.clone().variable_quota()]);
+    let limiter = limiter.expect("valid");
+    let brought = limiter
+        .limiter()
+        .quota_for("two", quota(30))
+        .expect("valid");
+    let check = limiter.check("two", &Key::of(["ann"])).expect("a rule");
+    let check = check.with_quota(brought);
+    let left = || {
+        let decision = limiter.acquire(&[check]);
+        let decision = decision.map(|decision| decision.ready().expect("at once"));
+        decision.map(|decision| decision.verdicts()[0].remaining())
+    };
+    assert_eq!(left().ok(), Some(29));
+    let swapped = [two.clone().variable_quota(), one.clone()];
+    limiter.replace(swapped).expect("valid");
+    assert_eq!(left().ok(), Some(28));
+    // A rule that takes none says so, and no other limit is taken for it.
+    limiter.replace([one.clone(), two]).expect("valid");
+    let error = left().expect_err("its quota is fixed").to_string();
+    assert!(
+        error.contains("add variable_quota() to the rule"),
+        "{error}"
+    );
+    limiter.replace([one]).expect("valid");
+    let error = left().expect_err("its rule is gone").to_string();
+    assert!(error.contains("\"two\""), "{error}");
+}
+
+#[test]
+fn an_outage_counts_the_share_of_a_quota_that_a_check_brings_along() {
+    let store = SwitchedStore::at_once(still());
+    let rule = Rule::new("rule", Quota::gcra(10, MINUTE)).variable_quota();
+    let instances = NonZeroU32::new(2).expect("two");
+    let limiter = Limiter::with_instances(store.clone(), [rule], instances).expect("valid");
+    let clock = ManualClock::new(START);
+    let limiter = limiter.with_local_clock(&clock).expect("valid");
+    let brought = limiter
+        .quota_for("rule", Quota::gcra(30, MINUTE))
+        .expect("valid");
+    let passes = |who: &str, quota| {
+        let check = limiter.check("rule", &Key::of([who])).expect("a rule");
+        let check = [check.with_quota(quota)];
+        let passed = std::iter::repeat_with(|| limiter.acquire(&check).ready());
+        let passed = passed.take_while(|decision| {
+            decision
+                .as_ref()
+                .expect("memory answers at once")
+                .is_allowed()
+        });
+        passed.count()
+    };
+    store.switch(false);
+    assert_eq!(passes("ann", brought), 15);
+    let own = limiter
+        .quota_for("rule", Quota::gcra(10, MINUTE))
+        .expect("its own");
+    assert_eq!(passes("bob", own), 5);
+}

@@ -26,6 +26,8 @@ struct Version {
     limit: u64,
     mode: Mode,
     on_change: OnChange,
+    /// Whether checks may bring a quota along.
+    is_variable: bool,
 }
 
 impl Version {
@@ -39,6 +41,10 @@ impl Version {
     fn rules(&self) -> Vec<Rule> {
         let other = Rule::new("other", Quota::gcra(1, super::LONG));
         let rule = Rule::new("rule", self.quota()).on_change(self.on_change);
+        let rule = match self.is_variable {
+            true => rule.variable_quota(),
+            false => rule,
+        };
         match self.mode {
             Mode::Enforce => vec![rule],
             Mode::Shadow => vec![other, rule.shadow()],
@@ -51,10 +57,15 @@ impl Version {
 #[derive(Clone, Debug)]
 enum Step {
     Swap(Version),
-    Acquire { who: usize, cost: u64 },
+    /// With the limit of a quota that the check brings along, if it does.
+    Acquire {
+        who: usize,
+        cost: u64,
+        brings: Option<u64>,
+    },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps(is_variable: bool, changes: &[OnChange]) -> impl Strategy<Value = Vec<Step>> {
     let modes = [
         Mode::Enforce,
         Mode::Enforce,
@@ -63,27 +74,24 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Mode::Off,
         Mode::Gone,
     ];
-    let changes = [
-        OnChange::Keep,
-        OnChange::Keep,
-        OnChange::Scale,
-        OnChange::Reset,
-    ];
     let swap = (
         proptest::option::weighted(0.9, 0..5_usize),
         1_u64..40,
         proptest::sample::select(modes.to_vec()),
         proptest::sample::select(changes.to_vec()),
     );
-    let swap = swap.prop_map(|(algorithm, limit, mode, on_change)| {
+    let swap = swap.prop_map(move |(algorithm, limit, mode, on_change)| {
         Step::Swap(Version {
             algorithm,
             limit,
             mode,
             on_change,
+            is_variable,
         })
     });
-    let acquire = (0..4_usize, 1_u64..15).prop_map(|(who, cost)| Step::Acquire { who, cost });
+    let brings = proptest::option::weighted(0.7, 1_u64..40);
+    let acquire = (0..4_usize, 1_u64..15, brings);
+    let acquire = acquire.prop_map(|(who, cost, brings)| Step::Acquire { who, cost, brings });
     proptest::collection::vec(prop_oneof![1 => swap, 3 => acquire], 1..120)
 }
 
@@ -97,9 +105,9 @@ struct Model {
 
 impl Model {
     /// Whether so many units fit; they are taken then.
-    fn acquire(&mut self, version: &Version, who: usize, cost: u64) -> bool {
+    fn acquire(&mut self, limit: u64, who: usize, cost: u64) -> bool {
         let used = self.used.entry(who).or_default();
-        let fits = *used + cost <= version.limit;
+        let fits = *used + cost <= limit;
         if fits {
             *used += cost;
         }
@@ -143,65 +151,103 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn swaps_agree_with_an_exact_model(first in 0..5_usize, limit in 1_u64..40, steps in steps()) {
-        let clock = ManualClock::new(1_700_000_000_123_456);
-        let store = MemoryStore::builder().clock(&clock).build();
-        let mut version = Version {
-            algorithm: Some(first),
-            limit,
-            mode: Mode::Enforce,
-            on_change: OnChange::Keep,
-        };
-        let limiter = LiveLimiter::new(store, version.rules()).expect("valid rules");
-        let mut model = Model { used: HashMap::new(), counted: version, before: version };
-        // What was kept of algorithms that are not in force: a table of its own for each.
-        let mut known: HashMap<Option<usize>, HashMap<usize, u64>> = HashMap::new();
-        for step in steps {
-            match step {
-                Step::Swap(to) => {
-                    known.insert(model.counted.algorithm, model.used.clone());
-                    let skips = (model.before.mode == Mode::Gone || model.before.algorithm.is_none())
-                        && model.counted.algorithm != to.algorithm;
-                    let counts = to.mode != Mode::Gone && to.algorithm.is_some();
-                    model.swap(to);
-                    if skips && counts {
-                        model.used = known.get(&to.algorithm).cloned().unwrap_or_default();
-                    }
-                    limiter.replace(to.rules()).expect("valid rules");
-                    version = to;
+    fn swaps_agree_with_an_exact_model(
+        first in 0..5_usize,
+        limit in 1_u64..40,
+        steps in steps(false, &[OnChange::Keep, OnChange::Keep, OnChange::Scale, OnChange::Reset]),
+    ) {
+        agrees(first, limit, false, steps)?;
+    }
+
+    #[test]
+    fn quotas_of_checks_agree_with_an_exact_model_while_rules_are_swapped(
+        first in 0..5_usize,
+        limit in 1_u64..40,
+        steps in steps(true, &[OnChange::Keep]),
+    ) {
+        agrees(first, limit, true, steps)?;
+    }
+}
+
+fn agrees(
+    first: usize,
+    limit: u64,
+    is_variable: bool,
+    steps: Vec<Step>,
+) -> Result<(), TestCaseError> {
+    let clock = ManualClock::new(1_700_000_000_123_456);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let mut version = Version {
+        algorithm: Some(first),
+        limit,
+        mode: Mode::Enforce,
+        on_change: OnChange::Keep,
+        is_variable,
+    };
+    let limiter = LiveLimiter::new(store, version.rules()).expect("valid rules");
+    let mut model = Model {
+        used: HashMap::new(),
+        counted: version,
+        before: version,
+    };
+    // What was kept of algorithms that are not in force: a table of its own for each.
+    let mut known: HashMap<Option<usize>, HashMap<usize, u64>> = HashMap::new();
+    for step in steps {
+        match step {
+            Step::Swap(to) => {
+                known.insert(model.counted.algorithm, model.used.clone());
+                let skips = (model.before.mode == Mode::Gone || model.before.algorithm.is_none())
+                    && model.counted.algorithm != to.algorithm;
+                let counts = to.mode != Mode::Gone && to.algorithm.is_some();
+                model.swap(to);
+                if skips && counts {
+                    model.used = known.get(&to.algorithm).cloned().unwrap_or_default();
                 }
-                Step::Acquire { who, cost } => {
-                    let key = Key::of([who.to_le_bytes()]);
-                    let Ok(check) = limiter.check("rule", &key) else {
-                        prop_assert_eq!(version.mode, Mode::Gone);
-                        continue;
-                    };
-                    let decision = limiter.acquire(&[check.with_cost(cost)]).expect("a rule");
-                    let decision = decision.ready().expect("memory answers at once");
-                    let verdict = decision.verdicts()[0];
-                    if version.mode == Mode::Off || version.algorithm.is_none() {
-                        prop_assert_eq!(verdict.outcome(), Outcome::NotAsked);
-                        prop_assert!(decision.is_allowed());
-                        continue;
-                    }
-                    let fits = model.acquire(&version, who, cost);
-                    let outcome = if fits { Outcome::Allow } else { Outcome::Deny };
-                    prop_assert_eq!(verdict.outcome(), outcome, "{:?}", version);
-                    prop_assert_eq!(decision.is_allowed(), fits || version.mode == Mode::Shadow);
-                    let left = version.limit.saturating_sub(model.used[&who]);
-                    prop_assert_eq!(verdict.remaining(), left, "{:?}", version);
-                    prop_assert_eq!(verdict.retry() == Retry::Never, cost > version.limit);
-                }
+                limiter.replace(to.rules()).expect("valid rules");
+                version = to;
             }
-        }
-        if version.mode == Mode::Enforce && version.algorithm.is_some() {
-            for (who, used) in &model.used {
+            Step::Acquire { who, cost, brings } => {
                 let key = Key::of([who.to_le_bytes()]);
-                let check = limiter.check("rule", &key).expect("a rule");
-                let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
-                let looked = looked.expect("memory answers at once").verdicts()[0].remaining();
-                prop_assert_eq!(looked, version.limit.saturating_sub(*used));
+                let Ok(check) = limiter.check("rule", &key) else {
+                    prop_assert_eq!(version.mode, Mode::Gone);
+                    continue;
+                };
+                let brings = brings.filter(|_| is_variable && version.algorithm.is_some());
+                let check = match (brings, version.algorithm) {
+                    (Some(limit), Some(algorithm)) => {
+                        let quota = every_algorithm(limit)[algorithm];
+                        let quota = limiter.limiter().quota_for("rule", quota);
+                        check.with_quota(quota.expect("a quota of the rule's algorithm"))
+                    }
+                    _ => check,
+                };
+                let decision = limiter.acquire(&[check.with_cost(cost)]).expect("a rule");
+                let decision = decision.ready().expect("memory answers at once");
+                let verdict = decision.verdicts()[0];
+                if version.mode == Mode::Off || version.algorithm.is_none() {
+                    prop_assert_eq!(verdict.outcome(), Outcome::NotAsked);
+                    prop_assert!(decision.is_allowed());
+                    continue;
+                }
+                let limit = brings.unwrap_or(version.limit);
+                let fits = model.acquire(limit, who, cost);
+                let outcome = if fits { Outcome::Allow } else { Outcome::Deny };
+                prop_assert_eq!(verdict.outcome(), outcome, "{:?}", version);
+                prop_assert_eq!(decision.is_allowed(), fits || version.mode == Mode::Shadow);
+                let left = limit.saturating_sub(model.used[&who]);
+                prop_assert_eq!(verdict.remaining(), left, "{:?}", version);
+                prop_assert_eq!(verdict.retry() == Retry::Never, cost > limit);
             }
         }
     }
+    if version.mode == Mode::Enforce && version.algorithm.is_some() {
+        for (who, used) in &model.used {
+            let key = Key::of([who.to_le_bytes()]);
+            let check = limiter.check("rule", &key).expect("a rule");
+            let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
+            let looked = looked.expect("memory answers at once").verdicts()[0].remaining();
+            prop_assert_eq!(looked, version.limit.saturating_sub(*used));
+        }
+    }
+    Ok(())
 }

@@ -15,12 +15,11 @@ pub(crate) struct Limits(pub(crate) Box<[Plans]>);
 pub(crate) type Plans = Box<[Option<Arc<Limit>>]>;
 
 impl Limits {
-    /// The limit of a check.
+    /// The limit of a check; `None` also where it brings a quota along, which the store decides.
     #[inline]
     pub(crate) fn of(&self, check: &Check) -> Option<&Limit> {
         let plans = self.0.get(usize::from(check.rule()))?;
-        let plan = plans.get(usize::from(check.plan()));
-        plan.or_else(|| plans.first())?.as_deref()
+        plans.get(usize::from(check.plan()))?.as_deref()
     }
 
     /// The consistency of each quota of a rule.
@@ -38,8 +37,22 @@ impl Limits {
         })
     }
 
+    /// The limits of a rule, with the number of a plan that each belongs to.
+    pub(crate) fn of_rule(&self, rule: u16) -> impl Iterator<Item = (u16, &Limit)> {
+        let limits = self.iter().filter(move |(of, ..)| *of == rule);
+        limits.map(|(_, plan, limit)| (plan, &**limit))
+    }
+
     /// How often they need maintenance, in µs; `None`: never.
     pub(crate) fn pause(&self) -> Option<Tick> {
         self.iter().filter_map(|(_, _, limit)| limit.pause()).min()
     }
+}
+
+/// Whether two checks are on one state.
+pub(crate) fn has_twins(checks: &[Check]) -> bool {
+    checks.iter().enumerate().any(|(index, check)| {
+        let mut before = checks[..index].iter();
+        before.any(|other| other.rule() == check.rule() && other.key() == check.key())
+    })
 }

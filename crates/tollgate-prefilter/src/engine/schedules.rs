@@ -125,7 +125,7 @@ impl Process {
                 self.follow_up(done.follow_up);
                 done.decision
             }
-            Next::Ask(query) => panic!("all states are in one place: {query:?}"),
+            Next::Query(query) => panic!("all states are in one place: {query:?}"),
         }
     }
 
@@ -229,7 +229,7 @@ fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(scenario, SCHEDULES);
 }
 
-/// The units that are admitted: of those that are asked for, unless they are cancelled.
+/// The units that are admitted: all, unless they are cancelled.
 fn spend_and_cancel(process: &Process) -> u64 {
     let kept = process.request(1).map_or(0, |it| it.check.cost());
     if let Some(receipt) = process.request(1) {

@@ -47,7 +47,7 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
 
 /// For how long leases of other processes may keep units of a bucket from coming back.
 fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
-    let scheduled = terms.schedule().map_or(0, |schedule| schedule.line());
+    let scheduled = terms.schedule().map_or(0, |schedule| schedule.horizon());
     // A cost that does not fit next to what may be on lease has to wait until the leases have run out.
     let tracked = if cost > limit.saturating_sub(terms.reserve()) {
         terms.tracked_life().saturating_mul(2)
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(retry_of(bucket, EVENTUAL, 5, 2), Retry::After(3 * SECOND));
         // A unit a second is granted as it is there, never ahead of time.
         assert_eq!(retry_of(bucket, LEASED, 1, 0), Retry::After(SECOND));
-        // Where a tenth may be out, sixty do not fit beside that for as long as it lives.
+        // While a tenth may be on lease, sixty do not fit.
         let expected = Retry::After(60 * SECOND + 20 * SECOND);
         assert_eq!(retry_of(bucket, LEASED, 60, 0), expected);
     }

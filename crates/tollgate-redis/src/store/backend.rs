@@ -127,7 +127,7 @@ impl Backend {
         }
     }
 
-    /// The servers that may be asked, and whether requests are kept from them.
+    /// The servers that decide requests, and whether requests are kept from them.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {
             Self::One { name, node } => vec![(name.clone(), node.breaker())],

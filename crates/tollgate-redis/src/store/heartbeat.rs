@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    mem,
     num::NonZeroU32,
     sync::{Arc, LazyLock, Weak},
     time::Duration,
@@ -12,7 +13,7 @@ use tokio::{
     task::AbortHandle,
     time::{Instant, sleep},
 };
-use tollgate_core::store::InstanceCount;
+use tollgate_core::{Clock, store::InstanceCount};
 
 use crate::{
     connection::{script::Script, value::Value},
@@ -30,7 +31,7 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance is heard, give or take a fifth, unless something else is said.
+/// How often an instance sends a heartbeat, give or take a fifth. Default of the builder.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// After a pause of more intervals between two counts nothing is known of the time in between: Redis may have been started anew.
@@ -39,13 +40,16 @@ const LONGEST_PAUSE: u32 = 3;
 /// Until there was an answer it is tried more often: a service that has just started does not know how many it is one of.
 const FIRST: Duration = Duration::from_millis(250);
 
+/// The pause after the first count, so that processes which start together know of each other.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// After so many of them an instance is gone.
 const GONE_AFTER: u32 = 3;
 
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
 
-/// The task that is heard. Dropping this ends it.
+/// The task that sends heartbeats. Dropping this ends it.
 #[derive(Debug)]
 pub(super) struct Heartbeat(AbortHandle);
 
@@ -90,20 +94,24 @@ struct Heart {
     gone_after: String,
     count: InstanceCount,
     conflicts: QuotaConflicts,
-    /// Those that were told of.
+    /// Those that are reported.
     strangers: BTreeSet<KeyTags>,
 }
 
 impl Heart {
     async fn beat(mut self) {
         let mut pause = FIRST.min(self.interval);
+        let mut is_first = true;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
             if self.is_counted(&shared).await {
-                pause = self.interval;
+                pause = match mem::take(&mut is_first) {
+                    true => SECOND.min(self.interval),
+                    false => self.interval,
+                };
                 self.compare(&shared).await;
             }
         }
@@ -125,8 +133,10 @@ impl Heart {
         // What was last known stays known while Redis fails: that is when it is needed.
         if count.is_some() {
             let count = self.count.counted().get();
+            // That of the permits.
+            let now = Clock::system().now();
             for (_, cap) in &shared.caps {
-                cap.share_among(count);
+                cap.share_among(count, now);
             }
             shared.instances.set(count);
             shared.observer.instances(count);

@@ -128,7 +128,7 @@ async fn nothing_is_admitted_that_memory_would_deny() {
 fn line(quota: &Quota) -> u64 {
     let terms = LeaseTerms::new(quota, 100).expect("it is granted");
     terms.schedule().map_or(0, |schedule| {
-        schedule.line() * quota.rate() / quota.period().as_micros() as u64
+        schedule.horizon() * quota.rate() / quota.period().as_micros() as u64
     })
 }
 

@@ -25,6 +25,7 @@ async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for()
                 limit: LIMIT,
                 cost: 1,
                 clients: 1,
+                leased: 0,
             }],
         };
         let doomed = Load {

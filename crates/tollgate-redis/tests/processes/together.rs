@@ -31,6 +31,7 @@ fn four_processes_admit_exactly_the_limit() {
                 limit: LIMIT,
                 cost: 1,
                 clients: 1,
+                leased: 0,
             }],
         });
         assert_eq!(admitted, LIMIT, "{}", name(algorithm));
@@ -51,6 +52,7 @@ async fn among_four_processes_a_request_of_several_rules_takes_from_all_or_from_
             limit,
             cost,
             clients,
+            leased: 0,
         };
         let load = Load {
             tasks: TASKS,

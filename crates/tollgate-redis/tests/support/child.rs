@@ -14,7 +14,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tollgate_core::{Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Rule};
+use tollgate_core::{
+    Check, Consistency, Decision, Key, LeaseShare, Limiter, MAX_PERIOD, OnStoreError, Outcome,
+    Rule, Source,
+};
 use tollgate_redis::RedisStore;
 
 use super::{
@@ -32,6 +35,8 @@ pub(crate) struct RuleLoad {
     pub(crate) cost: u64,
     /// Clients that take turns.
     pub(crate) clients: u64,
+    /// The share of the limit that may be on lease, in percent; 0: the rule is exact.
+    pub(crate) leased: u16,
 }
 
 /// What a process is told to do: so many tasks ask so many times each, each admission is a byte in the meter.
@@ -48,7 +53,14 @@ impl Load {
     pub(crate) fn limiter(&self, store: &RedisStore) -> Limiter {
         let rules = self.rule_loads.iter().map(|rule_load| {
             let quota = every_algorithm(rule_load.limit, MAX_PERIOD)[rule_load.algorithm];
-            Rule::new(&*rule_load.rule, quota).on_store_error(OnStoreError::Deny)
+            let consistency = match rule_load.leased {
+                0 => Consistency::Exact,
+                percent => Consistency::Leased {
+                    share: LeaseShare::percent(percent),
+                },
+            };
+            let rule = Rule::new(&*rule_load.rule, quota).consistency(consistency);
+            rule.on_store_error(OnStoreError::Deny)
         });
         Limiter::new(store.clone(), rules).expect("the rules of a job are valid")
     }
@@ -63,6 +75,9 @@ impl Load {
         self.rule_loads.iter().map(check).collect()
     }
 }
+
+/// In the meter: an admission from a lease.
+pub(crate) const FROM_A_LEASE: u8 = b'L';
 
 /// A store of tests that count to the unit: no answer is given up.
 pub(crate) async fn patient_store(address: &str) -> RedisStore {
@@ -107,6 +122,15 @@ pub(crate) fn play() {
     }
 }
 
+/// What an admission is in the meter.
+fn source(decision: &Decision) -> u8 {
+    let mut verdicts = decision.verdicts().iter();
+    match verdicts.any(|verdict| verdict.source() == Source::Lease) {
+        true => FROM_A_LEASE,
+        false => b'.',
+    }
+}
+
 async fn run(load: &Load, store: &RedisStore, meter: &Path) -> u64 {
     let limiter = load.limiter(store);
     let admitted = Arc::new(AtomicU64::new(0));
@@ -118,11 +142,14 @@ async fn run(load: &Load, store: &RedisStore, meter: &Path) -> u64 {
         tasks.spawn(async move {
             for attempt in 0..load.attempts {
                 let checks = load.checks(&limiter, task + attempt);
-                if !acquire(&limiter, &checks).await.is_allowed() {
+                let decision = acquire(&limiter, &checks).await;
+                if !decision.is_allowed() {
                     continue;
                 }
                 // One byte at the end of a file is written whole, and stays when the process dies.
-                meter.write_all(b".").expect("the meter is written");
+                meter
+                    .write_all(&[source(&decision)])
+                    .expect("the meter is written");
                 let before = admitted.fetch_add(1, Ordering::SeqCst);
                 if before + 1 == load.dies_after {
                     let own = std::process::id().to_string();

@@ -1,5 +1,7 @@
 //! The header fields of a rule set.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use tollgate_core::{RuleSet, Tick, Verdict};
 
@@ -14,11 +16,11 @@ use crate::header::{
 };
 
 /// The fields of one style for one rule set, prepared once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Headers {
     style: HeaderStyle,
     named: Option<Named>,
-    numbered: Option<Numbered>,
+    numbered: Option<Arc<Numbered>>,
     fields: usize,
 }
 
@@ -32,11 +34,19 @@ impl Headers {
         Self {
             style,
             named: named.then(|| Named::new(rules)),
-            numbered: numbered.then(|| Numbered::new(rules)),
+            numbered: numbered.then(|| Arc::new(Numbered::new(rules))),
             fields: usize::from(named || numbered)
                 + usize::from(named || is(HeaderStyle::DRAFT_7))
                 + 3 * usize::from(is(HeaderStyle::DRAFT_6))
                 + 3 * usize::from(x),
+        }
+    }
+
+    /// The same fields for another stripe of threads: each response counts on the prepared value.
+    pub(crate) fn for_stripe(&self) -> Self {
+        Self {
+            named: self.named.as_ref().map(Named::for_stripe),
+            ..self.clone()
         }
     }
 
@@ -60,21 +70,27 @@ impl Headers {
             return;
         }
         if let Some(named) = &self.named {
-            named.write(map, statuses.clone());
+            named.write(map, rules, statuses.clone());
         }
         if self.style != HeaderStyle::DRAFT_11 {
-            self.write_single(map, &statuses.collect::<Standings>(), at);
+            self.write_single(map, rules, &statuses.collect::<Standings>(), at);
         }
     }
 
     /// The fields of older styles, which report one rule.
-    fn write_single(&self, map: &mut HeaderMap, statuses: &[QuotaStatus], at: Tick) {
+    fn write_single(
+        &self,
+        map: &mut HeaderMap,
+        rules: &RuleSet,
+        statuses: &[QuotaStatus],
+        at: Tick,
+    ) {
         let Some(closest) = QuotaStatus::closest_to_its_limit(statuses) else {
             return;
         };
         let delta = whole_seconds(closest.lasts);
         if let Some(numbered) = &self.numbered {
-            numbered.write(map, statuses);
+            numbered.write(map, rules, statuses);
         }
         if self.style.has(HeaderStyle::DRAFT_7) {
             dictionary::write(map, closest);

@@ -5,38 +5,62 @@
 //! RateLimit: "burst";r=42;t=17, "daily";r=901;t=30411
 //! ```
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Quota, Rule, RuleSet};
 
 use crate::header::{
+    line::Line,
     merge,
     name::{RATELIMIT, RATELIMIT_POLICY},
     per_quota::PerQuota,
     quota_status::QuotaStatus,
     seconds::whole_seconds,
-    structured::{self, Line, push_integer, separate, string},
+    structured::{self, push_integer, separate, string},
 };
 
 /// The constant parts of the fields, serialised once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Named {
+    parts: Arc<Parts>,
+    /// The policies of the usual rules in one value. Each response counts on it.
+    usual_policies: Option<HeaderValue>,
+}
+
+/// What is only read.
+#[derive(Debug)]
+struct Parts {
     /// `"name";r=`, by rule.
     prefixes: Box<[Box<[u8]>]>,
     policies: PerQuota<Option<HeaderValue>>,
-    /// The rules that apply to a request without plans and skipped rules, with their policies in one value.
+    /// The rules that apply to a request without plans and skipped rules; none where they are many, because each stripe of
+    /// threads has their policies.
     usual: Box<[usize]>,
-    usual_policies: Option<HeaderValue>,
 }
+
+/// The most rules whose policies are joined beforehand.
+const FEW_RULES: usize = 16;
 
 impl Named {
     pub(super) fn new(rules: &RuleSet) -> Self {
         let policies = PerQuota::new(rules, |rule, quota| {
             HeaderValue::from_str(&policy(rule, quota)?).ok()
         });
-        let usual: Box<[usize]> = (0..rules.rules().len())
+        let mut usual: Box<[usize]> = (0..rules.rules().len())
             .filter(|rule| rules.enforces(*rule) && !rules.rules()[*rule].quota().is_unlimited())
             .collect();
-        Self {
+        if usual.len() > FEW_RULES {
+            usual = Box::default();
+        }
+        let mut joined = Line::new();
+        for policy in usual.iter().filter_map(|rule| policies.find(*rule, 0)) {
+            if let Some(policy) = policy {
+                push_policy(&mut joined, policy.as_bytes());
+            }
+        }
+        let usual_policies = structured::value(&joined);
+        let parts = Parts {
             prefixes: rules
                 .rules()
                 .iter()
@@ -46,9 +70,23 @@ impl Named {
                     })
                 })
                 .collect(),
-            usual_policies: join(usual.iter().map(|rule| policies.find(*rule, 0))),
             policies,
             usual,
+        };
+        Self {
+            parts: Arc::new(parts),
+            usual_policies,
+        }
+    }
+
+    /// The same for another stripe of threads.
+    pub(super) fn for_stripe(&self) -> Self {
+        Self {
+            parts: Arc::clone(&self.parts),
+            usual_policies: self
+                .usual_policies
+                .as_ref()
+                .and_then(structured::counted_alone),
         }
     }
 
@@ -56,14 +94,16 @@ impl Named {
     pub(super) fn write(
         &self,
         map: &mut HeaderMap,
+        rules: &RuleSet,
         statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) {
+        let parts = &*self.parts;
         let mut line = Line::new();
-        let mut expected = self.usual.iter();
+        let mut expected = parts.usual.iter();
         let mut usual = true;
         for status in statuses.clone() {
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
-            let Some(prefix) = self
+            let Some(prefix) = parts
                 .prefixes
                 .get(status.rule)
                 .filter(|name| !name.is_empty())
@@ -71,9 +111,9 @@ impl Named {
                 continue;
             };
             separate(&mut line);
-            line.extend_from_slice(prefix);
+            line.push(prefix);
             push_integer(&mut line, status.remaining);
-            line.extend_from_slice(b";t=");
+            line.push(b";t=");
             push_integer(&mut line, whole_seconds(status.lasts));
         }
         // Appends to the list of an inner limiter.
@@ -83,7 +123,7 @@ impl Named {
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
-            self.policies(statuses)
+            parts.policies(rules, statuses)
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
@@ -92,41 +132,49 @@ impl Named {
             merge::merge_same_names(map);
         }
     }
+}
 
+impl Parts {
+    /// A value of its own: a clone would count on one that all threads share.
     fn policies(
         &self,
-        mut statuses: impl Iterator<Item = QuotaStatus> + Clone,
+        rules: &RuleSet,
+        statuses: impl Iterator<Item = QuotaStatus>,
     ) -> Option<HeaderValue> {
-        let find = |status: QuotaStatus| self.policies.find(status.rule, status.plan);
-        let all = statuses.clone();
-        match (statuses.next(), statuses.next()) {
-            (Some(one), None) => find(one)?.clone(),
-            _ => join(all.map(find)),
+        let mut line = Line::new();
+        for status in statuses {
+            match self.policies.find(status.rule, status.plan) {
+                Some(Some(policy)) => push_policy(&mut line, policy.as_bytes()),
+                Some(None) => {}
+                // The request has brought its quota along.
+                None => {
+                    let rule = rules.rules().get(status.rule);
+                    let policy = rule.and_then(|rule| policy(rule, &rule.quota_under(status.plan)));
+                    if let Some(policy) = policy {
+                        push_policy(&mut line, policy.as_bytes());
+                    }
+                }
+            }
         }
+        structured::value(&line)
     }
 }
 
 /// The policy of one quota; `None` if its name is not a valid string.
 fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     let mut line = Line::new();
-    line.extend_from_slice(string(rule.name())?.as_bytes());
-    line.extend_from_slice(b";q=");
+    line.push(string(rule.name())?.as_bytes());
+    line.push(b";q=");
     push_integer(&mut line, quota.limit());
     // A window under a second has no `w`: 0 is not allowed, and 1 would state another rate.
     if quota.window().as_secs() > 0 {
-        line.extend_from_slice(b";w=");
+        line.push(b";w=");
         push_integer(&mut line, whole_seconds(quota.window()));
     }
-    String::from_utf8(line.into_vec()).ok()
+    String::from_utf8(line.to_vec()).ok()
 }
 
-fn join<'a>(
-    policies: impl Iterator<Item = Option<&'a Option<HeaderValue>>>,
-) -> Option<HeaderValue> {
-    let mut line = Line::new();
-    for policy in policies.flatten().flatten() {
-        separate(&mut line);
-        line.extend_from_slice(policy.as_bytes());
-    }
-    structured::value(&line)
+fn push_policy(line: &mut Line, policy: &[u8]) {
+    separate(line);
+    line.push(policy);
 }

@@ -21,9 +21,8 @@ impl<T> PerQuota<T> {
         )
     }
 
-    /// The value of this rule's plan. An unknown plan is the rule's own quota, as in [`Rule::quota_of`].
+    /// The value of this rule's plan; `None` if a request has brought its quota along.
     pub(crate) fn find(&self, rule: usize, plan: usize) -> Option<&T> {
-        let plans = self.0.get(rule)?;
-        plans.get(plan).or_else(|| plans.first())
+        self.0.get(rule)?.get(plan)
     }
 }

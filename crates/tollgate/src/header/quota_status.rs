@@ -27,15 +27,13 @@ impl QuotaStatus {
         if !verdict.has_numbers() || !verdict.knows_remaining() || !rules.enforces(verdict.rule()) {
             return None;
         }
-        let quota = rules.rules().get(verdict.rule())?.quota_of(verdict.plan());
-        if quota.is_unlimited() {
-            return None;
-        }
+        let rule = rules.rules().get(verdict.rule())?;
+        let limit = rule.limit_under(verdict.plan())?;
         Some(Self {
             rule: verdict.rule(),
             plan: verdict.plan(),
             denied: verdict.outcome() == Outcome::Deny,
-            limit: quota.limit(),
+            limit,
             remaining: verdict.remaining(),
             lasts: lasts(verdict),
         })

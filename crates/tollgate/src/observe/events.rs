@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-use tollgate_core::{Decision, Rule, RuleSet, UnknownName};
+use tollgate_core::{Decision, Rule, RuleError, RuleErrorKind, RuleSet, UnknownName};
 #[cfg(feature = "tracing")]
 use tollgate_core::{Reason, Verdict};
 
-use crate::diagnostics;
+use crate::{diagnostics, observe::reported_names::ReportedNames};
 
 /// This many requests without a key, and none with one, indicate a set-up mistake.
 const KEYLESS_WARNING: u32 = 100;
@@ -31,7 +31,9 @@ struct RuleEvents {
     #[cfg(feature = "tracing")]
     enforced: bool,
     misconfigured: AtomicBool,
-    unknown_plan: AtomicBool,
+    unknown_plans: ReportedNames,
+    quota_refused: AtomicBool,
+    too_many_quotas: AtomicBool,
     cost_above_limit: AtomicBool,
     look_up_failed: AtomicBool,
     /// Whether any request had a key.
@@ -47,7 +49,9 @@ impl RuleEvents {
             #[cfg(feature = "tracing")]
             enforced: rule.is_enforced(),
             misconfigured: AtomicBool::new(false),
-            unknown_plan: AtomicBool::new(false),
+            unknown_plans: ReportedNames::default(),
+            quota_refused: AtomicBool::new(false),
+            too_many_quotas: AtomicBool::new(false),
             cost_above_limit: AtomicBool::new(false),
             look_up_failed: AtomicBool::new(false),
             keyed: AtomicBool::new(false),
@@ -63,7 +67,9 @@ impl RuleEvents {
             #[cfg(feature = "tracing")]
             enforced: self.enforced,
             misconfigured: again(&self.misconfigured),
-            unknown_plan: again(&self.unknown_plan),
+            unknown_plans: self.unknown_plans.again(),
+            quota_refused: again(&self.quota_refused),
+            too_many_quotas: again(&self.too_many_quotas),
             cost_above_limit: again(&self.cost_above_limit),
             look_up_failed: again(&self.look_up_failed),
             keyed: again(&self.keyed),
@@ -267,18 +273,36 @@ impl Events {
         );
     }
 
-    /// Reports once per rule.
-    pub(crate) fn unknown_plan(&self, rule: u16, unknown: impl FnOnce() -> UnknownName) {
-        self.once(
-            rule,
-            |rule| &rule.unknown_plan,
-            |name| {
-                diagnostics::warn(&format!(
-                    "rule {name:?}: {}; the request counts against the rule's own quota, as with None",
-                    unknown()
-                ));
-            },
-        );
+    /// Reports each name once, and a few names per rule.
+    pub(crate) fn unknown_plan(
+        &self,
+        rule: u16,
+        plan: &str,
+        unknown: impl FnOnce() -> UnknownName,
+    ) {
+        if let Some(rule) = self.rules.get(usize::from(rule))
+            && rule.unknown_plans.is_first(plan)
+        {
+            diagnostics::warn(&format!(
+                "rule {:?}: {}; the request counts against the rule's own quota, as with None",
+                rule.name,
+                unknown()
+            ));
+        }
+    }
+
+    /// Reports once per rule that a quota cannot be counted, and once that there are too many.
+    pub(crate) fn quota_refused(&self, rule: u16, error: &RuleError) {
+        let Some(rule) = self.rules.get(usize::from(rule)) else {
+            return;
+        };
+        let reported = match error.kind() {
+            RuleErrorKind::TooManyQuotas => &rule.too_many_quotas,
+            _ => &rule.quota_refused,
+        };
+        if is_first(reported) {
+            diagnostics::error(&format!("quota_by: {error}; the rule's own quota applies"));
+        }
     }
 
     /// Reports once per rule.

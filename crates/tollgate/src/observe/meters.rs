@@ -322,7 +322,10 @@ impl Meters {
             }
             if rule.mode == Mode::Enforce {
                 let cost = checks.get(index).map_or(0, Check::cost);
-                let limit = rule.limits.get(verdict.plan()).copied().unwrap_or(0);
+                let limit = match rule.limits.get(verdict.plan()) {
+                    Some(limit) => *limit,
+                    None => brought(store.rules(), verdict),
+                };
                 handles.enforced(verdict, cost, decision.is_allowed(), limit);
                 if verdict.source() == Source::Fallback {
                     let allowed = decision.is_allowed();
@@ -399,6 +402,14 @@ impl Meters {
             count(rule.handles());
         }
     }
+}
+
+/// The limit of a quota that a check has brought along.
+#[cold]
+fn brought(rules: &RuleSet, verdict: &Verdict) -> u64 {
+    let rule = rules.rules().get(verdict.rule());
+    let limit = rule.and_then(|rule| rule.limit_under(verdict.plan()));
+    limit.unwrap_or(0)
 }
 
 impl RuleMeters {

@@ -4,6 +4,7 @@ mod events;
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;
+mod reported_names;
 mod timer;
 
 pub(crate) use self::{observer::Observer, timer::Timer};

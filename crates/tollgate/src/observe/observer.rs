@@ -1,6 +1,6 @@
 //! The observer: metrics and events.
 
-use tollgate_core::{Check, Decision, RuleSet, UnknownName, store::RuleStore};
+use tollgate_core::{Check, Decision, RuleError, RuleSet, UnknownName, store::RuleStore};
 
 #[cfg(feature = "metrics")]
 use crate::observe::meters::Meters;
@@ -107,8 +107,19 @@ impl Observer {
 
     /// A request names a plan that its rule does not have.
     #[cold]
-    pub(crate) fn unknown_plan(&self, rule: u16, unknown: impl FnOnce() -> UnknownName) {
-        self.events.unknown_plan(rule, unknown);
+    pub(crate) fn unknown_plan(
+        &self,
+        rule: u16,
+        name: &str,
+        unknown: impl FnOnce() -> UnknownName,
+    ) {
+        self.events.unknown_plan(rule, name, unknown);
+    }
+
+    /// A request has a computed quota that its rule does not take.
+    #[cold]
+    pub(crate) fn quota_refused(&self, rule: u16, error: &RuleError) {
+        self.events.quota_refused(rule, error);
     }
 
     /// A request has a computed cost that never fits.

@@ -69,13 +69,13 @@ impl<'a> RuleVerdict<'a> {
     /// The algorithm.
     #[must_use]
     pub fn algorithm(&self) -> AlgorithmKind {
-        self.rule.quota_of(self.verdict.plan()).algorithm()
+        self.rule.quota_under(self.verdict.plan()).algorithm()
     }
 
     /// The limit in units.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.rule.quota_of(self.verdict.plan()).limit()
+        self.rule.quota_under(self.verdict.plan()).limit()
     }
 
     /// The rule.

@@ -1,6 +1,12 @@
 //! The configuration of a layer.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use http::StatusCode;
 use tollgate_core::{Limiter, RuleError, Store};
@@ -11,13 +17,17 @@ use crate::{
     rate_limit::{duplicate_detector::DuplicateDetector, request_rules::RequestRules},
     rejection::{Rejection, Responses},
     rule::RequestRule,
+    striped,
 };
 
 /// The rules of a layer on their store, and how it responds.
+///
+/// On cache lines of its own, and apart from its count of references: one stripe of threads writes that with each request.
 #[derive(Clone)]
+#[repr(align(128))]
 pub(crate) struct Config {
     pub(crate) rules: RequestRules,
-    pub(crate) headers: Arc<Headers>,
+    pub(crate) headers: Headers,
     style: HeaderStyle,
     pub(crate) hide_quota: bool,
     pub(crate) rejection: Rejection,
@@ -33,6 +43,21 @@ pub(crate) struct Config {
     /// Whether handlers check rules of their own.
     pub(crate) is_checked_in_handler: bool,
     pub(crate) duplicates: DuplicateDetector,
+    place: Place,
+}
+
+/// The stripe of threads whose configuration it is, and whether another has taken its place there.
+#[derive(Default)]
+struct Place {
+    stripe: usize,
+    is_replaced: AtomicBool,
+}
+
+/// A copy has no place yet.
+impl Clone for Place {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl Config {
@@ -51,7 +76,7 @@ impl Config {
                 rules.set(),
                 denied_status,
             )),
-            headers: Arc::new(Headers::new(style, rules.set())),
+            headers: Headers::new(style, rules.set()),
             is_checked_in_handler: rules.is_checked_in_handler(),
             // A handler needs an admission to check its rules.
             attach_decision: rules.is_checked_in_handler(),
@@ -65,6 +90,7 @@ impl Config {
             protocol: Protocol::Auto,
             jitter_percent: 0,
             count_preflight: false,
+            place: Place::default(),
         })
     }
 
@@ -73,7 +99,7 @@ impl Config {
         rules.look_up_deadline = self.rules.look_up_deadline;
         let is_checked_in_handler = rules.is_checked_in_handler();
         let mut config = Self {
-            headers: Arc::new(Headers::new(self.style, rules.set())),
+            headers: Headers::new(self.style, rules.set()),
             is_checked_in_handler,
             attach_decision: self.always_attaches || is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
@@ -84,6 +110,31 @@ impl Config {
         config
     }
 
+    /// The same configuration for another stripe of threads: what is counted with each request is its own, and all that is
+    /// only read, such as what was prepared for each rule, is shared.
+    pub(crate) fn for_stripe(&self, stripe: usize) -> Self {
+        Self {
+            headers: self.headers.for_stripe(),
+            place: Place {
+                stripe,
+                ..Place::default()
+            },
+            ..self.clone()
+        }
+    }
+
+    /// Whether it is in force for requests of the current thread.
+    #[inline]
+    pub(crate) fn is_in_force_here(&self) -> bool {
+        self.place.stripe == striped::current_stripe()
+            && !self.place.is_replaced.load(Ordering::Acquire)
+    }
+
+    /// Another one takes its place.
+    pub(crate) fn retire(&self) {
+        self.place.is_replaced.store(true, Ordering::Release);
+    }
+
     pub(crate) fn attach_always(&mut self) {
         self.always_attaches = true;
         self.attach_decision = true;
@@ -91,7 +142,7 @@ impl Config {
 
     pub(crate) fn set_headers(&mut self, style: HeaderStyle) {
         self.style = style;
-        self.headers = Arc::new(Headers::new(style, self.rules.set()));
+        self.headers = Headers::new(style, self.rules.set());
     }
 
     pub(crate) fn set_rejection(&mut self, rejection: Rejection) {

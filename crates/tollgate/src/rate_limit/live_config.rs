@@ -4,10 +4,9 @@ use std::{
     convert::Infallible,
     fmt,
     num::NonZeroU32,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use arc_swap::{ArcSwap, Guard};
 use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 
 use crate::{
@@ -18,41 +17,18 @@ use crate::{
         request_rules::{RequestRules, refuse_much_jitter},
     },
     rule::RequestRule,
+    striped::PerStripe,
 };
 
 /// What a layer and its services share: the configuration in force, and the limiter that keeps its rule names in use.
 pub(crate) struct LiveConfig {
-    current: ArcSwap<Snapshot>,
+    /// The configuration in force, for each stripe of threads: a request holds it, and its count is written with each one.
+    current: PerStripe<Mutex<Arc<Config>>>,
+    /// The limiter that keeps the names in use. Requests in flight hold a configuration alone, so that they do not keep a
+    /// rule name from getting another quota.
+    limiter: Mutex<Limiter>,
     /// Shared with the layers that were configured from the same one.
     rules: Arc<LayerRules>,
-}
-
-/// A configuration that does not change. A request is decided by one of them.
-///
-/// Requests in flight hold the configuration alone, so that they do not keep a rule name from getting another quota.
-pub(crate) struct Snapshot {
-    pub(crate) config: Arc<Config>,
-    limiter: Limiter,
-}
-
-impl Snapshot {
-    /// Takes the limiter that keeps the names in use out of the configuration.
-    fn new(mut config: Config) -> Self {
-        Self {
-            limiter: config.rules.take_registered(),
-            config: Arc::new(config),
-        }
-    }
-
-    /// The same settings with other rules.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share for so many instances cannot be counted.
-    fn with_rules(&self, mut rules: RequestRules) -> Result<Self, RuleError> {
-        rules.limiter = rules.limiter.succeeding(&self.limiter)?;
-        Ok(Self::new(self.config.with_rules(rules)))
-    }
 }
 
 impl LiveConfig {
@@ -75,9 +51,11 @@ impl LiveConfig {
     }
 
     /// A configuration that follows the rules of a layer, which are locked.
-    fn following(state: &mut State, rules: Arc<LayerRules>, config: Config) -> Arc<Self> {
+    fn following(state: &mut State, rules: Arc<LayerRules>, mut config: Config) -> Arc<Self> {
+        let limiter = Mutex::new(config.rules.take_registered());
         let live = Arc::new(Self {
-            current: ArcSwap::from_pointee(Snapshot::new(config)),
+            current: PerStripe::new(|stripe| Mutex::new(Arc::new(config.for_stripe(stripe)))),
+            limiter,
             rules,
         });
         let follower: Weak<Self> = Arc::downgrade(&live);
@@ -85,11 +63,10 @@ impl LiveConfig {
         live
     }
 
-    /// The configuration in force, for one request. It is held without a write that other threads share, and only for as long
-    /// as the request is decided: what outlives that takes the [`config`](Snapshot::config).
+    /// The configuration in force, for one request. It does not change.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {
-        self.current.load()
+    pub(crate) fn load(&self) -> Arc<Config> {
+        Arc::clone(&lock(self.current.here()))
     }
 
     /// The rules, which a handle replaces.
@@ -99,7 +76,7 @@ impl LiveConfig {
 
     /// The limiter that keeps the rule names in use.
     pub(crate) fn limiter(&self) -> Limiter {
-        self.load().limiter.clone()
+        lock(&self.limiter).clone()
     }
 
     /// The same rules with other settings.
@@ -118,9 +95,8 @@ impl LiveConfig {
         change: impl FnOnce(&mut Config),
     ) -> Result<Arc<Self>, E> {
         let mut state = self.rules.lock();
-        let snapshot = self.current.load_full();
-        let mut config = (*snapshot.config).clone();
-        config.rules.limiter = limiter(&snapshot.limiter)?;
+        let mut config = (*self.load()).clone();
+        config.rules.limiter = limiter(&lock(&self.limiter))?;
         change(&mut config);
         let rules = Arc::clone(&self.rules);
         Ok(Self::following(&mut state, rules, config))
@@ -145,13 +121,148 @@ impl LiveConfig {
 
 impl FollowRules for LiveConfig {
     fn follow(self: Arc<Self>, rules: RequestRules) -> Result<Box<dyn FnOnce()>, RuleError> {
-        let snapshot = Arc::new(self.load().with_rules(rules)?);
-        Ok(Box::new(move || self.current.store(snapshot)))
+        let mut rules = rules;
+        rules.limiter = rules.limiter.succeeding(&lock(&self.limiter))?;
+        let mut config = self.load().with_rules(rules);
+        let limiter = config.rules.take_registered();
+        let stripes = 0..self.current.iter().len();
+        let prepared = stripes.map(|stripe| Arc::new(config.for_stripe(stripe)));
+        let prepared: Vec<_> = prepared.collect();
+        Ok(Box::new(move || self.put_in_force(limiter, prepared)))
     }
+}
+
+impl LiveConfig {
+    /// Puts a configuration in force on all stripes in one step: no request sees it before another sees the one before.
+    fn put_in_force(&self, limiter: Limiter, prepared: Vec<Arc<Config>>) {
+        let mut current: Vec<_> = self.current.iter().map(lock).collect();
+        let before = std::mem::replace(&mut *lock(&self.limiter), limiter);
+        let replaced = current.iter_mut().zip(prepared);
+        let replaced: Vec<_> = replaced
+            .map(|(current, config)| std::mem::replace(&mut **current, config))
+            .collect();
+        // Services that remember the one of their last request wait for the lock as well.
+        for config in &replaced {
+            config.retire();
+        }
+        // Requests go on, and what nobody holds any more is dropped behind them.
+        drop(current);
+        drop((before, replaced));
+    }
+}
+
+/// What is locked is whole at each step.
+#[inline]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for LiveConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.load().config.fmt(f)
+        self.load().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use http::HeaderMap;
+    use tollgate_core::{MINUTE, MemoryStore, Quota};
+
+    use super::*;
+    use crate::{
+        header::RATELIMIT_POLICY,
+        key::constant,
+        rate_limit::{rules_handle::RulesHandle, service_config::ServiceConfig},
+        rule::Rule,
+        striped,
+    };
+
+    fn rule(limit: u64) -> RequestRule {
+        Rule::new("all", Quota::fixed_window(limit, MINUTE)).by(constant("all"))
+    }
+
+    fn live() -> Arc<LiveConfig> {
+        LiveConfig::new(&[], MemoryStore::new(), |_| Ok(()), [rule(60)]).expect("a valid rule")
+    }
+
+    fn limit(config: &Config) -> u64 {
+        config.rules.set().rules()[0].quota().limit()
+    }
+
+    #[test]
+    fn a_request_counts_on_its_own_stripe_alone() {
+        let live = live();
+        let counts = || -> Vec<usize> {
+            let current = live.current.iter();
+            current
+                .map(|config| Arc::strong_count(&lock(config)))
+                .collect()
+        };
+        let (service, policies) = (
+            Mutex::new(ServiceConfig::new(Arc::clone(&live))),
+            Mutex::new(Vec::new()),
+        );
+        striped::on_each_stripe(|| {
+            let mut expected = counts();
+            // The second and third time, the service remembers it: on the first stripe, and where it goes on.
+            let mut service = lock(&service);
+            let held = [service.load(), service.load(), service.load()];
+            drop(service);
+            expected[striped::current_stripe()] += held.len();
+            assert_eq!(counts(), expected);
+
+            // Prepared values are counted as well.
+            let rules = &held[0].rules;
+            let key = rules.limiter.check_at(0, &tollgate_core::KeyBuf::new(), 1);
+            let decision = rules.limiter.acquire(&[key]).ready().expect("at once");
+            let mut fields = HeaderMap::new();
+            let verdicts = decision.verdicts();
+            held[0]
+                .headers
+                .write(&mut fields, verdicts, rules.set(), decision.at());
+            lock(&policies).push(fields[RATELIMIT_POLICY].as_bytes().as_ptr() as usize);
+        });
+        let policies = lock(&policies);
+        let distinct: BTreeSet<_> = policies.iter().collect();
+        assert_eq!(
+            distinct.len(),
+            policies.len(),
+            "each stripe has a value of its own"
+        );
+    }
+
+    #[test]
+    fn a_replacement_is_in_force_at_once_on_all_stripes_and_keeps_nothing_of_what_was_before() {
+        let live = live();
+        let in_flight = Mutex::new(Vec::new());
+        striped::on_each_stripe(|| {
+            let mut service = ServiceConfig::new(Arc::clone(&live));
+            let requests = [service.load(), service.load(), service.load()];
+            assert!(requests.iter().all(|config| limit(config) == 60));
+            lock(&in_flight).push((striped::current_stripe(), service, requests));
+        });
+        let handle = RulesHandle::new(live.rules());
+        handle.replace([rule(90)]).expect("a valid rule");
+        striped::on_each_stripe(|| {
+            let here = striped::current_stripe();
+            let mut in_flight = lock(&in_flight);
+            let mut services = in_flight.iter_mut();
+            let (_, service, requests) =
+                services.find(|(stripe, ..)| *stripe == here).expect("one");
+            assert_eq!(limit(&service.load()), 90);
+            assert_eq!(
+                limit(&requests[0]),
+                60,
+                "a request ends by what it began with"
+            );
+        });
+        let in_flight = in_flight.into_inner().expect("no panic");
+        for (_, _service, requests) in in_flight {
+            let before = Arc::downgrade(&requests[0]);
+            drop(requests);
+            assert!(before.upgrade().is_none());
+        }
     }
 }

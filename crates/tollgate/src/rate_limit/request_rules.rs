@@ -5,15 +5,15 @@ use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration}
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError, PartKind, Rule,
-    RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
+    Check, CheckQuota, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError,
+    Outcome, PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
 };
 
 use crate::{
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
     rate_limit::look_ups::{self, LookUps},
-    rule::{Missing, RequestRule},
+    rule::{KeyPlanFn, Missing, RequestRule},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -31,8 +31,13 @@ pub(crate) struct RequestRules {
     pub(crate) refunds: bool,
 }
 
-/// The plans of single keys, by what stands for a key in the store.
-type PlansByKey = HashMap<u128, u16>;
+/// The plans of single keys of a rule.
+struct PlansByKey {
+    /// By what stands for a key in the store.
+    by_fingerprint: HashMap<u128, u16>,
+    /// Of the others, by name.
+    of_key: Option<Arc<KeyPlanFn>>,
+}
 
 /// The checks of a request, some of which may have no key yet.
 #[derive(Default)]
@@ -158,18 +163,18 @@ impl RequestRules {
                 self.observer.skipped(number);
                 continue;
             }
-            let plan = request_rule.plan.as_ref().map_or(0, |f| {
-                f(head, rule, &mut |name| self.unknown_plan(number, name))
-            });
-            let quota = rule.quota_of(usize::from(plan));
-            if quota.is_unlimited() {
+            let quota = match &request_rule.quota {
+                None => self.planned(number, request_rule, head),
+                Some(_) => self.quota_by(number, request_rule, head),
+            };
+            let Some(limit) = rule.limit_under(usize::from(quota.plan())) else {
                 self.observer.skipped(number);
                 continue;
-            }
+            };
             let cost = match &request_rule.cost {
                 None => rule.fixed_cost(),
                 Some(f) => {
-                    let (cost, limit) = (f(head), quota.limit());
+                    let cost = f(head);
                     if cost > limit {
                         self.observer.cost_above_limit(number, cost, limit);
                     }
@@ -191,11 +196,16 @@ impl RequestRules {
                     let placeholder = Fingerprint::from_bits(0);
                     request_checks
                         .checks
-                        .push(Check::new(number, placeholder, cost).with_plan(plan));
+                        .push(Check::new(number, placeholder, cost).with_quota(quota));
                     continue;
                 }
             }
-            match self.check(number, &key, cost, plan) {
+            if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
+                let check = self.limiter.check_at(number, &key, cost);
+                request_checks.checks.push(check.with_quota(quota));
+                continue;
+            }
+            match self.check(number, &key, cost, quota) {
                 Some(check) => request_checks.checks.push(check),
                 None => self.observer.skipped(number),
             }
@@ -203,9 +213,29 @@ impl RequestRules {
         Ok(())
     }
 
+    /// The plan of a request.
+    #[inline(always)]
+    fn planned(&self, rule: u16, request_rule: &RequestRule, head: &Parts) -> CheckQuota {
+        CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
+            let unknown = &mut |name: &str| self.unknown_plan(rule, name);
+            f(head, &request_rule.rule, unknown)
+        }))
+    }
+
+    /// The quota that was computed for a request, or else its plan.
+    #[inline(never)]
+    fn quota_by(&self, rule: u16, request_rule: &RequestRule, head: &Parts) -> CheckQuota {
+        let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
+            return self.planned(rule, request_rule, head);
+        };
+        self.limiter.quota_at(rule, quota).unwrap_or_else(|error| {
+            self.observer.quota_refused(rule, &error);
+            CheckQuota::of_plan(0)
+        })
+    }
+
     /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
-    #[inline]
-    fn check(&self, rule: u16, key: &KeyBuf, cost: u64, plan: u16) -> Option<Check> {
+    fn check(&self, rule: u16, key: &KeyBuf, cost: u64, quota: CheckQuota) -> Option<Check> {
         let request_rule = &self.list[usize::from(rule)];
         let applies = request_rule.applies_to_key.as_ref();
         if applies.is_some_and(|applies| !applies(key)) {
@@ -213,14 +243,14 @@ impl RequestRules {
         }
         let check = self.limiter.check_at(rule, key, cost);
         let Some(plans) = self.plans_by_key.get(usize::from(rule)) else {
-            return Some(check.with_plan(plan));
+            return Some(check.with_quota(quota));
         };
-        match plans.get(&check.key().bits()) {
+        match plans.find(&request_rule.rule, check.key(), key) {
             Some(of_key) => {
-                let quota = request_rule.rule.quota_of(usize::from(*of_key));
-                (!quota.is_unlimited()).then(|| check.with_plan(*of_key))
+                let quota = request_rule.rule.quota_of(usize::from(of_key));
+                (!quota.is_unlimited()).then(|| check.with_plan(of_key))
             }
-            None => Some(check.with_plan(plan)),
+            None => Some(check.with_quota(quota)),
         }
     }
 
@@ -280,6 +310,20 @@ impl RequestRules {
         }
     }
 
+    /// Calls what rules have set for their denials.
+    #[cold]
+    pub(crate) fn denied(&self, head: &Parts, decision: &Decision) {
+        for verdict in decision.verdicts() {
+            let rule = self.list.get(verdict.rule());
+            let rule = rule.filter(|rule| rule.rule.is_enforced());
+            if verdict.outcome() == Outcome::Deny
+                && let Some(denied) = rule.and_then(|rule| rule.on_denied.as_ref())
+            {
+                denied(head);
+            }
+        }
+    }
+
     /// Reports a request that was rejected because it has no key.
     pub(crate) fn observe_refusal(&self, refusal: &Refusal) {
         if refusal.why == NoKey::LookUpFailed {
@@ -291,7 +335,7 @@ impl RequestRules {
 
     #[cold]
     fn unknown_plan(&self, rule: u16, name: &str) {
-        self.observer.unknown_plan(rule, || {
+        self.observer.unknown_plan(rule, name, || {
             // The name may come from the client; names are at most 64 characters long.
             let name = name.chars().take(64).collect::<String>();
             let names = self.list[usize::from(rule)].rule.plan_names();
@@ -325,7 +369,7 @@ impl RequestRules {
 
     /// Waits for all look-ups at the same time.
     pub(crate) async fn look_up(
-        self,
+        &self,
         mut request_checks: RequestChecks,
     ) -> Result<Checks, Box<Refusal>> {
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
@@ -346,7 +390,7 @@ impl RequestRules {
                 }
             }
             let placeholder = request_checks.checks[place];
-            match self.check(number, &key, placeholder.cost(), placeholder.plan()) {
+            match self.check(number, &key, placeholder.cost(), placeholder.quota()) {
                 Some(check) => request_checks.checks[place] = check,
                 None => {
                     self.observer.skipped(number);
@@ -389,21 +433,37 @@ impl WithoutKey {
     }
 }
 
+impl PlansByKey {
+    fn find(&self, rule: &Rule, fingerprint: Fingerprint, key: &KeyBuf) -> Option<u16> {
+        let found = self.by_fingerprint.get(&fingerprint.bits()).copied();
+        found.or_else(|| {
+            let name = self.of_key.as_ref()?(key)?;
+            // A rule has fewer than 65 535 plans.
+            Some(rule.plan_number(&name)? as u16)
+        })
+    }
+}
+
 /// What stands for the keys with plans of their own. Their plans are there: the rules were validated.
 fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
-    if list.iter().all(|rule| rule.plans_by_key.is_empty()) {
+    if list
+        .iter()
+        .all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none())
+    {
         return Arc::default();
     }
     let store = limiter.rule_store();
     let of_rule = |(index, rule): (usize, &RequestRule)| {
         let plans = rule.plans_by_key.iter();
-        plans
-            .filter_map(|(key, plan)| {
-                // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
-                let key = store.fingerprint(index as u16, key.as_ref());
-                Some((key.bits(), rule.rule.plan_number(plan)? as u16))
-            })
-            .collect()
+        let by_fingerprint = plans.filter_map(|(key, plan)| {
+            // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
+            let key = store.fingerprint(index as u16, key.as_ref());
+            Some((key.bits(), rule.rule.plan_number(plan)? as u16))
+        });
+        PlansByKey {
+            by_fingerprint: by_fingerprint.collect(),
+            of_key: rule.plan_of_key.clone(),
+        }
     };
     list.iter().enumerate().map(of_rule).collect()
 }

@@ -25,7 +25,7 @@ pub(super) struct DenialDetails<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exceeded<'a> {
     pub(super) name: &'a str,
-    quota: &'a Quota,
+    quota: Quota,
     never: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> DenialDetails<'a> {
                 let rule = rules.get(verdict.rule())?;
                 Some(Exceeded {
                     name: rule.name(),
-                    quota: rule.quota_of(verdict.plan()),
+                    quota: rule.quota_under(verdict.plan()),
                     never: verdict.retry() == Retry::Never,
                 })
             })
@@ -88,13 +88,13 @@ impl<'a> DenialDetails<'a> {
     }
 
     /// The details of a denial by this quota alone.
-    pub(super) fn used_up(rule: &'a Rule, quota: &'a Quota, status: StatusCode) -> Self {
+    pub(super) fn used_up(rule: &'a Rule, quota: &Quota, status: StatusCode) -> Self {
         Self {
             reason: Reason::Quota,
             status,
             exceeded: SmallVec::from_iter([Exceeded {
                 name: rule.name(),
-                quota,
+                quota: *quota,
                 never: false,
             }]),
             no_key: None,

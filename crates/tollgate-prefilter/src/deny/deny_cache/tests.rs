@@ -106,7 +106,7 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
         let learn = |key, cost, denial| {
             cache.learn(&denials, slot(key), (NOW, NOW), cost, &denial, false);
         };
-        // A unit is missing: nobody can have taken one since, as long as none comes back.
+        // A unit is missing: no other can have taken one since, as long as none comes back.
         learn(7, 1, verdict(0, 1_000_000, 100_000));
         assert_eq!(knows(7, 1, NOW), Some((0, true)), "{quota:?}");
         assert_eq!(knows(7, 1, NOW + 99_999), Some((0, true)), "{quota:?}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::support::redis_client::Integers as _;
 use crate::{
     call::Call,
     encode::Encoder,
@@ -108,7 +109,9 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             (0, 1..) => {
                 let (grant, left) = grants.swap_remove(numbers.below(grants.len() as u64) as usize);
                 match grant {
-                    Grant::Tracked { units, generation } => {
+                    Grant::Tracked {
+                        units, generation, ..
+                    } => {
                         // Of a window also units of leases before it, which come back later.
                         let mut earlier = 0;
                         if terms.window().is_some() {
@@ -118,23 +121,19 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
                             earlier = numbers.below(2) * numbers.below(spent.1 + 1);
                             spent.1 = spent.1 + units - left - earlier;
                         }
-                        Some(ReturnedLease {
-                            size: units,
-                            left: left + earlier,
-                            generation,
-                        })
+                        Some(ReturnedLease::new(units, left + earlier, generation))
                     }
-                    Grant::Scheduled { .. } => None,
+                    // Of a scheduled lease nothing comes back.
+                    _ => None,
                 }
             }
             _ => None,
         };
         let resets = numbers.below(20) == 0;
-        let query = LeaseQuery {
-            returned,
-            tracked: numbers.below(3) * numbers.below(quota.limit()),
-            scheduled: numbers.below(2) * numbers.below(quota.limit()),
-        };
+        let query = LeaseQuery::default()
+            .with_returned(returned)
+            .with_tracked(numbers.below(3) * numbers.below(quota.limit()))
+            .with_scheduled(numbers.below(2) * numbers.below(quota.limit()));
         let cost = match numbers.below(16) {
             // Near the limit, where what is out is in the way.
             0 => quota.limit() - numbers.below(1 + quota.limit() / 4),

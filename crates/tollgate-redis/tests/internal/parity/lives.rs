@@ -57,7 +57,8 @@ impl Lives {
     /// These rules may write states from now on.
     pub(crate) fn writes(&mut self, bound: &Arc<dyn RuleStore>, encoder: &Encoder) {
         for (rule, given) in (0..).zip(bound.rules().rules()) {
-            for plan in 0..given.quotas() as u16 {
+            let brought = if given.has_variable_quota() { 4 } else { 0 };
+            for plan in 0..given.quotas() as u16 + brought {
                 let check = Check::new(rule, Fingerprint::from_bits(7), 1).with_plan(plan);
                 let mut call = Call::new();
                 assert!(call.peek(encoder, &[check]).is_some());

@@ -157,6 +157,8 @@ fn limit(numbers: &mut Numbers) -> u64 {
 /// A valid rule set, with a rule for each range.
 pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> Arc<RuleSet> {
     loop {
+        // Numbers of their own, so that a seed gives the same rules with and without.
+        let mut brought = Numbers(numbers.0 ^ 0x5555);
         let rules: Vec<Rule> = ranges
             .iter()
             .enumerate()
@@ -177,6 +179,9 @@ pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> 
                         range.threshold(&quota, numbers),
                     );
                 }
+                if brought.one_in(2) {
+                    rule = rule.variable_quota();
+                }
                 match numbers.below(8) {
                     0 if modes => rule.shadow(),
                     1 if modes => rule.shadow_instead_of("rule-0"),
@@ -186,6 +191,11 @@ pub(crate) fn rule_set(ranges: &[Range], modes: bool, numbers: &mut Numbers) -> 
             })
             .collect();
         if let Ok(rules) = RuleSet::new(rules) {
+            for (rule, range) in rules.given().iter().zip(ranges) {
+                // Some are of another period, and refused.
+                let quotas = [0; 4].map(|_| rule.quota_for(range.quota(&mut brought)));
+                drop(quotas);
+            }
             return Arc::new(rules);
         }
     }

@@ -1,10 +1,11 @@
 //! A check that repeats for the next keys.
 
 use crate::{call::Call, encode::Encoder};
+use redis::Value;
 use tollgate_core::{Check, Fingerprint};
 
 use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
-use crate::support::resp::Value;
+use crate::support::redis_client::Integers as _;
 
 /// The clients of a run: fresh, with usage, with no units left, with a value that is no state, and fresh again.
 const CLIENTS: u64 = 5;
@@ -47,7 +48,7 @@ fn states(subject: &mut Subject, call: &Call) -> Vec<(Value, bool)> {
     let each = keys.iter().map(|key| {
         let state = subject.connection.command([&b"GET"[..], key]);
         let left = subject.connection.command([&b"PTTL"[..], key]);
-        (state, matches!(left, Value::Integer(left) if left > 0))
+        (state, matches!(left, Value::Int(left) if left > 0))
     });
     each.collect()
 }

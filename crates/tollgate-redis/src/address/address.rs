@@ -1,0 +1,215 @@
+//! What users write, and what it means.
+
+use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
+
+use crate::{
+    address::{
+        access::{Access, Login},
+        error::AddressError,
+        parse,
+    },
+    error::{SetupError, SetupErrorKind},
+};
+
+/// Where a Redis is: a server, sentinels that know which server, or a cluster. With who logs in.
+///
+/// | form | means |
+/// | --- | --- |
+/// | `redis://[user[:password]@]host[:6379][/database]` | one server |
+/// | `unix://[user[:password]@]/path/to/socket[?db=database]` | one server, through a socket |
+/// | `redis-sentinel://[user[:password]@]host[:26379][,host2…]/master[/database]` | the server that Sentinel names |
+/// | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | a Redis Cluster, by any of its servers |
+///
+/// With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` every connection is encrypted (feature `tls`). With `+` for the
+/// dash they mean the same, and so does `valkey` for `redis`. `?protocol=resp2` keeps to that version of the protocol; without it,
+/// or with `resp3`, a connection speaks version 3 where the server has it. `?sentinel_username=…&sentinel_password=…` is for
+/// sentinels that want a login of their own. A socket takes `?user=…&pass=…` too. What has a meaning in a URL is percent-encoded
+/// in a user name or a password: `/` is `%2F`, `@` is `%40`.
+///
+/// Whatever becomes an `Address` can be given to [`RedisStore::builder`](crate::RedisStore::builder): these texts, and with the
+/// feature `redis-1` the addresses of redis-rs, by the module `redis_1`.
+///
+/// ```
+/// use tollgate_redis::Address;
+///
+/// let address: Address = "redis://limits:sesame@cache.internal/2".parse()?;
+/// assert!(!format!("{address:?}").contains("sesame"));
+/// let error = "redis://cache.internal/two".parse::<Address>().unwrap_err();
+/// assert!(error.to_string().contains("\"two\" is not a number"));
+/// # Ok::<(), tollgate_redis::SetupError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Address {
+    pub(crate) target: Target,
+    pub(crate) access: Access,
+    pub(crate) encrypted: bool,
+    pub(crate) foreign_tls: Option<ForeignTls>,
+}
+
+/// How another client was told to encrypt, where that cannot be taken over.
+#[cfg_attr(
+    not(any(feature = "redis-1", test)),
+    expect(dead_code, reason = "there is no other client")
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeignTls {
+    /// Without looking at certificates.
+    Insecure,
+    /// By roots or a certificate that only the other client can read.
+    Parameters,
+}
+
+/// Who has to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One server.
+    Server(Place),
+    /// The master that sentinels know by this name.
+    Sentinel(Sentinels),
+    /// The cluster that these servers know.
+    Cluster(Vec<Place>),
+}
+
+/// The sentinels of a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sentinels {
+    pub(crate) places: Vec<Place>,
+    pub(crate) master: String,
+    pub(crate) login: Login,
+}
+
+/// Where one server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// A host, by name or number, and a port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// An address without a login, and with nothing else said.
+    pub(crate) fn of_target(target: Target) -> Self {
+        Self {
+            target,
+            access: Access::default(),
+            encrypted: false,
+            foreign_tls: None,
+        }
+    }
+
+    /// Reads an address in one of the forms above.
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and what would be right. No error repeats what may be a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, AddressError> {
+        parse::address(url)
+    }
+
+    /// One server of a cluster that is at this address, with the same login.
+    pub(crate) fn of_node(&self, place: Place) -> Self {
+        Self {
+            target: Target::Server(place),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Who logs in at the server that decides.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Who logs in at these sentinels.
+    pub(crate) fn sentinel_access(&self, sentinels: &Sentinels) -> Access {
+        Access {
+            login: sentinels.login.clone(),
+            database: 0,
+            ..self.access.clone()
+        }
+    }
+
+    /// What cannot be taken over of how another client was told to encrypt.
+    pub(crate) fn foreign_tls(&self) -> Option<ForeignTls> {
+        self.foreign_tls
+    }
+
+    /// Whether connections are encrypted, to servers as well as to sentinels.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encrypted
+    }
+}
+
+impl Sentinels {
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(crate) fn master(&self) -> &str {
+        &self.master
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = SetupError;
+
+    /// Reads an address in one of the forms above.
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and what would be right. No error repeats what may be a password.
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        Ok(Self::parse(text)?)
+    }
+}
+
+impl TryFrom<&str> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: &str) -> Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<&String> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: &String) -> Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = SetupError;
+
+    fn try_from(text: String) -> Result<Self, SetupError> {
+        text.parse()
+    }
+}
+
+impl From<AddressError> for SetupError {
+    fn from(wrong: AddressError) -> Self {
+        Self::new(SetupErrorKind::Address, wrong.to_string())
+    }
+}
+
+/// An [`Address`] is one already.
+impl From<Infallible> for SetupError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}

@@ -1,0 +1,254 @@
+//! The future of a connection.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Buf, BytesMut};
+use tokio::{
+    io::AsyncReadExt,
+    time::{Instant, Sleep, sleep_until},
+};
+
+use crate::connection::{
+    breaker::Breaker,
+    driver::{backlog::Backlog, lost::Lost},
+    options::NodeOptions,
+    queue::Queue,
+    resp::decoder::Decoder,
+    stream::Transport,
+};
+
+/// The future of a connection. It ends when the connection is of no use any more, and says why.
+///
+/// # Cancel safety
+///
+/// Dropping it closes the connection and answers every call: what was not written did not run, the rest may have.
+pub(in crate::connection) struct Driver<S> {
+    stream: S,
+    backlog: Backlog,
+    breaker: Arc<Breaker>,
+    silence: Duration,
+    out: Vec<u8>,
+    /// How much of `out` is written.
+    written: usize,
+    /// Up to where `out` is written first.
+    first: usize,
+    input: BytesMut,
+    decoder: Decoder,
+    /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
+    timer: Pin<Box<Sleep>>,
+    armed: Option<Alarm>,
+    /// When the server was last heard, or asked after everything was answered.
+    last_received: Instant,
+    was_of_use: bool,
+}
+
+/// How many bytes there is room for at each read.
+const READ: usize = 8192;
+
+/// What the timer is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    /// The first deadline. No later call has an earlier one.
+    Deadline,
+    /// The end of the server's silence, while no call has a deadline.
+    Silence,
+}
+
+impl<S: Transport> Driver<S> {
+    pub(in crate::connection) fn new(
+        stream: S,
+        queue: Arc<Queue>,
+        breaker: Arc<Breaker>,
+        options: &NodeOptions,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            stream,
+            backlog: Backlog::new(queue, options),
+            breaker,
+            silence: options.silence(),
+            out: Vec::new(),
+            written: 0,
+            first: 0,
+            input: BytesMut::new(),
+            decoder: Decoder::default(),
+            timer: Box::pin(sleep_until(now)),
+            armed: None,
+            last_received: now,
+            was_of_use: false,
+        }
+    }
+
+    /// Whether the server answered a call, so that it is worth to come back soon.
+    pub(in crate::connection) fn was_of_use(&self) -> bool {
+        self.was_of_use
+    }
+
+    /// What the calls that are left are told when this is dropped.
+    pub(in crate::connection) fn lose(&mut self, lost: Lost) {
+        self.backlog.lose(lost);
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        self.read(cx)?;
+        loop {
+            self.write(cx)?;
+            self.arm(cx);
+            if self.armed.is_none() || self.timer.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            self.armed = None;
+            self.expire()?;
+        }
+    }
+
+    /// Reads until there is nothing to read.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        loop {
+            self.input.reserve(READ);
+            // Nothing is lost when this future is dropped: it reads at once or not at all.
+            match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(Lost::Io(Arc::new(error))),
+                Poll::Ready(Ok(0)) => return Err(Lost::Closed),
+                Poll::Ready(Ok(_)) => {}
+            }
+            self.last_received = Instant::now();
+            self.receive()?;
+        }
+    }
+
+    /// Hands out the answers that are there, also those behind one that ends the connection.
+    fn receive(&mut self) -> Result<(), Lost> {
+        let (mut answered, mut failed) = (0, 0);
+        let mut end = Ok(());
+        loop {
+            let reply = match self.decoder.decode(&self.input) {
+                Ok(Some((reply, length))) => {
+                    self.input.advance(length);
+                    reply
+                }
+                Ok(None) => break,
+                Err(malformed) => {
+                    end = end.and(Err(Lost::Malformed(malformed.what())));
+                    break;
+                }
+            };
+            match self.backlog.answer(reply, self.last_received) {
+                Ok(received) => {
+                    answered += received.answered;
+                    failed += received.failed;
+                }
+                Err(lost) => end = end.and(Err(lost)),
+            }
+        }
+        self.was_of_use |= answered > 0;
+        self.breaker.record(answered, failed);
+        end
+    }
+
+    /// Writes what waits. While a write is under way nothing is added to it, so that what comes in the meantime goes out
+    /// together.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        loop {
+            if self.written == self.out.len() {
+                self.out.clear();
+                self.written = 0;
+                let was_owed = self.backlog.is_owed();
+                self.backlog.fill(&mut self.out);
+                if self.out.is_empty() {
+                    return self.flush(cx);
+                }
+                self.first = 0;
+                if !was_owed {
+                    self.last_received = Instant::now();
+                    // What is written together is also answered together. A server that has nothing to do begins with one
+                    // command, and its answers are read while it is at the next ones.
+                    self.first = self.backlog.first_command();
+                }
+            }
+            let end = if self.written < self.first {
+                self.first
+            } else {
+                self.out.len()
+            };
+            let piece = &self.out[self.written..end];
+            match Pin::new(&mut self.stream).poll_write(cx, piece) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(Lost::Io(Arc::new(error))),
+                Poll::Ready(Ok(0)) => return Err(Lost::Closed),
+                Poll::Ready(Ok(length)) => {
+                    self.written += length;
+                    self.backlog.written(length);
+                }
+            }
+        }
+    }
+
+    /// What is encrypted may be written and not have left. A socket has nothing to flush.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(Lost::Io(Arc::new(error))),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Sets the timer, unless it is set to an earlier time anyway.
+    fn arm(&mut self, cx: &Context<'_>) {
+        if self.armed == Some(Alarm::Deadline) {
+            return self.backlog.poll_waiting(cx);
+        }
+        let silent = self.last_received + self.silence;
+        let silent = self.backlog.is_owed().then_some((silent, Alarm::Silence));
+        let first = self.backlog.poll_first_deadline(cx);
+        let first = first.map(|at| (at, Alarm::Deadline));
+        let next = [first, silent].into_iter().flatten();
+        self.armed = next.min_by_key(|(at, _)| *at).map(|(at, alarm)| {
+            self.timer.as_mut().reset(at);
+            alarm
+        });
+    }
+
+    fn expire(&mut self) -> Result<(), Lost> {
+        let now = Instant::now();
+        let (expired, end) = self.backlog.expire(now);
+        self.breaker.record(0, expired);
+        let silent = self.backlog.is_owed() && now >= self.last_received + self.silence;
+        if silent || end.is_err() {
+            // What the server has not read yet it should not run later.
+            self.stream.forget_on_drop();
+            return Err(Lost::Silent);
+        }
+        Ok(())
+    }
+}
+
+impl<S: Transport> Future for Driver<S> {
+    type Output = Lost;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
+        let this = self.get_mut();
+        match this.turn(cx) {
+            Ok(()) => Poll::Pending,
+            Err(lost) => {
+                this.lose(lost.clone());
+                Poll::Ready(lost)
+            }
+        }
+    }
+}
+
+impl<S> fmt::Debug for Driver<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("backlog", &self.backlog)
+            .finish_non_exhaustive()
+    }
+}

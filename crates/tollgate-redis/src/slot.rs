@@ -1,0 +1,120 @@
+//! In which slot a key is: CRC-16/XMODEM of its hash tag, modulo 16384, as the Redis Cluster specification says.
+
+use std::sync::LazyLock;
+
+/// How many slots there are.
+pub(crate) const SLOTS: usize = 16_384;
+
+/// The slot of a key. If the key has a `{`, and behind it a `}` with something in between, only what is in between counts.
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    crc16(tag(key)) % SLOTS as u16
+}
+
+/// The first number, in decimal digits, that is in each slot.
+static FIRST_NUMBERS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
+    let mut first = vec![None; SLOTS];
+    let mut missing = SLOTS;
+    for number in 0_u32.. {
+        let entry = &mut first[usize::from(slot(number.to_string().as_bytes()))];
+        if entry.is_none() {
+            *entry = Some(number);
+            missing -= 1;
+        }
+        // Numbers of up to six digits reach every slot; a test says so.
+        if missing == 0 || number == 999_999 {
+            break;
+        }
+    }
+    first.into_iter().map(Option::unwrap_or_default).collect()
+});
+
+/// A text in a slot, of digits: whatever has it for its hash tag is in that slot. Slow the first time.
+pub(crate) fn tag_in(slot: u16) -> String {
+    FIRST_NUMBERS[usize::from(slot) % SLOTS].to_string()
+}
+
+fn tag(key: &[u8]) -> &[u8] {
+    let position = |bytes: &[u8], wanted| bytes.iter().position(|byte| *byte == wanted);
+    let Some(open) = position(key, b'{') else {
+        return key;
+    };
+    let behind = &key[open + 1..];
+    match position(behind, b'}') {
+        None | Some(0) => key,
+        Some(close) => &behind[..close],
+    }
+}
+
+const TABLE: [u16; 256] = table();
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, byte| {
+        (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(crc16(b""), 0);
+    }
+
+    #[test]
+    fn keys_are_where_servers_say() {
+        for (key, expected) in [("foo", 12182), ("bar", 5061), ("hello", 866), ("", 0)] {
+            assert_eq!(slot(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_tag_that_is_not_empty_counts() {
+        let same = |key: &str, part: &str| {
+            assert_eq!(
+                slot(key.as_bytes()),
+                crc16(part.as_bytes()) % 16_384,
+                "{key}"
+            );
+        };
+        same("{user1000}.following", "user1000");
+        same("{user1000}.followers", "user1000");
+        same("foo{}{bar}", "foo{}{bar}");
+        same("foo{{bar}}zap", "{bar");
+        same("foo{bar}{zap}", "bar");
+        same("foo{bar", "foo{bar");
+        same("foo}{bar}", "bar");
+    }
+
+    #[test]
+    fn there_is_a_tag_for_every_slot() {
+        let mut reached: Vec<_> = (0..1_000_000_u32)
+            .map(|number| slot(number.to_string().as_bytes()))
+            .collect();
+        reached.sort_unstable();
+        reached.dedup();
+        assert_eq!(reached.len(), SLOTS);
+        for wanted in 0..16_384 {
+            let key = format!("probe:{{{}}}:one", tag_in(wanted));
+            assert_eq!(slot(key.as_bytes()), wanted);
+        }
+    }
+}
