@@ -1,9 +1,11 @@
 //! A `redis-server` of the bench's own, on a free port of the loopback, that keeps nothing on the disk.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, Read, Write},
     net::{TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -22,16 +24,35 @@ impl Server {
     ///
     /// There is no `redis-server`, or it does not start.
     pub fn start() -> io::Result<Self> {
+        Self::run(Command::new("redis-server"))
+    }
+
+    /// Starts a server under callgrind, which writes to this file when the server [shuts down](Self::shut_down).
+    ///
+    /// # Errors
+    ///
+    /// There is no `valgrind` or no `redis-server`, or it does not start.
+    pub fn start_under_callgrind(file: &Path) -> io::Result<Self> {
+        let mut command = Command::new("valgrind");
+        let mut out = OsString::from("--callgrind-out-file=");
+        out.push(file);
+        command.args(["--quiet", "--tool=callgrind"]).arg(out);
+        command.arg("redis-server");
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> io::Result<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let child = Command::new("redis-server")
+        let child = command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| {
-                let what = "this bench starts a redis-server of its own";
-                let remedy = "install it with `apt-get install redis-server`";
+                let program = command.get_program().to_string_lossy();
+                let what = format!("this bench starts {program}");
+                let remedy = "install it with `apt-get install redis-server valgrind`";
                 io::Error::new(error.kind(), format!("{what} ({error}): {remedy}"))
             })?;
         let server = Self { port, child };
@@ -42,6 +63,17 @@ impl Server {
             std::thread::park_timeout(PAUSE);
         }
         Err(io::Error::other("redis-server does not answer"))
+    }
+
+    /// Lets the server end by itself, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn shut_down(mut self) -> io::Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.write_all(b"SHUTDOWN NOSAVE\r\n")?;
+        self.child.wait().map(drop)
     }
 
     /// Where it listens.

@@ -7,7 +7,7 @@ else
   now, margin = unpack('<dd', ARGV[1])
 end
 
-local steps, out, checks = {}, { now, 0, 0, 0 }, #ARGV
+local steps, takes, out, checks = {}, {}, { now, 0, 0, 0 }, #ARGV
 -- Whether anything was written.
 local wrote = false
 -- A request of several checks: thirteen fields for each check; and the enforced rule that denied: its number, or -1 for
@@ -16,10 +16,46 @@ local group, size, denied = nil, 0, nil
 -- Whether the previous request was granted, or denied by its only check for a time; the function of
 -- `window_leases.lua`.
 local granted, waits, window_leases = false, false, nil
+-- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
+-- an enforced rule and has no further keys; and its state, if that was read.
+local repeats, alone, read = 0, false, nil
+local check, what, role, more, key, cost, rule, instead, alg, first, limit, third
 local i, n = 2, 1
-while i <= checks do
-  local check = ARGV[i]
-  local what, role, more, key, cost, rule, instead, alg, first, limit, third = unpack('<BBBHdHHBddI4', check)
+while true do
+  local is_decided = true
+  while is_decided and (repeats > 0 or i <= checks) do
+    if repeats > 0 then
+      key, repeats = key + 1, repeats - 1
+    else
+      check = ARGV[i]
+      what, role, more, key, cost, rule, instead, alg, first, limit, third = unpack('<BBBHdHHBddI4', check)
+      alone = what + role + more + size == 0 and cost > 0 and alg < 20
+      i = i + 1
+      local run = ARGV[i]
+      if run and #run == 2 then
+        repeats = unpack('<H', run)
+        i = i + 1
+      end
+    end
+    is_decided = false
+    if alone then
+      local take = takes[alg]
+      if not take then
+        take = step_of(alg, 'take')
+        takes[alg] = take
+      end
+      local left_at
+      left_at, read = take(key, key + repeats, first, limit, third, now, cost, by_server, margin, out, n)
+      local taken = left_at - key
+      if taken > 0 then
+        granted, waits, wrote = true, false, true
+        key, repeats, n = left_at, repeats - taken, n + 3 * taken
+        is_decided = repeats < 0
+        if is_decided then repeats = 0 end
+      end
+    end
+  end
+  if is_decided then break end
   local step = steps[alg]
   if not step then
     step = step_of(alg)
@@ -41,7 +77,9 @@ while i <= checks do
     -- overflow bucket too; `is_older` whether the state was found under a name of the previous format.
     local raw, gone, notify, is_older
     local before, before_other = 0, 0
-    if what < 8 then
+    if read ~= nil then
+      raw, read = read, nil
+    elseif what < 8 then
       raw = try('GET', KEYS[key])
     else
       local ends, overflow_before, overflow_before_other = #check - 5, 0, 0
@@ -166,7 +204,7 @@ while i <= checks do
       if cost > left then cost = left end
       if cost > 0 then retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost) end
     elseif raw then
-      retry, state, ttl = step_of(alg, true)(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
+      retry, state, ttl = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 39))
     end
     if state then
       if lent then state = kept_with(state, lent, now, raw) end
@@ -184,7 +222,7 @@ while i <= checks do
           -- The time to live is right already. To set it again costs more than the rest of the write.
           done = try('SET', KEYS[key], state, 'KEEPTTL')
         else
-          done = try('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+          done = try('SET', KEYS[key], state, 'PX', format('%d', ttl))
         end
       else
         -- The value only looked like ours.
@@ -206,7 +244,6 @@ while i <= checks do
   end
   out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
   n = n + 3
-  i = i + 1
 
   if size > 0 and more == 0 then
     granted, waits = what == 0 and not denied, false
@@ -235,7 +272,7 @@ while i <= checks do
           done = try('DEL', KEYS[key])
           if done == 0 or done == 1 then done, wrote = nil, true end
         elseif ttl < 2^53 then
-          done = try('SET', KEYS[key], state, 'PX', format('%.0f', ttl))
+          done = try('SET', KEYS[key], state, 'PX', format('%d', ttl))
         else
           out[reply + 1], out[reply + 2], out[reply + 3] = -3, 0, 0
         end

@@ -3,7 +3,7 @@
 -- Quota: period in µs, limit. State: the number of the window and the units taken in it (16 bytes). A state with 0
 -- units is a fresh one.
 
-if refunding then
+if purpose == 'refund' then
   return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
     local alg, period0, _, _, window, used = unpack('<BddI4dd', raw)
@@ -19,6 +19,38 @@ if refunding then
     end
     if cost >= used then return -1, '', 0 end
     return -1, sub(raw, 1, 29) .. pack('<d', used - cost), ends - now
+  end
+end
+
+if purpose == 'take' then
+  return function(key, last, period, limit, _, now, cost, by_server, margin, out, n)
+    local keys = KEYS
+    local current = (now - now % period) / period
+    local reset = (current + 1) * period - now
+    local ttl = reset + 999
+    ttl = format('%d', (ttl - ttl % 1000) / 1000 + margin)
+    for key = key, last do
+      local name = keys[key]
+      local raw, used, done = try('GET', name), 0
+      if raw then
+        if #raw ~= 37 then return key, raw end
+        local alg, period0, limit0, _, window0, used0 = unpack('<BddI4dd', raw)
+        if window0 == current then used = used0 elseif not (window0 >= 0 and window0 < current) then alg = 0 end
+        if alg ~= 18 or period0 ~= period or limit0 ~= limit or not (used0 >= 0) then return key, raw end
+      end
+      local left = limit - used - cost
+      if left < 0 then return key, raw end
+      if used > 0 and by_server then
+        done = try('SETRANGE', name, '29', pack('<d', used + cost))
+      else
+        done = try('SET', name, pack('<BddI4dd', 18, period, limit, 0, current, used + cost), 'PX', ttl)
+      end
+      -- SETRANGE returns the length.
+      if done ~= 37 and done.err then return key, raw end
+      out[n + 1], out[n + 2], out[n + 3] = left < cost and -4 - reset or -1, left, reset
+      n = n + 3
+    end
+    return last + 1
   end
 end
 

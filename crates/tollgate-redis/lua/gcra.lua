@@ -8,7 +8,7 @@
 -- of a lease generation, the units granted in it, the units granted in the generation before, and the overdraft (units
 -- used beyond the burst, a 32-bit float that is rounded up). Units on lease are not available to others.
 
-if refunding then
+if purpose == 'refund' then
   return function(raw, n, burst, d, now, cost, at, fresh_at)
     if #raw ~= 33 and #raw ~= 49 then return -3 end
     local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
@@ -94,6 +94,52 @@ if refunding then
     local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
     if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
     return -1, state .. sub(raw, 34), ttl
+  end
+end
+
+if purpose == 'take' then
+  return function(key, last, n, burst, d, now, cost, _, margin, out, place)
+    if cost > burst then return key end
+    local keys = KEYS
+    -- The interval, the tolerance, and the time that the units take, as mixed numbers.
+    local unit, unit_rest, most, most_rest, time, part = n, 0, burst * n, 0, cost * n, 0
+    if d > 1 then
+      unit_rest = n % d
+      unit = (n - unit_rest) / d
+      most_rest, part = burst * unit_rest, cost * unit_rest
+      most, time = burst * unit, cost * unit
+      most, most_rest = most + (most_rest - most_rest % d) / d, most_rest % d
+      time, part = time + (part - part % d) / d, part % d
+    end
+    -- The latest arrival time at which they fit.
+    local latest, latest_rest = most - time, most_rest - part
+    if latest_rest < 0 then latest, latest_rest = latest - 1, latest_rest + d end
+    for key = key, last do
+      local name = keys[key]
+      local raw, ahead, rest = try('GET', name), 0, 0
+      if raw then
+        if #raw ~= 33 then return key, raw end
+        local alg, n0, burst0, d0, tat, rest0 = unpack('<BddI4dI4', raw)
+        if alg ~= 17 or n0 ~= n or burst0 ~= burst or d0 ~= d or not (tat >= 0) then return key, raw end
+        if tat >= now then ahead, rest = tat - now, rest0 end
+        if ahead > latest or (ahead == latest and rest > latest_rest) then return key, raw end
+      end
+      ahead, rest = ahead + time, rest + part
+      if rest >= d then ahead, rest = ahead + 1, rest - d end
+      local have = (most - ahead) * d + most_rest - rest
+      if have >= 2^53 then return key, raw end
+      local reset = rest > 0 and ahead + 1 or ahead
+      local ttl = reset + 999
+      ttl = format('%d', (ttl - ttl % 1000) / 1000 + margin)
+      if try('SET', name, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), 'PX', ttl).err then return key, raw end
+      local retry = -1
+      if ahead > latest or (ahead == latest and rest > latest_rest) then
+        retry = latest - ahead - (rest > latest_rest and 5 or 4)
+      end
+      out[place + 1], out[place + 2], out[place + 3] = retry, (have - have % n) / n, reset
+      place = place + 3
+    end
+    return last + 1
   end
 end
 

@@ -42,6 +42,8 @@
 --          names of this format, the script converts one that it finds under those, and writes it under the name of this
 --          format. The old state stays for processes that only know the previous format.
 --          For 4, algorithm 255 means any: whatever is under the key is deleted.
+--          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
+--          check repeats, each time for the next key. Each repetition is a request of its own.
 --          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
 --          their costs.
 --
@@ -143,5 +145,11 @@ end
 --   whether the new state is fresh at the same time as `raw` would have been;
 --   and, if units were taken and as many do not fit again at once, the µs after which they do.
 --
--- With `refunding` it is a function of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3, then
--- the state to write and its µs.
+-- For the purpose 'refund' it is a function of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3,
+-- then the state to write and its µs.
+--
+-- For the purpose 'take' it is a function of (first key, last key, the three numbers, now, cost, by_server, margin, out,
+-- place): it takes the units of each of these keys in the usual case, in few steps, with one read and one write, and
+-- appends to `out` from `place` on. The usual case: there is no state, or one of this quota without leases, and the
+-- units fit. It returns the first key that it did not decide, for which it wrote nothing, and its state if it read that.
+-- While units of a window are counted already, its take writes the counter alone, and keeps the time to live.

@@ -4,7 +4,7 @@
 -- 12 bytes for each sub-bucket that holds units, oldest first: its number and its units. The last one is the newest; it
 -- stays even if a refund empties it. A take removes expired sub-buckets, so that a decision reads few.
 
-if refunding then
+if purpose == 'refund' then
   return function(raw, width, _, buckets, now, cost, at, fresh_at)
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
     local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)

@@ -3,7 +3,7 @@
 -- Quota: period in µs, limit. State: the units of all entries (8 bytes), then 12 bytes for each entry, oldest first:
 -- its instant and its units. A take removes expired entries, so that a decision reads few.
 
-if refunding then
+if purpose == 'refund' then
   return function(raw, period, _, _, now, cost, _, fresh_at)
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
     local alg, period0, _, _, used = unpack('<BddI4d', raw)

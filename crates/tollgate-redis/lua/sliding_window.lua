@@ -3,7 +3,7 @@
 -- Quota: period in µs, limit, and the resolution in µs: the overlap with the previous window is a multiple of it.
 -- State: the number of the window, the units of the previous window, the units of this one (16 bytes).
 
-if refunding then
+if purpose == 'refund' then
   return function(raw, period, _, _, now, cost, at, fresh_at)
     if #raw ~= 37 then return -3 end
     local alg, period0, _, _, window, previous, used = unpack('<BddI4dI4I4', raw)
@@ -58,6 +58,47 @@ local function weighted(previous, ends, at, period, resolution)
   end
   local part = product % steps
   return part > 0 and (product - part) / steps + 1 or product / steps
+end
+
+if purpose == 'take' then
+  return function(key, last, period, limit, resolution, now, cost, by_server, margin, out, n)
+    local keys = KEYS
+    local current = (now - now % period) / period
+    local ends = (current + 1) * period
+    local reset = ends + period - now
+    local ttl = reset + 999
+    ttl = format('%d', (ttl - ttl % 1000) / 1000 + margin)
+    for key = key, last do
+      local name = keys[key]
+      local raw, previous, used, done = try('GET', name), 0, 0
+      if raw then
+        if #raw ~= 37 then return key, raw end
+        local alg, period0, limit0, resolution0, window0, previous0, used0 = unpack('<BddI4dI4I4', raw)
+        if alg ~= 19 or period0 ~= period or limit0 ~= limit or resolution0 ~= resolution then return key, raw end
+        if window0 == current then
+          previous, used = previous0, used0
+        elseif window0 + 1 == current then
+          previous = used0
+        elseif not (window0 >= 0 and window0 < current) then
+          return key, raw
+        end
+      end
+      local left = limit - used - cost
+      if left > 0 and previous > 0 then left = left - weighted(previous, ends, now, period, resolution) end
+      -- If as many do not fit again, it takes longer to say when they do.
+      if left < cost then return key, raw end
+      if used > 0 and by_server then
+        done = try('SETRANGE', name, '33', pack('<I4', used + cost))
+      else
+        done = try('SET', name, pack('<BddI4dI4I4', 19, period, limit, resolution, current, previous, used + cost), 'PX', ttl)
+      end
+      -- SETRANGE returns the length.
+      if done ~= 37 and done.err then return key, raw end
+      out[n + 1], out[n + 2], out[n + 3] = -1, left, reset
+      n = n + 3
+    end
+    return last + 1
+  end
 end
 
 return function(raw, period, limit, resolution, now, cost)

@@ -58,7 +58,7 @@ return function(what, check, step, alg, raw, lent, first, limit, third, now, cos
     if left > 0 then
       local fresh_at = (generation + (alg == 19 and 2 or 1)) * first
       local _
-      _, state, ttl = step_of(alg, true)(raw, first, limit, third, now, left, at, fresh_at)
+      _, state, ttl = step_of(alg, 'refund')(raw, first, limit, third, now, left, at, fresh_at)
       if not state then return -1, 0, 0 end
     else
       local _, _, reset = step(raw, first0, limit0, third0, now, 0)

@@ -18,7 +18,7 @@ pub(crate) static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Scri
 pub const TEXT: &str = concat!(
     include_str!("../lua/prelude.lua"),
     "local step_of\n",
-    "step_of = function(alg, refunding)\n",
+    "step_of = function(alg, purpose)\n",
     "if alg == 17 then\n",
     include_str!("../lua/gcra.lua"),
     "elseif alg == 18 then\n",

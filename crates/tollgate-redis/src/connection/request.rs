@@ -35,6 +35,8 @@ struct Checks {
     logs: u16,
     /// For how long they keep the server, as it is estimated.
     time: Duration,
+    /// Whether it is one check that may repeat for the next key.
+    repeats: bool,
 }
 
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server twice as long as others.
@@ -56,6 +58,10 @@ const KEY: Range<usize> = 3..5;
 
 /// In the first byte of a check: it has three more numbers of keys, at its end.
 const FURTHER_KEYS: u8 = 8;
+
+/// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat.
+const REPEATABLE: usize = 38;
+const MOST_REPEATABLE: u8 = 1;
 
 impl Request {
     /// Any script.
@@ -100,7 +106,9 @@ impl Request {
         let (count, at) = (args.len(), request.bytes.len());
         let mut logs = 0_u16;
         let mut time = Duration::ZERO;
+        let mut repeats = request.keys == 1 && count == 1;
         for check in args {
+            repeats &= check.len() == REPEATABLE && check[0] <= MOST_REPEATABLE;
             logs = logs.saturating_add(u16::from(check.get(ALGORITHM) == Some(&LOG)));
             time = time.saturating_add(time_of(check));
             request.push_arg(check);
@@ -111,6 +119,7 @@ impl Request {
             slot,
             logs,
             time,
+            repeats,
         });
         request
     }
@@ -185,7 +194,17 @@ impl Request {
             && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
     }
 
+    /// Whether this is the same check as another, of another key.
+    fn repeats(&self, other: &Self) -> bool {
+        let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
+            return false;
+        };
+        mine.repeats && theirs.repeats && self.bytes[mine.at..] == other.bytes[theirs.at..]
+    }
+
     /// Appends requests that go with one another as one command: with the text of the script, or with its hash.
+    ///
+    /// Equal checks of one key each, one behind the other, are written once, with how often the check repeats.
     pub(super) fn write_all<'a>(
         requests: impl Iterator<Item = &'a Self> + Clone,
         with_body: bool,
@@ -201,8 +220,8 @@ impl Request {
         };
         let keys = requests.clone().map(|request| request.keys).sum();
         // What they have in common is there once.
-        let args = requests.clone().map(|request| match request.checks {
-            Some(checks) => checks.count,
+        let args = runs(requests.clone()).map(|(request, repeats)| match request.checks {
+            Some(checks) => checks.count + usize::from(repeats > 0),
             None => request.args,
         });
         let common = usize::from(first.checks.is_some()).min(first.args);
@@ -224,7 +243,7 @@ impl Request {
         };
         out.extend_from_slice(&first.bytes[first.args_at..checks.at]);
         let mut before = 0;
-        for request in requests {
+        for (request, repeats) in runs(requests) {
             let at = request
                 .checks
                 .map_or(request.bytes.len(), |checks| checks.at);
@@ -233,9 +252,27 @@ impl Request {
             if before > 0 {
                 move_keys(&mut out[start..], before);
             }
-            before += request.keys;
+            before += request.keys + usize::from(repeats);
+            if repeats > 0 {
+                push_argument(out, &repeats.to_le_bytes());
+            }
         }
     }
+}
+
+/// Each request, with the number of those behind it that repeat its check.
+fn runs<'a>(
+    requests: impl Iterator<Item = &'a Request>,
+) -> impl Iterator<Item = (&'a Request, u16)> {
+    let mut requests = requests.peekable();
+    std::iter::from_fn(move || {
+        let first = requests.next()?;
+        let mut repeats = 0;
+        while repeats < u16::MAX && (requests.next_if(|request| request.repeats(first))).is_some() {
+            repeats += 1;
+        }
+        Some((first, repeats))
+    })
 }
 
 /// Appends what lets the next command at a slot that the server is about to receive.

@@ -5,11 +5,11 @@
 //! The limiter needs these commands and no other, on the keys of its namespace, here `shop`:
 //!
 //! ```text
-//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +del +time
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time
 //! ```
 //!
 //! Take a better password. Commands inside of a script are checked one by one, so that `get`, `set`, `del` and `time` have to
-//! be there. States begin with `{shop}:` under [`Partition::One`](crate::Partition::One), and so does what is not a state; with the other
+//! be there. `setrange` writes the counter of a window alone; without it each take writes the whole state, and is noted in `ACL LOG`. States begin with `{shop}:` under [`Partition::One`](crate::Partition::One), and so does what is not a state; with the other
 //! partitions they begin with `shop:{`. Both patterns are exact: a namespace has no brace, so a user of `shop` cannot touch what
 //! belongs to `shop:eu`, as it could with `~shop:*`. The address is then `redis://tollgate:sesame@host`.
 //!

@@ -57,6 +57,9 @@
 //! | 15, 16 | u16 | for a shadow, the rule that it replaces; 65 535 otherwise |
 //! | 17 to 37 | u8, f64, f64, u32 | the quota: algorithm, and three numbers |
 //!
+//! An argument of two bytes behind a check that takes (0) or looks (1), alone in its request, repeats the check: it is a u16,
+//! the number of the keys that follow the check's own, each for one more request.
+//!
 //! The reply is a list of integers: the time in µs, then three for each check. The second of the three is what is left, and the
 //! third the µs until the state equals a fresh one. The first is one of these:
 //!

@@ -71,7 +71,7 @@
 //! master that was promoted has to know it; and on each sentinel, if they are not open to everybody:
 //!
 //! ```text
-//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +role
+//! 127.0.0.1:6379> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +role
 //! 127.0.0.1:26379> ACL SETUSER tollgate on >sesame resetkeys resetchannels -@all +sentinel|get-master-addr-by-name
 //! ```
 //!
@@ -93,7 +93,7 @@
 //! A [user of its own](super::access) is made on every server, replicas too:
 //!
 //! ```text
-//! 127.0.0.1:7000> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +cluster|slots +cluster|info +asking
+//! 127.0.0.1:7000> ACL SETUSER tollgate on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire +cluster|slots +cluster|info +asking
 //! ```
 //!
 //! Without `cluster|slots` nobody knows who has which slot, and without `asking` a slot on the move is not followed: the error

@@ -9,7 +9,7 @@ use crate::{
 use redis::Value;
 use tokio::time::timeout;
 use tollgate_core::{
-    Check, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
+    Check, DAY, Fingerprint, Key, Limiter, MINUTE, Outcome, Quota, Rule, RuleSet, Source, Step,
 };
 
 use crate::support::{
@@ -109,9 +109,35 @@ async fn the_user_of_the_guide_may_do_all_that_a_store_does() {
 #[tokio::test]
 async fn the_user_of_the_guide_needs_each_of_its_commands() {
     assert!(!commands().is_empty());
-    for command in commands() {
+    // Without it, windows are written as a whole.
+    for command in commands().into_iter().filter(|it| *it != "+setrange") {
         let server = server_without(command);
         assert!(works(&server).await.is_err(), "{command} is not needed");
+    }
+}
+
+#[tokio::test]
+async fn windows_count_for_a_user_that_may_not_write_a_part_of_a_state() {
+    let server = server_without("+setrange");
+    let rules = RuleSet::new([
+        Rule::new("fixed", Quota::fixed_window(3, 10 * DAY)),
+        Rule::new("sliding", Quota::sliding_window(3, 10 * DAY)),
+    ]);
+    let rules = rules.expect("valid rules");
+    let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace).expect("two rules");
+    let mut connection = logged_in(&server);
+    for rule in 0..2 {
+        let mut left = Vec::new();
+        for _ in 0..3 {
+            let mut call = Call::new();
+            let check = Check::new(rule, Fingerprint::from_bits(7), 1);
+            assert!(call.acquire(&encoder, &[check]).is_some());
+            let head = [&b"EVAL"[..], script::TEXT.as_bytes(), b"1"];
+            let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
+            left.push(answer.integers()[2]);
+        }
+        assert_eq!(left, [2, 1, 0], "{rule}");
     }
 }
 

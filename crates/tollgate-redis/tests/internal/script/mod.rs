@@ -8,6 +8,7 @@ mod owed;
 mod refused;
 mod replaced;
 mod reports;
+mod runs;
 mod written;
 
 use std::{sync::Arc, time::Duration};
@@ -107,7 +108,7 @@ impl Subject {
         reply.decision(&layout, checks, &self.rules)
     }
 
-    /// What the script wrote since the last time: the words of its SET and DEL commands, but for states.
+    /// What the script wrote since the last time: the words of its SET, SETRANGE and DEL commands, but for states.
     fn written(&mut self) -> Vec<String> {
         self.connection.say("ECHO until-here");
         let mut written = Vec::new();
@@ -120,6 +121,8 @@ impl Subject {
             }
             if line.contains(" lua] \"DEL\"") {
                 written.push("DEL".into());
+            } else if line.contains(" lua] \"SETRANGE\"") {
+                written.push("SETRANGE".into());
             } else if line.contains(" lua] \"SET\"") {
                 let last = line.rsplit(' ').next().unwrap_or_default();
                 let last = last.trim_matches('"');

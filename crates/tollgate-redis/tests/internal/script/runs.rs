@@ -1,0 +1,105 @@
+//! A check that repeats for the next keys.
+
+use crate::{call::Call, encode::Encoder};
+use redis::Value;
+use tollgate_core::{Check, Fingerprint};
+
+use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
+use crate::support::redis_client::Integers as _;
+
+/// The clients of a run: fresh, with usage, with no units left, with a value that is no state, and fresh again.
+const CLIENTS: u64 = 5;
+
+fn check(rule: u16, client: u64, cost: u64) -> Check {
+    Check::new(rule, Fingerprint::from_bits(client.into()), cost)
+}
+
+/// A request for each client, in one call.
+fn requests(encoder: &Encoder, mut call: Call, rule: u16, peeks: bool) -> Call {
+    for client in 0..CLIENTS {
+        let check = [check(rule, client, 1)];
+        let layout = if peeks {
+            call.peek(encoder, &check)
+        } else {
+            call.acquire(encoder, &check)
+        };
+        assert!(layout.is_some());
+    }
+    call
+}
+
+/// The answer to the first request of a call, with how often it repeats.
+fn repeated(subject: &mut Subject, call: &Call) -> Vec<i64> {
+    let count = call.keys().len().to_string();
+    let repeats = u16::try_from(call.checks() - 1).expect("few").to_le_bytes();
+    let head = [
+        &b"EVAL"[..],
+        crate::script::TEXT.as_bytes(),
+        count.as_bytes(),
+    ];
+    let args = call.args().take(2).chain([&repeats[..]]);
+    let command = head.into_iter().chain(call.keys()).chain(args);
+    subject.connection.command(command).integers()
+}
+
+/// Each state, with whether it has a time to live.
+fn states(subject: &mut Subject, call: &Call) -> Vec<(Value, bool)> {
+    let keys: Vec<_> = call.keys().map(<[u8]>::to_vec).collect();
+    let each = keys.iter().map(|key| {
+        let state = subject.connection.command([&b"GET"[..], key]);
+        let left = subject.connection.command([&b"PTTL"[..], key]);
+        (state, matches!(left, Value::Int(left) if left > 0))
+    });
+    each.collect()
+}
+
+#[test]
+fn a_check_that_repeats_is_decided_as_if_it_were_written_for_each_key() {
+    for peeks in [false, true] {
+        for rule in 0..QUOTAS.len() as u16 {
+            let mut sides = [(); 2].map(|()| {
+                let mut subject = Subject::new(every_algorithm());
+                for (client, cost) in [(1, 3), (2, 10)] {
+                    assert!(
+                        subject
+                            .acquire(NOW, &[check(rule, client, cost)])
+                            .is_allowed()
+                    );
+                }
+                let call = requests(&subject.encoder, Call::at(NOW, MARGIN), rule, peeks);
+                let foreign = call.keys().nth(3).expect("five keys").to_vec();
+                subject
+                    .connection
+                    .command([&b"RPUSH"[..], &foreign, b"value"]);
+                (subject, call)
+            });
+            let [(whole, call), (run, _)] = &mut sides;
+            let answer = whole.send(call).integers();
+            assert_eq!(repeated(run, call), answer, "{rule}");
+            let fits: Vec<_> = answer[1..].chunks(3).map(|answer| answer[0]).collect();
+            assert!(fits[0] == -1 && fits[1] == -1 && fits[4] == -1, "{fits:?}");
+            assert!(fits[2] > 0 && fits[3] == -3, "{fits:?}");
+            assert_eq!(states(run, call), states(whole, call), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn a_run_by_the_clock_of_the_server_counts_each_client_and_keeps_its_time_to_live() {
+    for rule in 0..QUOTAS.len() as u16 {
+        let mut subject = Subject::new(every_algorithm());
+        let call = requests(&subject.encoder, Call::new(), rule, false);
+        let foreign = call.keys().nth(3).expect("five keys").to_vec();
+        subject
+            .connection
+            .command([&b"RPUSH"[..], &foreign, b"value"]);
+        for _ in 0..3 {
+            let answer = repeated(&mut subject, &call);
+            let fits: Vec<_> = answer[1..].chunks(3).map(|answer| answer[0]).collect();
+            assert_eq!(fits, [-1, -1, -1, -3, -1], "{rule}");
+            for (place, (_, lives)) in states(&mut subject, &call).into_iter().enumerate() {
+                assert_eq!(lives, place != 3, "{rule}");
+            }
+        }
+    }
+}
