@@ -11,41 +11,48 @@ use tollgate_core::{Quota, Rule, RuleSet};
 use crate::header::{
     merge,
     name::{RATELIMIT, RATELIMIT_POLICY},
-    per_quota::PerQuota,
+    per_quota::{Before, PerQuota},
     quota_status::QuotaStatus,
     seconds::whole_seconds,
     structured::{self, Line, push_integer, separate, string},
 };
 
+/// The most rules whose policies are one value.
+const MANY: usize = 16;
+
 /// The constant parts of the fields, serialised once.
 #[derive(Debug)]
 pub(super) struct Named {
-    /// `"name";r=`, by rule.
-    prefixes: Box<[Box<[u8]>]>,
+    /// `"name";r=`.
+    prefixes: PerQuota<Box<[u8]>>,
     policies: PerQuota<Option<HeaderValue>>,
     /// The rules that apply to a request without plans and skipped rules, with their policies in one value.
+    ///
+    /// Without rules where there are many: they select by route.
     usual: Box<[usize]>,
     usual_policies: Option<HeaderValue>,
 }
 
 impl Named {
-    pub(super) fn new(rules: &RuleSet) -> Self {
-        let policies = PerQuota::new(rules, |rule, quota| {
+    pub(super) fn new(rules: &RuleSet, before: Before<'_, Self>) -> Self {
+        let policies = before.map(|(rules, before)| (rules, &before.policies));
+        let policies = PerQuota::new(rules, policies, |rule, quota| {
             HeaderValue::from_str(&policy(rule, quota)?).ok()
         });
-        let usual: Box<[usize]> = (0..rules.rules().len())
+        let all = match rules.rules().len() {
+            all if all <= MANY => all,
+            _ => 0,
+        };
+        let usual: Box<[usize]> = (0..all)
             .filter(|rule| rules.enforces(*rule) && !rules.rules()[*rule].quota().is_unlimited())
             .collect();
+        let prefixes = before.map(|(rules, before)| (rules, &before.prefixes));
         Self {
-            prefixes: rules
-                .rules()
-                .iter()
-                .map(|rule| {
-                    string(rule.name()).map_or_else(Box::default, |name| {
-                        format!("{name};r=").into_bytes().into()
-                    })
+            prefixes: PerQuota::by_rule(rules, prefixes, |rule| {
+                string(rule.name()).map_or_else(Box::default, |name| {
+                    format!("{name};r=").into_bytes().into()
                 })
-                .collect(),
+            }),
             usual_policies: join(usual.iter().map(|rule| policies.find(*rule, 0)?.clone())),
             policies,
             usual,
@@ -66,7 +73,7 @@ impl Named {
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
             let Some(prefix) = self
                 .prefixes
-                .get(status.rule)
+                .find(status.rule, 0)
                 .filter(|name| !name.is_empty())
             else {
                 continue;

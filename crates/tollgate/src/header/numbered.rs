@@ -12,7 +12,7 @@ use tollgate_core::{MAX_UNITS, Quota, RuleSet};
 
 use crate::header::{
     name::RATELIMIT_POLICY,
-    per_quota::PerQuota,
+    per_quota::{Before, PerQuota},
     quota_status::QuotaStatus,
     seconds::whole_seconds,
     structured::{self, Line, separate},
@@ -42,8 +42,9 @@ impl Policy {
 }
 
 impl Numbered {
-    pub(super) fn new(rules: &RuleSet) -> Self {
-        Self(PerQuota::new(rules, |_, quota| Policy::of(quota)))
+    pub(super) fn new(rules: &RuleSet, before: Before<'_, Self>) -> Self {
+        let before = before.map(|(rules, before)| (rules, &before.0));
+        Self(PerQuota::new(rules, before, |_, quota| Policy::of(quota)))
     }
 
     pub(super) fn write(&self, map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {
