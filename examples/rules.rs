@@ -4,19 +4,31 @@
 //! | --- | --- |
 //! | `LIMITS` | the file, or a folder of files; default: `examples/limits.toml` |
 //! | `PORT` | where to listen; default: 3000 |
+//! | `REDIS_URL` | a Redis, `redis://host:6379`: all processes there share the rules and the limits, and whichever sees the file change pushes it |
+//! | `TOLLGATE_SECRET` | with `REDIS_URL`: what documents are signed with, and clients hashed; `openssl rand -hex 32` |
 
 use std::{env, error::Error};
 
+use axum::Router;
 use tollgate::MemoryStore;
 use tollgate_examples::{rules, serve::serve};
+use tollgate_redis::Secret;
 use tollgate_rules::{Bindings, LiveRules};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let limits = env::var("LIMITS").unwrap_or_else(|_| "examples/limits.toml".to_owned());
-    // With a mistake in the file the service does not start, and this is its exit message.
-    let rules = LiveRules::watch(&limits, Bindings::new())?;
-    let app = rules::app(&rules, MemoryStore::new())?;
+    let app: Router = match env::var("REDIS_URL") {
+        Ok(address) => {
+            let secret = Secret::from_env("TOLLGATE_SECRET")?;
+            rules::shared(&address, "shop", &secret, &limits).await?
+        }
+        Err(_) => {
+            // With a mistake in the file the service does not start, and this is its exit message.
+            let rules = LiveRules::watch(&limits, Bindings::new())?;
+            rules::app(&rules, MemoryStore::new())?
+        }
+    };
     serve(app, |address| {
         format!(
             "Try, and edit {limits} in between:

@@ -10,7 +10,10 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
-use tollgate::{HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, key::header};
+use tollgate::{
+    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError,
+    key::{KeyExtractor, PeerAddr, client_ip, header},
+};
 use tower_service::Service;
 
 /// The header that carries a client's name.
@@ -69,6 +72,37 @@ pub fn layer(
 ) -> Result<RateLimitLayer, RuleError> {
     let rules = (0..rules).map(|i| Rule::new(format!("rule-{i}"), quota).by(header(API_KEY)));
     RateLimitLayer::new(MemoryStore::new(), rules)?.headers(headers)
+}
+
+/// A layer with one rule that counts by `key`, on a store of its own.
+///
+/// # Errors
+///
+/// A quota that cannot be used.
+pub fn layer_by(
+    key: impl KeyExtractor,
+    quota: Quota,
+    headers: HeaderStyle,
+) -> Result<RateLimitLayer, RuleError> {
+    RateLimitLayer::new(MemoryStore::new(), [Rule::new("rule-0", quota).by(key)])?.headers(headers)
+}
+
+/// The same by the address of the client.
+///
+/// # Errors
+///
+/// As [`layer_by`].
+pub fn layer_by_address(quota: Quota, headers: HeaderStyle) -> Result<RateLimitLayer, RuleError> {
+    layer_by(client_ip(), quota, headers)
+}
+
+/// A request from an address.
+#[must_use]
+pub fn request_from<R: Default>() -> Request<R> {
+    let mut request = Request::new(R::default());
+    let peer = PeerAddr(([192, 0, 2, 7], 40_000).into());
+    request.extensions_mut().insert(peer);
+    request
 }
 
 /// A request with an [`API_KEY`].

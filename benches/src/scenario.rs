@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use crate::{
     check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
-    layer::{Bare, grpc_call, layer, request, send},
+    layer::{Bare, grpc_call, layer, layer_by_address, request, request_from, send},
     redis::{
         local::{Knows, Local},
         server::Server,
@@ -74,6 +74,13 @@ pub const ALL: &[Scenario] = &[
     scenario("layer", || layered(WIDE, 1, HeaderStyle::NONE)),
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
     scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
+    scenario("bare-address", || {
+        Ok(through_with(Bare::<()>::new(), request_from))
+    }),
+    scenario("layer-address", || by_address(HeaderStyle::NONE)),
+    scenario("layer-address-headers", || {
+        by_address(HeaderStyle::DRAFT_11)
+    }),
     scenario("layer-denied", || layered(TIGHT, 1, HeaderStyle::DRAFT_11)),
     scenario("grpc-denied", grpc_denied),
 ];
@@ -181,6 +188,11 @@ fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     Ok(through(
         layer(quota, rules, headers)?.layer(Bare::<()>::new()),
     ))
+}
+
+fn by_address(headers: HeaderStyle) -> Made {
+    let layer = layer_by_address(WIDE, headers)?;
+    Ok(through_with(layer.layer(Bare::<()>::new()), request_from))
 }
 
 fn grpc_denied() -> Made {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "examples print to the terminal")]
 
+pub mod flag_source;
 pub mod polite;
 pub mod redis_server;
 pub mod rules;

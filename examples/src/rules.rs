@@ -1,5 +1,7 @@
 //! A service whose limits are in a file: REST and gRPC on one port.
 
+use std::{error::Error, time::Duration};
+
 use axum::{
     Json, Router,
     extract::Path,
@@ -7,10 +9,63 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tollgate::{RateLimitLayer, RuleError, Store};
-use tollgate_rules::LiveRules;
+use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_rules::{
+    Author, Bindings, FileSource, LiveRules, RuleText, Source,
+    redis::{PushErrorKind, RedisRules},
+};
 use tonic::service::Routes;
 
 use crate::weather::{Mild, report, v1::weather_server::WeatherServer};
+
+/// The service with its rules and its state in Redis. A change of the file is pushed, and is in force in all processes.
+///
+/// # Errors
+///
+/// A wrong address, or a wrong file and no rules in Redis.
+pub async fn shared(
+    address: &str,
+    namespace: &str,
+    secret: &Secret,
+    file: &str,
+) -> Result<Router, Box<dyn Error>> {
+    let redis = RedisRules::new(address, namespace, secret)?;
+    let mut source = FileSource::new(file)?;
+    let first = source.next().await.map_err(|wrong| wrong.to_string())?;
+    push(&redis, first).await;
+    tokio::spawn(push_changes(redis.clone(), source));
+    let rules = LiveRules::builder(Bindings::new())
+        .audit(redis.audit_sink())
+        .follow(redis.source())
+        .await?;
+    let keys = Keys::hashed(secret.clone());
+    let store = RedisStore::builder(address, namespace, keys).connect()?;
+    // A service need not wait: until there is a connection each rule answers as it does when Redis is down.
+    let _ = tokio::time::timeout(Duration::from_secs(5), store.connected()).await;
+    Ok(app(&rules, store)?)
+}
+
+/// Pushes the file each time that it changes.
+async fn push_changes(redis: RedisRules, mut source: FileSource) {
+    loop {
+        match source.next().await {
+            Ok(text) => push(&redis, text).await,
+            Err(wrong) => eprintln!("{wrong}"),
+        }
+    }
+}
+
+/// Pushes a document. Another process that sees the same file may be faster.
+async fn push(redis: &RedisRules, text: RuleText) {
+    let author = Author::new("the file of the example");
+    loop {
+        match redis.push(text.clone(), &Bindings::new(), &author).await {
+            Err(wrong) if wrong.kind() == PushErrorKind::Conflict => {}
+            Err(wrong) => return eprintln!("{wrong}"),
+            Ok(_) => return,
+        }
+    }
+}
 
 /// The service, limited by the rules, with its state in `store`.
 ///

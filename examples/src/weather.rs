@@ -94,9 +94,12 @@ impl Weather for Mild {
         Ok(Response::new(summary))
     }
 
-    type AskStream = Reports;
+    type ExchangeStream = Reports;
 
-    async fn ask(&self, cities: Request<Streaming<City>>) -> Result<Response<Reports>, Status> {
+    async fn exchange(
+        &self,
+        cities: Request<Streaming<City>>,
+    ) -> Result<Response<Reports>, Status> {
         self.called();
         let messages = Arc::clone(&self.messages);
         let reports = cities.into_inner().map(move |city| {

@@ -7,8 +7,9 @@ use std::{
 };
 
 use tollgate::{ManualClock, MemoryStore};
-use tollgate_examples::rules;
-use tollgate_rules::{Bindings, LiveRules};
+use tollgate_examples::{redis_server::RedisServer, rules};
+use tollgate_redis::Secret;
+use tollgate_rules::{Author, Bindings, LiveRules, RuleSwitch, redis::RedisRules};
 use tollgate_tests::server::Server;
 
 const LIMITS: &str = include_str!("../limits.toml");
@@ -157,4 +158,73 @@ async fn the_file_limits_rest_and_grpc() {
         .await;
     assert_eq!(denied.status, 429);
     assert_eq!(service.items("acme").await.0, 200);
+}
+
+/// Waits until the service says these words about its rules.
+async fn until_rules_say(server: &Server, words: &str) {
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = Instant::now();
+    loop {
+        let status = server.get("/rules").await.body;
+        if status.contains(words) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{status}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn two_processes_share_rules_and_limits_through_redis() {
+    let redis = RedisServer::start().expect("there is a redis-server");
+    let secret = Secret::from_bytes([7; 32]).expect("32 bytes");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    // A window that does not end in between.
+    let limits = LIMITS.replace("fixed_window 5/min", "fixed_window 5/d");
+    fs::write(&path, &limits).expect("written");
+    let file = path.to_str().expect("a path");
+    let start = async || {
+        #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+        let begin = Instant::now();
+        // The server answers some milliseconds after its start.
+        loop {
+            match rules::shared(&redis.url(), "shop", &secret, file).await {
+                Ok(app) => return Server::start(app).await,
+                Err(wrong) => assert!(begin.elapsed() < Duration::from_secs(60), "{wrong}"),
+            }
+        }
+    };
+    let (one, other) = (start().await, start().await);
+    let items = async |server: &Server| {
+        let answer = server.send("GET", "/items", &[("x-api-key", "acme")]).await;
+        answer.status
+    };
+    for server in [&one, &other, &one, &other, &one] {
+        assert_eq!(items(server).await, 200);
+    }
+    assert_eq!((items(&one).await, items(&other).await), (429, 429));
+
+    // The file is edited once.
+    let raised = limits.replace("fixed_window 5/d", "fixed_window 7/d");
+    fs::write(&path, &raised).expect("written");
+    for server in [&one, &other] {
+        until_rules_say(server, "revision 2").await;
+    }
+    assert_eq!((items(&one).await, items(&other).await), (200, 200));
+    assert_eq!((items(&one).await, items(&other).await), (429, 429));
+
+    // A mistake is not pushed, and an operator's switch reaches both.
+    fs::write(&path, raised.replace("7/d", "7/dd")).expect("written");
+    let operator = RedisRules::new(&redis.url(), "shop", &secret).expect("an address");
+    let alice = Author::new("alice");
+    let off = RuleSwitch::rule("items-per-key", "off");
+    operator
+        .switch(off, &Bindings::new(), &alice)
+        .await
+        .expect("pushed");
+    for server in [&one, &other] {
+        until_rules_say(server, "revision 3").await;
+    }
+    assert_eq!((items(&one).await, items(&other).await), (200, 200));
 }

@@ -57,7 +57,7 @@ impl Process {
     }
 
     /// The status of the answer to a request without a body.
-    fn ask(&self, method: &str, path: &str) -> u16 {
+    fn send(&self, method: &str, path: &str) -> u16 {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -101,7 +101,7 @@ fn two_processes_on_one_redis_are_one_limit() {
     ];
     // Five in any minute, whichever process decides.
     let statuses: Vec<u16> = (0..8)
-        .map(|turn| processes[turn % 2].ask("POST", "/login"))
+        .map(|turn| processes[turn % 2].send("POST", "/login"))
         .collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 429]);
 }
@@ -111,9 +111,9 @@ fn a_process_that_starts_later_sees_the_usage() {
     let (_redis, address) = redis();
     for _ in 0..5 {
         // Each is killed after its request.
-        assert_eq!(Process::start(Some(&address)).ask("POST", "/login"), 200);
+        assert_eq!(Process::start(Some(&address)).send("POST", "/login"), 200);
     }
-    assert_eq!(Process::start(Some(&address)).ask("POST", "/login"), 429);
+    assert_eq!(Process::start(Some(&address)).send("POST", "/login"), 429);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn without_a_redis_it_starts_its_own_and_ends_it() {
     let at = line.split("redis://").nth(1).expect("an address");
     let at = at.split(',').next().expect("one part").to_owned();
     assert!(TcpStream::connect(&at).is_ok());
-    assert_eq!(process.ask("POST", "/login"), 200);
+    assert_eq!(process.send("POST", "/login"), 200);
 
     let pid = process.child.id().to_string();
     let status = Command::new("kill").arg(&pid).status();

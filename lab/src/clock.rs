@@ -2,7 +2,7 @@
 
 use tollgate_core::Tick;
 
-/// A clock that starts anywhere and runs a little fast or slow. Nobody's clocks are compared.
+/// A clock that starts anywhere and runs a little fast or slow. No two clocks are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessClock {
     offset: Tick,

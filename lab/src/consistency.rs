@@ -13,10 +13,10 @@ use crate::workload::Scene;
 /// How the processes of one run share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
-    /// Each request asks the store.
+    /// The store decides each request.
     Exact,
     /// The same, but what the store's last answer already refuses is refused alone.
-    Learned,
+    DenyCache,
     /// Leases, with so many thousandths of the limit out at most, and the learned bound.
     Leased(u16),
     /// Credit lines: so many thousandths of the limit, cut into one line for each process, need no query.
@@ -31,7 +31,7 @@ impl Consistency {
     /// All that are compared.
     pub const ALL: [Self; 8] = [
         Self::Exact,
-        Self::Learned,
+        Self::DenyCache,
         Self::Leased(50),
         Self::Leased(100),
         Self::Leased(250),
@@ -45,7 +45,7 @@ impl Consistency {
     pub const fn is_strict(self) -> bool {
         matches!(
             self,
-            Self::Exact | Self::Learned | Self::Leased(_) | Self::Credit(_)
+            Self::Exact | Self::DenyCache | Self::Leased(_) | Self::Credit(_)
         )
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Consistency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact => f.pad("exact"),
-            Self::Learned => f.pad("learned"),
+            Self::DenyCache => f.pad("deny-cache"),
             Self::Leased(permille) if permille % 10 == 0 => {
                 f.pad(&format!("leased-{}", permille / 10))
             }
@@ -84,7 +84,7 @@ impl FromStr for Consistency {
             .into_iter()
             .find(|one| one.to_string() == name)
             .ok_or_else(|| {
-                format!("`{name}` is no consistency; there are exact, learned, leased-<percent>, credit-<percent>, eventual and plain")
+                format!("`{name}` is no consistency; there are exact, deny-cache, leased-<percent>, credit-<percent>, eventual and plain")
             })
     }
 }

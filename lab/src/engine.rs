@@ -76,7 +76,7 @@ impl Local {
     /// `None` if the consistency is not one of the engine's.
     pub(crate) fn new(consistency: Consistency, terms: &Terms) -> Option<Self> {
         let counted = match consistency {
-            Consistency::Exact | Consistency::Learned => Counted::Exact,
+            Consistency::Exact | Consistency::DenyCache => Counted::Exact,
             Consistency::Leased(permille) if terms.lease.is_some() => Counted::Leased {
                 share: LeaseShare::permille(permille),
             },
@@ -143,7 +143,9 @@ impl Message {
         let Some(Next::Done(done)) = self.query.map(|query| query.finish(reply, now)) else {
             return Vec::new();
         };
-        let FollowUp { settle, queries } = done.follow_up;
+        let FollowUp {
+            settle, queries, ..
+        } = done.follow_up;
         let settle = settle.into_iter().map(|(receipt, how)| Self {
             content: Content::Settle(receipt, how),
             query: None,

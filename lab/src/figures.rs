@@ -27,7 +27,7 @@ pub struct Figures {
     /// Units that an exact limiter would have admitted of the same arrivals.
     pub ideal: u64,
     latencies: Vec<Tick>,
-    /// By process: units that were asked for, and units admitted.
+    /// By process: units requested, and units admitted.
     shares: Vec<(u64, u64)>,
 }
 
@@ -36,7 +36,7 @@ impl Figures {
         self.latencies.push(time);
     }
 
-    pub(crate) fn asked_of(&mut self, process: u16, units: u64) {
+    pub(crate) fn requested_of(&mut self, process: u16, units: u64) {
         self.share(process).0 += units;
     }
 
@@ -81,12 +81,12 @@ impl Figures {
         part(self.admitted, self.ideal)
     }
 
-    /// How alike the processes are: the part of what it is asked for that the least generous one admits, against that of the
+    /// How alike the processes are: the part of the requested units that the least generous one admits, against that of the
     /// most generous one.
     #[must_use]
     pub fn fairness(&self) -> f64 {
-        let parts = self.shares.iter().filter(|(asked, _)| *asked > 0);
-        let parts = parts.map(|(asked, admitted)| part(*admitted, *asked));
+        let parts = self.shares.iter().filter(|(requested, _)| *requested > 0);
+        let parts = parts.map(|(requested, admitted)| part(*admitted, *requested));
         let (least, most) = parts.fold((f64::MAX, 0.0), |(least, most), part| {
             (f64::min(least, part), f64::max(most, part))
         });

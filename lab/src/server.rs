@@ -73,7 +73,7 @@ impl Server {
         self.acquire(key, now, cost, &LeaseQuery::default()).0
     }
 
-    /// Carries out what the engine of a process sends, as one step. The reply, unless nobody waits for it.
+    /// Carries out what the engine of a process sends, as one step. The reply, unless no process waits for it.
     pub(crate) fn carry_out(&mut self, now: Tick, content: &Content) -> Option<Reply> {
         let (checks, reports, leases) = match content {
             Content::Settle(receipt, how) => {
@@ -90,21 +90,15 @@ impl Server {
                 leases,
             } => (checks, reports, leases),
         };
-        for LeaseItem { check, query } in leases {
-            let back = LeaseQuery {
-                returned: query.returned,
-                ..LeaseQuery::default()
-            };
+        for LeaseItem { check, query, .. } in leases {
+            let back = LeaseQuery::default().with_returned(query.returned);
             self.acquire(check.key(), now, 0, &back);
         }
         let report = |report: &Check| {
             self.report(report.key(), now, report.cost());
             let nothing = LeaseQuery::default();
             let (answer, _) = self.acquire(report.key(), now, 0, &nothing);
-            ReportReply::Counted {
-                left: answer.remaining,
-                reset_after: answer.reset_after,
-            }
+            ReportReply::counted(answer.remaining, answer.reset_after)
         };
         let reports = reports.iter().map(report).collect();
         let is_denied = checks.iter().any(|check| check.rule() != 0);
@@ -126,10 +120,7 @@ impl Server {
                 verdicts.push(Verdict::new(check.rule(), 0, denied, Source::Store));
                 continue;
             }
-            let wanted = leases.first().map(|item| LeaseQuery {
-                returned: None,
-                ..item.query
-            });
+            let wanted = leases.first().map(|item| item.query.with_returned(None));
             let (cost, wanted) = match is_denied {
                 true => (0, LeaseQuery::default()),
                 false => (check.cost(), wanted.unwrap_or_default()),
@@ -138,17 +129,14 @@ impl Server {
             verdicts.push(Verdict::new(0, 0, answer, Source::Store));
             grant = granted;
         }
-        let lease = |_: &LeaseItem| LeaseReply {
-            is_refused: false,
-            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
-        };
-        Some(Reply {
-            at: now,
-            decision: Decision::new(now, verdicts, |_| true),
-            shared,
-            reports,
-            leases: leases.iter().map(lease).collect(),
-        })
+        let granted = grant.map_or(GrantReply::None, GrantReply::Granted);
+        let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+        (reply.shared, reply.reports) = (shared, reports);
+        reply.leases = leases
+            .iter()
+            .map(|_| LeaseReply::new(false, granted))
+            .collect();
+        Some(reply)
     }
 
     fn acquire(
@@ -227,7 +215,7 @@ impl<A: Algorithm> Windows<A> {
     fn new(terms: &Terms) -> Option<Self> {
         let quota = A::new(&terms.quota)?;
         let length = u64::try_from(terms.quota.period().as_micros()).ok()?;
-        // Where nothing is granted, nothing is asked for.
+        // Where nothing is granted, nothing is requested.
         let lease = terms.lease.unwrap_or(LeaseTerms::of_window(0, length));
         Some(Self {
             quota,

@@ -113,7 +113,7 @@ enum What {
 
 #[derive(Clone, Copy)]
 enum Event {
-    Asked { sent: u64, heard: bool },
+    Arrived { sent: u64, will_reply: bool },
     Answered { sent: u64 },
     Lost { sent: u64 },
     Look { sender: Sender },
@@ -131,9 +131,9 @@ impl World {
 
     fn happen(&mut self, now: Tick, event: Event) {
         match event {
-            Event::Asked { sent, heard } => self.asked(now, sent, heard),
-            Event::Answered { sent } => self.heard(now, sent, true),
-            Event::Lost { sent } => self.heard(now, sent, false),
+            Event::Arrived { sent, will_reply } => self.at_server(now, sent, will_reply),
+            Event::Answered { sent } => self.on_reply(now, sent, true),
+            Event::Lost { sent } => self.on_reply(now, sent, false),
             Event::Look { sender } => {
                 if let Some(slot) = self.slot(sender)
                     && slot.look == Some(now)
@@ -178,7 +178,7 @@ impl World {
     }
 
     /// A reply has come, or is not waited for any longer.
-    fn heard(&mut self, now: Tick, sent: u64, is_answered: bool) {
+    fn on_reply(&mut self, now: Tick, sent: u64, is_answered: bool) {
         let Some(sent) = self.in_flight.remove(&sent) else {
             return;
         };
@@ -226,7 +226,7 @@ impl World {
         let (now, cost) = (request.at, u64::from(request.cost));
         self.figures.requests += 1;
         if !request.is_denied {
-            self.figures.asked_of(request.process, cost);
+            self.figures.requested_of(request.process, cost);
             let ideal = self.ideal.entry(request.key).or_default();
             if ideal.has_room(&self.terms.quota, EPOCH + now, cost) {
                 ideal.count(&self.terms.quota, EPOCH + now, cost);
@@ -259,7 +259,7 @@ impl World {
                     look: None,
                 });
                 match slot.agent.arrive(clock, cost, &self.terms) {
-                    // The other rule is asked.
+                    // The other rule decides.
                     Step::Admit if request.is_denied => self.figures.calls += 1,
                     Step::Admit => {
                         self.admit(now, sender, cost);
@@ -356,14 +356,20 @@ impl World {
         self.in_flight.insert(sent, in_flight);
         if there {
             let at = now + self.network.way(&mut self.rng);
-            self.schedule.plan(at, Event::Asked { sent, heard: back });
+            self.schedule.plan(
+                at,
+                Event::Arrived {
+                    sent,
+                    will_reply: back,
+                },
+            );
         }
         if !(there && back) {
             self.schedule.plan(now + DEADLINE, Event::Lost { sent });
         }
     }
 
-    fn asked(&mut self, now: Tick, sent: u64, heard: bool) {
+    fn at_server(&mut self, now: Tick, sent: u64, will_reply: bool) {
         // It may have been given up.
         let Some(in_flight) = self.in_flight.get_mut(&sent) else {
             return;
@@ -391,7 +397,7 @@ impl World {
         } else {
             self.refuse(now, sender.key, waits);
         }
-        if heard {
+        if will_reply {
             let at = now + self.network.way(&mut self.rng);
             self.schedule.plan(at, Event::Answered { sent });
         }

@@ -103,7 +103,7 @@ fn a_tenth_on_lease_uses_ninety_seven_hundredths_of_what_exact_does() {
 fn exact_refuses_nothing_that_fits() {
     for workload in Workload::ALL {
         let scene = workload.draw(1, 12.0);
-        let exact = [Consistency::Exact, Consistency::Learned];
+        let exact = [Consistency::Exact, Consistency::DenyCache];
         for (consistency, figures) in all(&scene, exact, 500, 1) {
             assert_eq!(figures.falsely_refused, 0, "{workload}, {consistency}");
         }
@@ -113,7 +113,7 @@ fn exact_refuses_nothing_that_fits() {
 #[test]
 fn what_another_rule_denies_costs_nothing_of_a_window_that_is_granted() {
     for (seed, round_trip) in [(1, 500), (2, 500), (3, 5_000)] {
-        // The whole limit of a day is asked for in 34 s.
+        // The whole limit of a day is requested in 34 s.
         let scene = workload("daily").draw(seed, 60.0);
         let daily = figures(&scene, Consistency::Leased(100), round_trip, seed);
         assert_eq!((daily.admitted, daily.ideal), (5_000, 5_000), "seed {seed}");
@@ -131,7 +131,7 @@ fn what_another_rule_denies_costs_a_bucket_no_more_than_was_denied() {
         let scene = workload("refilled").draw(seed, 60.0);
         let denied = scene.requests.iter().filter(|one| one.is_denied).count();
         let refilled = figures(&scene, Consistency::Leased(100), 500, seed);
-        // It refills by 200 a second. 150 are asked for, and 150 more are denied.
+        // It refills by 200 a second. 150 are requested, and 150 more are denied.
         let lost = refilled.ideal - refilled.admitted;
         assert!(lost <= denied as u64, "{lost} of {denied}");
         assert!(refilled.utilisation() > 0.97);

@@ -94,12 +94,12 @@ fn caller(mut router: Router) -> impl FnMut() {
             .header(API_KEY, CUSTOMER)
             .body(Body::new(message.clone()))
             .expect("a request");
-        let Ok(answer) = ask(&mut router, call);
+        let Ok(answer) = status_of(&mut router, call);
         black_box(answer);
     }
 }
 
-fn ask(router: &mut Router, call: Request<Body>) -> Result<u16, std::convert::Infallible> {
+fn status_of(router: &mut Router, call: Request<Body>) -> Result<u16, std::convert::Infallible> {
     let response: Response<Body> = send(router, call)?;
     let status = response.status().as_u16();
     let mut body = Box::pin(response.into_body());
@@ -111,12 +111,12 @@ fn ask(router: &mut Router, call: Request<Body>) -> Result<u16, std::convert::In
 }
 
 fn over_network(print: &mut dyn FnMut(Row)) -> io::Result<()> {
-    let mut bare = Measured::start(Limiter::Nobody, App::Wide)?;
+    let mut bare = Measured::start(Limiter::Bare, App::Wide)?;
     let mut wide = Measured::both(App::Wide)?;
     let mut tight = Measured::both(App::Tight)?;
     let (mut alone, mut passed, mut denied, mut parts) = (vec![], vec![], vec![], vec![]);
     for round in 0..=ROUNDS {
-        let nobody = bare.processor_time(true)?;
+        let bare = bare.processor_time(true)?;
         let allowed = (wide.0.processor_time(true)?, wide.1.processor_time(true)?);
         let refused = (
             tight.0.processor_time(false)?,
@@ -124,7 +124,7 @@ fn over_network(print: &mut dyn FnMut(Row)) -> io::Result<()> {
         );
         // The first round warms up.
         if round > 0 {
-            alone.push(nobody);
+            alone.push(bare);
             passed.push(allowed);
             denied.push(refused);
             parts.push((refused.0 / allowed.0, refused.1 / allowed.1));

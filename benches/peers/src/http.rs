@@ -21,10 +21,10 @@ pub(crate) fn rows(print: &mut dyn FnMut(Row)) -> io::Result<()> {
     let [ours, theirs] = [Limiter::Tollgate, Limiter::TowerGovernor]
         .map(|limiter| Server::start(limiter, App::Rest).and_then(Measured::connect));
     let (mut ours, mut theirs) = (ours?, theirs?);
-    let mut nobody = Measured::connect(Server::start(Limiter::Nobody, App::Rest)?)?;
+    let mut unlimited = Measured::connect(Server::start(Limiter::Bare, App::Rest)?)?;
     let (mut passed, mut denied, mut parts, mut bare) = (vec![], vec![], vec![], vec![]);
     for round in 0..=ROUNDS {
-        let bare_200 = nobody.processor_time("/wide", 200)?;
+        let bare_200 = unlimited.processor_time("/wide", 200)?;
         let mine = (
             ours.processor_time("/wide", 200)?,
             ours.processor_time("/tight", 429)?,

@@ -27,17 +27,17 @@ const SPAN: Duration = Duration::from_millis(200);
 
 const CALLERS: [usize; 3] = [1, 64, 512];
 
-type Asked = Pin<Box<dyn Future<Output = ()>>>;
+type Answer = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Somebody who is asked to take a unit of a client.
-type Ask = Arc<dyn Fn(u64) -> Asked>;
+type Send = Arc<dyn Fn(u64) -> Answer>;
 
 /// An algorithm of ours, and a peer.
 struct Duel {
     algorithm: &'static str,
-    ours: Ask,
+    ours: Send,
     peer: &'static str,
-    theirs: Ask,
+    theirs: Send,
 }
 
 /// The rows.
@@ -113,13 +113,13 @@ impl Duel {
     }
 }
 
-async fn turn(server: &Server, callers: usize, ask: &Ask) -> Measured {
-    let ask = Arc::clone(ask);
+async fn turn(server: &Server, callers: usize, send: &Send) -> Measured {
+    let send = Arc::clone(send);
     let who = (callers, Clients::Many);
-    run(server, who, SPAN, move |client| ask(client)).await
+    run(server, who, SPAN, move |client| send(client)).await
 }
 
-async fn connect(server: &Server, peer: &str) -> Result<Ask, Box<dyn Error>> {
+async fn connect(server: &Server, peer: &str) -> Result<Send, Box<dyn Error>> {
     Ok(match peer {
         "rate-limit-redis" => {
             let client = redis_032::Client::open(server.address())?;

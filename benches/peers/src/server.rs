@@ -27,14 +27,14 @@ pub(crate) const SERVE: &str = "serve";
 pub(crate) enum Limiter {
     Tollgate,
     TowerGovernor,
-    Nobody,
+    Bare,
 }
 
 impl Limiter {
     const ALL: [(Self, &'static str); 3] = [
         (Self::Tollgate, "tollgate"),
         (Self::TowerGovernor, "tower_governor"),
-        (Self::Nobody, "nobody"),
+        (Self::Bare, "nobody"),
     ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -68,7 +68,7 @@ impl Limiter {
 
     fn limit(self, router: Router, quota: Quota, (interval, burst): (Duration, u32)) -> Router {
         match self {
-            Self::Nobody => router,
+            Self::Bare => router,
             Self::Tollgate => {
                 router.layer(layer(quota, 1, HeaderStyle::DRAFT_11).expect("a valid rule"))
             }

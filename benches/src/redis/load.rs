@@ -47,7 +47,7 @@ pub async fn run<F: Future<Output = ()> + 'static>(
     server: &Server,
     (callers, clients): (usize, Clients),
     span: Duration,
-    ask: impl Fn(u64) -> F + Clone + 'static,
+    send: impl Fn(u64) -> F + Clone + 'static,
 ) -> Measured {
     let scripts = server.scripts();
     let busy = (time_of("thread-self"), server.processor_time());
@@ -55,19 +55,19 @@ pub async fn run<F: Future<Output = ()> + 'static>(
     let tasks = LocalSet::new();
     let callers: Vec<_> = (0..callers as u64)
         .map(|caller| {
-            let ask = ask.clone();
+            let send = send.clone();
             tasks.spawn_local(async move {
                 let mut waits = Vec::with_capacity(4096);
                 let mut turn = 0;
-                let mut asked = Instant::now();
-                while asked.duration_since(start) < span {
+                let mut sent = Instant::now();
+                while sent.duration_since(start) < span {
                     turn += 1;
-                    ask(clients.name(caller, turn)).await;
+                    send(clients.name(caller, turn)).await;
                     // Who is answered at once lets the others have their turn as well.
                     consume_budget().await;
                     let now = Instant::now();
-                    waits.push(now.duration_since(asked).as_nanos() as f64 / 1000.0);
-                    asked = now;
+                    waits.push(now.duration_since(sent).as_nanos() as f64 / 1000.0);
+                    sent = now;
                 }
                 waits
             })

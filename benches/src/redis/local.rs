@@ -38,7 +38,7 @@ pub struct Local {
     limiter: Limiter,
     knows: Knows,
     runtime: Runtime,
-    asked: AtomicU64,
+    sent: AtomicU64,
 }
 
 /// A quota whose leases are larger than what a bench takes during the life of a lease.
@@ -98,7 +98,7 @@ impl Local {
             limiter,
             knows,
             runtime,
-            asked: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
         })
     }
 
@@ -118,7 +118,7 @@ impl Local {
                 self.all(waiting);
             }
         }
-        self.asked.store(0, Ordering::Relaxed);
+        self.sent.store(0, Ordering::Relaxed);
     }
 
     /// Forgets everything of so many clients.
@@ -174,8 +174,8 @@ impl Local {
 
     /// How many checks were sent to Redis since [`learn`](Self::learn).
     #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -188,7 +188,7 @@ impl Local {
 
     #[cold]
     fn wait(&self, answer: Pending<Decision>) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.sent.fetch_add(1, Ordering::Relaxed);
         self.runtime.block_on(answer).is_allowed()
     }
 

@@ -36,7 +36,7 @@ impl Server {
             })?;
         let server = Self { port, child };
         for _ in 0..1000 {
-            if server.ask(&["PING"]).is_ok_and(|answer| answer == "+PONG") {
+            if server.send(&["PING"]).is_ok_and(|answer| answer == "+PONG") {
                 return Ok(server);
             }
             std::thread::park_timeout(PAUSE);
@@ -56,7 +56,7 @@ impl Server {
     ///
     /// It does not answer.
     pub fn forget(&self) -> io::Result<()> {
-        self.ask(&["FLUSHALL"]).map(|_| ())
+        self.send(&["FLUSHALL"]).map(|_| ())
     }
 
     /// The processor time that it has used, in nanoseconds. Nothing but Linux says.
@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// The first line of the answer to a command.
-    fn ask(&self, command: &[&str]) -> io::Result<String> {
+    fn send(&self, command: &[&str]) -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         let mut text = format!("*{}\r\n", command.len());

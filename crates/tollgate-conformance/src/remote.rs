@@ -189,7 +189,7 @@ impl BoundRemote {
             if partitions[..index].contains(partition) {
                 continue;
             }
-            let asked: Checks = checks
+            let sent: Checks = checks
                 .iter()
                 .filter(|check| self.partition(check) == *partition)
                 .copied()
@@ -197,15 +197,15 @@ impl BoundRemote {
             let answer = self
                 .call(|memory| {
                     if take {
-                        memory.acquire(&asked)
+                        memory.acquire(&sent)
                     } else {
-                        memory.peek(&asked)
+                        memory.peek(&sent)
                     }
                 })
                 .await;
             let mut answers = match &answer {
                 Ok(decision) => decision.verdicts().to_vec(),
-                Err(_) => asked.iter().map(unanswered(Outcome::Failed)).collect(),
+                Err(_) => sent.iter().map(unanswered(Outcome::Failed)).collect(),
             }
             .into_iter();
             for (verdict, check) in verdicts.iter_mut().zip(checks) {
@@ -218,7 +218,7 @@ impl BoundRemote {
             if !decision.is_allowed() {
                 break;
             }
-            taken.push((asked, decision));
+            taken.push((sent, decision));
         }
         let decision = Decision::new(at, verdicts, |verdict| {
             self.rules().enforces(verdict.rule())

@@ -195,11 +195,12 @@ impl KeyBuf {
     }
 }
 
-/// Copies between slices of one length. Most parts have 8 to 32 bytes (addresses, names, tokens), and are copied as two
+/// Copies between slices of one length. Most parts have 4 to 32 bytes (addresses, names, tokens), and are copied as two
 /// blocks that may overlap, which is several times as fast as a call.
 #[inline(always)]
 fn copy_short(to: &mut [u8], from: &[u8]) {
     match from.len() {
+        4..=7 => copy_ends::<4>(to, from),
         8..=16 => copy_ends::<8>(to, from),
         17..=32 => copy_ends::<16>(to, from),
         _ => to.copy_from_slice(from),

@@ -566,7 +566,7 @@ mod with_serde {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
     use proptest::prelude::*;
 

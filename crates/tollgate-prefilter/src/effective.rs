@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use tollgate_core::{Consistency, Quota, Rule};
+use tollgate_core::{Consistency, Quota, Rule, RuleSet};
 
 use crate::{
     lease::terms::{LeaseTerms, NoLease},
     report::terms::{NoReports, ReportTerms},
 };
 
-/// The consistency that takes effect for a quota: the one that its rule asks for, or `Exact` where that is not possible.
+/// The consistency that takes effect for a quota: the one of its rule, or `Exact` where that is not possible.
 ///
 /// ```
 /// use tollgate_core::{Consistency, MINUTE, Quota};
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effective {
-    /// The store decides every request; with the reason, if the rule asked for something else.
+    /// The store decides every request; with the reason, if the rule has another consistency.
     Exact(Option<DowngradeReason>),
     /// Processes hold leases.
     Leased(LeaseTerms),
@@ -32,7 +32,7 @@ pub enum Effective {
     Eventual(ReportTerms),
 }
 
-/// Why a rule is `Exact` although it asked for something else.
+/// Why a rule is `Exact` although its consistency is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DowngradeReason {
@@ -59,6 +59,19 @@ impl Effective {
             }
             _ => Self::new(quota, rule.consistency_of()),
         }
+    }
+
+    /// The same for a rule of a rule set, by index. `None`: the rule is not enforced there, or the quota has no limit.
+    #[must_use]
+    pub fn in_rule_set(
+        rules: &RuleSet,
+        index: usize,
+        plan: usize,
+        exact: Option<&'static str>,
+    ) -> Option<Self> {
+        let rule = rules.rules().get(index)?;
+        let is_limited = rules.enforces(index) && !rule.quota_of(plan).is_unlimited();
+        is_limited.then(|| Self::of(rule, plan, exact))
     }
 
     /// What takes effect for a quota of a rule with this consistency.

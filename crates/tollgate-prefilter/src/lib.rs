@@ -10,7 +10,7 @@
 //! ```text
 //! BoundRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or the deny cache
 //!                              └───► Query ── send ── store ── Query::finish(reply, now) ──► Done { decision, follow_up }
-//!                                                                                      └───► Ask(query)   states in other places
+//!                                                                                      └───► Query(query)   states in other places
 //! ```
 //!
 //! [`Query::send`] takes along what the process has not reported of the request's keys, and the leases that are used up, and says
@@ -113,7 +113,7 @@ pub use self::{
     engine::{
         Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply,
         IndexSet, LeaseEvent, LeaseItem, LeaseReply, Next, NoReply, Query, Reply, ReportEvent,
-        ReportReply, Reset, StoreRules,
+        ReportReply, RequestEvents, Reset, StoreRules,
     },
     lease::{
         bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},

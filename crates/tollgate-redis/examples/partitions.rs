@@ -120,7 +120,7 @@ async fn done(cluster: &RedisCluster) -> Done {
 }
 
 async fn number_of(server: &RedisServer, section: &str, name: &str) -> f64 {
-    let text = server.ask(&["INFO", section]).await;
+    let text = server.command(&["INFO", section]).await;
     let rest = text.split_once(name).map_or("", |(_, rest)| rest);
     let end = rest.find(|digit: char| !digit.is_ascii_digit() && digit != '.');
     rest[..end.unwrap_or(0)].parse().unwrap_or(0.0)

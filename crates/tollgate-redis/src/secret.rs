@@ -99,6 +99,16 @@ impl Secret {
         Self::from_text(&text).map_err(|error| SecretError::new(format!("{variable}: {error}")))
     }
 
+    /// A key for another use than clients' names, which `context` names: to sign what a service keeps in Redis, say. It reveals
+    /// nothing of the secret, and each use has its own.
+    #[must_use]
+    pub fn derive(&self, context: &str) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(self.key());
+        hasher.update(b"tollgate-redis, key of another use: ");
+        hasher.update(context.as_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
     /// The key for hashes.
     pub(crate) fn key(&self) -> &[u8; 32] {
         &self.0

@@ -70,20 +70,20 @@ fn states(client: &Client) -> Vec<String> {
 #[tokio::test]
 async fn a_store_from_a_client_logs_in_and_writes_where_the_client_does() {
     let server = RedisServer::start(&[]).await;
-    server.ask(USER).await;
+    server.command(USER).await;
     for (query, protocol) in [("", "resp=2"), ("?protocol=resp3", "resp=3")] {
         let url = format!("redis://limits:sesame@127.0.0.1:{}/3{query}", server.port());
         let client = Client::open(url).expect("a valid address");
         let limiter = works(&client, |builder| builder).await;
         assert_eq!(states(&client).len(), 1);
-        let clients = server.ask(&["CLIENT", "LIST"]).await;
+        let clients = server.command(&["CLIENT", "LIST"]).await;
         let ours = clients.lines().find(|line| line.contains("cmd=eval"));
         let ours = ours.expect("the store is connected");
         for what in ["user=limits", "db=3", protocol] {
             assert!(ours.contains(what), "{ours} lacks {what}");
         }
         drop(limiter);
-        server.ask(&["FLUSHALL"]).await;
+        server.command(&["FLUSHALL"]).await;
     }
 }
 
@@ -108,7 +108,7 @@ async fn whatever_redis_rs_takes_for_an_address_is_one() {
 #[tokio::test]
 async fn sentinels_are_a_list_of_addresses() {
     let group = Group::start().await;
-    assert_eq!(group.master.ask(USER).await, "+OK\r\n");
+    assert_eq!(group.master.command(USER).await, "+OK\r\n");
     let sentinels = group.sentinels.iter().map(RedisServer::url);
     let address = redis_1::sentinel(sentinels, "mymaster", &login().set_db(1));
     works(address.expect("it can be used"), |builder| builder).await;
@@ -201,7 +201,7 @@ async fn each_item_of_a_stream_of_credentials_logs_in_anew_on_the_open_connectio
     for number in 1..=3 {
         let user = format!("token-{number}");
         let words = ["ACL", "SETUSER", &user, "on", ">sesame", "~*", "+@all"];
-        assert_eq!(server.ask(&words).await, "+OK\r\n");
+        assert_eq!(server.command(&words).await, "+OK\r\n");
     }
     let (tell, tokens) = watch::channel(None);
     let subscriptions = Arc::new(AtomicU32::new(0));
@@ -217,7 +217,7 @@ async fn each_item_of_a_stream_of_credentials_logs_in_anew_on_the_open_connectio
     let connection = |user: &'static str| {
         let server = &server;
         async move {
-            let clients = server.ask(&["CLIENT", "LIST"]).await;
+            let clients = server.command(&["CLIENT", "LIST"]).await;
             let line = clients.lines().find(|line| line.contains(user));
             line.and_then(|line| line.split(' ').next())
                 .map(str::to_owned)
@@ -232,7 +232,7 @@ async fn each_item_of_a_stream_of_credentials_logs_in_anew_on_the_open_connectio
     )
     .await;
     // With its user a connection goes; the next one takes what came last.
-    server.ask(&["ACL", "DELUSER", "token-1"]).await;
+    server.command(&["ACL", "DELUSER", "token-1"]).await;
     assert_eq!(connection("user=token-2 ").await, first);
     let refused = Some(BasicAuth::new("token-3".into(), "wrong".into()));
     tell.send(refused).expect("the store is subscribed");
@@ -241,7 +241,7 @@ async fn each_item_of_a_stream_of_credentials_logs_in_anew_on_the_open_connectio
         (connection("user=token-3 ").await == first).then_some(())
     })
     .await;
-    server.ask(&["CLIENT", "KILL", "USER", "token-3"]).await;
+    server.command(&["CLIENT", "KILL", "USER", "token-3"]).await;
     eventually("there is another connection by the same token", || async {
         let other = connection("user=token-3 ").await;
         other.filter(|other| Some(other) != first.as_ref())
@@ -274,6 +274,6 @@ async fn a_stream_without_credentials_says_why_there_is_no_connection() {
     .await;
     tell.send(Some(BasicAuth::new(String::new(), String::new())))
         .expect("the store is subscribed");
-    server.ask(&["CONFIG", "SET", "requirepass", ""]).await;
+    server.command(&["CONFIG", "SET", "requirepass", ""]).await;
     eventually("Redis decides", || async { reset().await.ok() }).await;
 }

@@ -4,13 +4,17 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use http::request::Parts;
 use tollgate::{
-    Key,
+    Key, KeyBuf,
     key::{ClientIp, KeyExtractor, client_ip},
 };
+
+use crate::denial_audit::DenialAudit;
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 pub(crate) type PlanFn = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
+/// The keyed hash of a client's key under the rule with this name.
+pub(crate) type HashKey = dyn Fn(&str, &KeyBuf) -> u128 + Send + Sync;
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
 /// Names that a document may use in addition to the built-in ones: for what needs code.
@@ -62,6 +66,10 @@ pub struct Bindings {
     pub(crate) plans: BTreeMap<String, Arc<PlanFn>>,
     pub(crate) conditions: BTreeMap<String, Arc<Predicate>>,
     client_ip: Option<ClientIp>,
+    /// For overrides that name the hash of a key.
+    pub(crate) hash_key: Option<Arc<HashKey>>,
+    /// For rules that ask for it.
+    pub(crate) denials: Arc<DenialAudit>,
 }
 
 /// An extractor with the text form of its keys.
@@ -142,6 +150,16 @@ impl Bindings {
     /// [`client_ip`](tollgate::key::client_ip()). Default: the socket's peer.
     pub fn client_ip(mut self, client_ip: ClientIp) -> Self {
         self.client_ip = Some(client_ip);
+        self
+    }
+
+    /// The secret by which overrides name keys by their hash, as in documents that were pushed to Redis:
+    /// `key = { hash = "…" }`. Rules that follow [Redis](crate::redis) know it.
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    pub fn secret(mut self, secret: &tollgate_redis::Secret) -> Self {
+        let key = crate::signing_key::SigningKey::new(secret);
+        self.hash_key = Some(Arc::new(move |rule, client| key.hash_key(rule, client)));
         self
     }
 

@@ -12,7 +12,8 @@ use crate::{
     reader::{At, Reader},
 };
 
-const FIELDS: &[&str] = &[
+/// The fields of a condition.
+pub(crate) const FIELDS: &[&str] = &[
     "path",
     "methods",
     "header",
@@ -24,6 +25,9 @@ const FIELDS: &[&str] = &[
     "any",
     "all",
 ];
+
+/// The fields of a header with its value.
+pub(crate) const HEADER_FIELDS: &[&str] = &["name", "equals"];
 
 /// A condition, and what is known of it.
 #[derive(Clone, Default)]
@@ -160,7 +164,7 @@ impl Condition {
         let (name, equals) = match &node.value {
             Value::Text(_) => (Some(node), None),
             _ => {
-                let Some(fields) = reader.fields(node, "a header", &["name", "equals"]) else {
+                let Some(fields) = reader.fields(node, "a header", HEADER_FIELDS) else {
                     return;
                 };
                 let name = fields.required(reader, "a header", "name", "\"x-beta\"");

@@ -1,6 +1,6 @@
 //! Rate limits in files, which change while a service runs: tollgate's rules as TOML, YAML or JSON.
 //!
-//! [`LiveRules`] follows a file, a folder or a text, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
+//! [`LiveRules`] follows a file, a folder, a text or a [`Source`] of your own, and keeps layers to it. A [`RuleDocument`] is one document, read and checked as
 //! a whole; its rules go into a layer or a limiter. [`Bindings`] name what needs code.
 //!
 //! # Example
@@ -46,34 +46,12 @@
 //! # Ok::<(), tollgate_rules::DocumentError>(())
 //! ```
 //!
-//! # The model
+//! # The guide
 //!
-//! | field of a rule | is | default |
-//! | --- | --- | --- |
-//! | `name` | its [name](tollgate::Rule::new), which is the identity of its budget | |
-//! | `limit` | a quota [as text](tollgate::Quota#impl-FromStr-for-Quota): `"20/s burst 50"`; or `{ algorithm, units, per, burst, buckets }` | |
-//! | `by` | `client_ip`, `header:x-api-key`, `cookie:…`, `query:…`, `path`, `path:id` (a parameter of the rule's own path), `method`, `grpc_service`, `grpc_method`, `constant`, `route` (with the feature `axum`), a bound name, or a list of up to six | |
-//! | `when` | a bound name, or a table of which all hold: `path` (as axum's router matches it), `methods`, `header` (a name, or `{ name, equals }`), `grpc_service`, `grpc_method`, `client_in`, `is` (bound names), `not`, `any`, `all` | always |
-//! | `unless` | a condition under which requests pass [uncounted](tollgate::RequestRule::exempt) | never |
-//! | `cost` | units, a bound name, or `{ header, max }`: without the header, `max` | 1 |
-//! | `plan`, `plans` | a bound name, and limits by name | none |
-//! | `consistency` | `"exact"`, `{ leased = "10%" }`, `{ eventual = { interval = "50ms", max_unreported = 100 } }` | exact |
-//! | `on_store_error` | `"local_share"`, `"allow"`, `"deny"`, `"degraded"`, `{ cap = "10/s" }` | local share |
-//! | `mode` | `"enforce"`, `"shadow"`, `"off"` | enforce |
-//! | `rollout` | `{ percent = 5, others = "off" }` or `"shadow"`: a key that is in at 5 % is still in at 20 % | all |
-//! | `on_change` | what becomes of used units: [`"keep"`, `"scale"`, `"reset"`](tollgate::OnChange) | keep |
-//! | `missing` | requests without a key: `"shared"`, `"skip"`, or a status as `401` | shared |
-//! | `keep_on_error` | whether units are [kept](tollgate::RequestRule::keep_on_error) when the service fails | false |
-//! | `description` | for readers | |
-//!
-//! Beside `rules` a document has `version = 1` and may have:
-//!
-//! - **`groups`** of `name` and `rules`: only the most specific rule whose condition holds counts a request. A literal segment of a
-//!   path is more specific than a parameter, that more than a catch-all, and a rule with methods more than one without.
-//! - **`overrides`** of `rule`, `key`, `limit`, `until` and `reason`: a client's own limit, found by its key. Without an algorithm the
-//!   limit has the rule's. A rule by several keys takes a list of texts.
-//! - **`switches`** of `rules` (a name, a list, or `"*"`), `limit`, `until` and `reason`: `"50%"` of all limits, rounded up, or
-//!   `"shadow"`, or `"off"`, before everything else. What is off stays off.
+//! - [`guide::limits_in_a_file`]: a first file, what may be in it, how it changes while the service runs
+//! - [`guide::from_code_to_a_file`]: moving limits that are constants in code
+//! - [`guide::reference`]: every table and field; [`SCHEMA`] is the same for editors
+//! - with the feature `redis`, the module `redis`: rules that many processes share
 //!
 //! # Bounds
 //!
@@ -81,32 +59,75 @@
 //! an error, unless it is written in the document.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod assembly;
+mod audit;
+mod author;
 mod bindings;
+mod clock;
 mod condition;
+mod cost;
+mod denial_audit;
+mod document_changes;
 mod document_error;
-mod files;
+mod document_tree;
+mod entries;
+mod file_reader;
+mod file_source;
+mod fleet;
 mod format;
+pub mod guide;
+mod json_text;
+mod json_tree;
+mod limit;
+mod limit_override;
 mod live_rules;
+mod live_rules_builder;
+mod live_rules_handle;
+mod metrics;
 mod node;
+mod override_entry;
 mod path_pattern;
 mod path_watch;
 mod problems;
+#[cfg(feature = "redis")]
+mod pushed_document;
 mod reader;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub mod redis;
 mod rollout;
 mod rule_document;
 mod rule_entry;
 mod rule_key;
+mod rule_text;
+mod rules_in_force;
 mod rules_status;
+mod schema;
+#[cfg(feature = "redis")]
+mod signing_key;
+mod source;
+mod store_policy;
+mod switch_entry;
 mod toml_tree;
 mod yaml_tree;
 
 pub use self::{
+    audit::{AuditKind, AuditRecord, AuditSink},
+    author::Author,
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
+    file_source::FileSource,
+    fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,
+    limit_override::{LimitOverride, RuleSwitch},
     live_rules::LiveRules,
+    live_rules_builder::LiveRulesBuilder,
+    live_rules_handle::{LiveRulesHandle, RulesUpdates},
     rule_document::RuleDocument,
+    rule_text::RuleText,
     rules_status::RulesStatus,
+    schema::SCHEMA,
+    source::{Source, SourceError},
 };
 
 /// Runs the program in the README.

@@ -1,40 +1,39 @@
-//! Rules that follow a document.
+//! Rules that follow a source of documents.
 
 use std::{
     fmt,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
-use tokio::{sync::Notify, task::JoinHandle, time::timeout};
-use tollgate::{MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, RulesHandle, Store};
-use tollgate_core::Tick;
+use tokio::{
+    runtime::Handle,
+    task::{JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+use tollgate::{LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, Store};
 
 use crate::{
-    bindings::Bindings,
+    author::Author,
     document_error::DocumentError,
-    files::Texts,
     format::Format,
-    path_watch::PathWatch,
-    rule_document::{RuleDocument, now},
+    rule_document::RuleDocument,
+    rule_text::RuleText,
+    rules_in_force::RulesInForce,
     rules_status::RulesStatus,
+    source::{Source, SourceError},
 };
 
-/// How long nothing may happen in the folder before a changed file is read: editors write in several steps.
-const QUIET: Duration = Duration::from_millis(200);
-/// How long a change waits for that at most.
-const MOST_QUIET: Duration = Duration::from_secs(2);
-/// How often the contents are compared without an event: network file systems have none.
-const POLL: Duration = Duration::from_secs(30);
-/// The most changes of one document that are reported one by one.
-const REPORTED: usize = 20;
+/// How long after an error a source is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a source is waited for, until what has expired is looked at again.
+const LONGEST: Duration = Duration::from_secs(30);
 
-/// Rules that follow a document while a service runs: a text, a file, or a folder.
+/// Rules that follow a document while a service runs: a text, a file, a folder, Redis, or a [`Source`] of your own.
 ///
 /// Layers are made by [`layer`](Self::layer). A changed document is in force in all of them at once, without a lost request or a
-/// lost count: see [`RulesHandle`]. A document that is wrong changes nothing: the last good one stays in force, the mistake is an
-/// event at error level, once, and [`status`](Self::status) tells.
+/// lost count: see [`RulesHandle`](tollgate::RulesHandle). A document that is wrong changes nothing: the last good one stays in
+/// force, the mistake is an event at error level, once, and [`status`](Self::status) tells.
 ///
 /// Cheap to clone. Watching ends when the last clone is dropped; the layers go on with the rules that they have.
 ///
@@ -57,104 +56,39 @@ const REPORTED: usize = 20;
 #[must_use]
 #[derive(Clone)]
 pub struct LiveRules {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
-    bindings: Bindings,
-    /// `None`: the text is set by hand.
-    path: Option<PathBuf>,
-    state: Mutex<State>,
+/// Reads the document at once.
+pub(crate) type Read = dyn Fn() -> Result<RuleText, DocumentError> + Send + Sync;
+
+pub(crate) struct Shared {
+    pub(crate) rules: RulesInForce,
+    /// `None`: the source says itself when there is a document.
+    read: Option<Box<Read>>,
     /// Stopped when the last clone is dropped.
-    watching: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct State {
-    document: RuleDocument,
-    /// Of the contents in force, and of those that were rejected last.
-    hash: u64,
-    rejected_hash: Option<u64>,
-    layers: Vec<RulesHandle>,
-    revision: u64,
-    since: Tick,
-    /// When the rules in force were computed: entries that expire later are in force.
-    computed: Tick,
-    rejected: u64,
-    last_rejection: Option<String>,
+    following: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl LiveRules {
-    /// Rules of a text, which [`set_text`](Self::set_text) replaces.
-    ///
-    /// # Errors
-    ///
-    /// All that is wrong with the text.
-    pub fn from_text(
-        text: &str,
-        format: Format,
-        bindings: Bindings,
-    ) -> Result<Self, DocumentError> {
-        Self::new(None, bindings, &Texts::of_text(text, format))
-    }
-
-    /// Rules of a file, or of all files of a folder that are called `.toml`, `.yaml` or `.json`, which are read again whenever
-    /// they change.
-    ///
-    /// The folder is watched and not the file, so that renamed files and swapped links are seen, as Kubernetes and editors make
-    /// them. A change is read after 200 ms without another one. The contents are compared every 30 s as well, for file systems
-    /// without events.
-    ///
-    /// # Errors
-    ///
-    /// All that is wrong with the documents, a file that cannot be read, or a call outside of a tokio runtime: a service with
-    /// wrong rules does not start.
-    pub fn watch(path: impl AsRef<Path>, bindings: Bindings) -> Result<Self, DocumentError> {
-        let path = path.as_ref();
-        let shown = path.display().to_string();
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
-            DocumentError::of_whole(
-                &shown,
-                "a file is watched in a tokio runtime; call this in one",
-            )
-        })?;
-        // Before the file is read, so that no change is missed in between.
-        let changed = Arc::new(Notify::new());
-        let watch = PathWatch::new(path, Arc::clone(&changed)).map_err(|wrong| {
-            DocumentError::of_whole(&shown, format!("it cannot be watched: {wrong}"))
-        })?;
-        let texts = Texts::read(path)?;
-        let rules = Self::new(Some(path.to_owned()), bindings, &texts)?;
-        let shared = Arc::downgrade(&rules.shared);
-        let task = runtime.spawn(follow(shared, changed, watch));
-        *lock(&rules.shared.watching) = Some(task);
-        Ok(rules)
-    }
-
-    fn new(
-        path: Option<PathBuf>,
-        bindings: Bindings,
-        texts: &Texts,
-    ) -> Result<Self, DocumentError> {
-        let document = texts.parse(&bindings)?;
-        let now = now();
-        Ok(Self {
+    pub(crate) fn new(rules: RulesInForce, read: Option<Box<Read>>) -> Self {
+        Self {
             shared: Arc::new(Shared {
-                bindings,
-                path,
-                state: Mutex::new(State {
-                    document,
-                    hash: texts.hash(),
-                    rejected_hash: None,
-                    layers: Vec::new(),
-                    revision: 1,
-                    since: now,
-                    computed: now,
-                    rejected: 0,
-                    last_rejection: None,
-                }),
-                watching: Mutex::new(None),
+                rules,
+                read,
+                following: Mutex::new(None),
             }),
-        })
+        }
+    }
+
+    /// Begins to follow a source, for as long as a clone is there.
+    pub(crate) fn start(&self, runtime: &Handle, source: impl Source) {
+        if let Some(fleet) = source.fleet() {
+            self.shared.rules.set_fleet(fleet);
+        }
+        let task = runtime.spawn(follow(Arc::downgrade(&self.shared), source));
+        let following = self.shared.following.lock();
+        *following.unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
     /// A layer with these rules, which follows them. Make one for the whole router; the document selects the routes.
@@ -165,10 +99,7 @@ impl LiveRules {
     ///
     /// As [`RateLimitLayer::new`].
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
-        let mut state = lock(&self.shared.state);
-        let layer = RateLimitLayer::switchable(store, state.document.rules_at(state.computed))?;
-        state.layers.push(layer.handle());
-        Ok(layer)
+        self.shared.rules.layer(store)
     }
 
     /// A layer that limits the messages of gRPC streams by these rules, and follows them.
@@ -177,10 +108,34 @@ impl LiveRules {
     ///
     /// As [`MessageLimitLayer::new`].
     pub fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
-        let mut state = lock(&self.shared.state);
-        let layer = MessageLimitLayer::new(store, state.document.rules_at(state.computed))?;
-        state.layers.push(layer.handle());
-        Ok(layer)
+        self.shared.rules.message_layer(store)
+    }
+
+    /// A limiter with these rules, which follows them: for workers, which have no requests. It has the rules' names and numbers,
+    /// and the switches; keys are for the caller to choose, and overrides and rollouts do not apply.
+    ///
+    /// Where a layer of these rules is on the same store, take the [limiter of its handle](tollgate::RulesHandle::limiter)
+    /// instead: two bindings of a name cannot change one after the other.
+    ///
+    /// ```
+    /// use tollgate::{Key, MemoryStore};
+    /// use tollgate_rules::{Bindings, Format, LiveRules};
+    ///
+    /// let mails = |limit: &str| format!("version = 1\n[[rules]]\nname = 'mails'\nlimit = '{limit}'\nby = 'constant'\n");
+    /// let rules = LiveRules::from_text(&mails("1/min"), Format::Toml, Bindings::new())?;
+    /// let limiter = rules.limiter(MemoryStore::new())?;
+    /// assert!(limiter.try_acquire("mails", &Key::of("account-7"))?.is_allowed());
+    /// assert!(!limiter.try_acquire("mails", &Key::of("account-7"))?.is_allowed());
+    /// rules.set_text(&mails("3/min"), Format::Toml)?;
+    /// assert!(limiter.try_acquire("mails", &Key::of("account-7"))?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`LiveLimiter::new`].
+    pub fn limiter(&self, store: impl Store) -> Result<LiveLimiter, RuleError> {
+        self.shared.rules.limiter(store)
     }
 
     /// Puts another text in force, and says what changed in the first layer.
@@ -189,175 +144,105 @@ impl LiveRules {
     ///
     /// All that is wrong with the text. The rules stay as they are.
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
-        self.shared.apply(Ok(Texts::of_text(text, format)))
+        let text = RuleText::new(text, format);
+        let author = text.author();
+        self.shared.rules.apply(Ok(text), author)
     }
 
     /// Reads the file or folder now, without waiting for an event, and says what changed in the first layer. Nothing does for
-    /// rules of a text.
+    /// rules of another source.
     ///
     /// # Errors
     ///
     /// All that is wrong with the documents. The rules stay as they are.
     pub fn reload(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        self.shared.reload()
+        match &self.shared.read {
+            Some(read) => self.shared.apply(read()),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The document in force.
     #[must_use]
     pub fn document(&self) -> RuleDocument {
-        lock(&self.shared.state).document.clone()
+        self.shared.rules.document()
     }
 
     /// Which rules are in force, and what was rejected since.
     #[must_use]
     pub fn status(&self) -> RulesStatus {
-        let state = lock(&self.shared.state);
-        RulesStatus {
-            revision: state.revision,
-            rules: state.document.names().count(),
-            in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
-            rejected: state.rejected,
-            last_rejection: state.last_rejection.clone(),
+        self.shared.rules.status()
+    }
+}
+
+/// Follows a source for as long as its rules are there.
+async fn follow(shared: Weak<Shared>, mut source: impl Source) {
+    loop {
+        let Some(status) = shared.upgrade().map(|shared| shared.rules.status()) else {
+            return;
+        };
+        source.on_status(&status);
+        let found = {
+            let mut next = std::pin::pin!(source.next());
+            loop {
+                let expiring = shared.clone();
+                let expire = move || expiring.upgrade().map(|shared| shared.rules.expire());
+                let Ok(Some(expires)) = spawn_blocking(expire).await else {
+                    return;
+                };
+                let wait = expires.map_or(LONGEST, |expires| expires.min(LONGEST));
+                if let Ok(found) = timeout(wait, &mut next).await {
+                    break found;
+                }
+            }
+        };
+        let failed = found.is_err();
+        let applying = shared.clone();
+        let apply = move || applying.upgrade().map(|shared| shared.take(found));
+        if !matches!(spawn_blocking(apply).await, Ok(Some(()))) {
+            return;
+        }
+        if failed {
+            sleep(PAUSE).await;
         }
     }
 }
 
 impl Shared {
-    fn reload(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        match &self.path {
-            Some(path) => self.apply(Texts::read(path)),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// Puts texts in force, unless they are already.
-    fn apply(&self, texts: Result<Texts, DocumentError>) -> Result<Vec<RuleChange>, DocumentError> {
-        // Held all along, so that two changes follow each other.
-        let mut state = lock(&self.state);
-        let hash = texts.as_ref().ok().map(Texts::hash);
-        if hash == Some(state.hash) {
-            // It was put right again.
-            state.last_rejection = None;
-            state.rejected_hash = None;
-            return Ok(Vec::new());
-        }
-        let parsed = texts.and_then(|texts| texts.parse(&self.bindings));
-        let now = now();
-        let applied = parsed.and_then(|document| {
-            let changes = state.replace(&document, now)?;
-            Ok((document, changes))
-        });
-        match applied {
-            Ok((document, changes)) => {
-                state.document = document;
-                state.hash = hash.unwrap_or(state.hash);
-                state.rejected_hash = None;
-                state.last_rejection = None;
-                state.revision += 1;
-                state.since = now;
-                tracing::info!(target: "tollgate", revision = state.revision, "the rules have changed");
-                report(&changes);
-                Ok(changes)
-            }
-            Err(wrong) => {
-                let message = wrong.to_string();
-                let is_known = state.last_rejection.as_ref() == Some(&message);
-                if !is_known || hash != state.rejected_hash {
-                    state.rejected += 1;
-                    tracing::error!(
-                        target: "tollgate",
-                        revision = state.revision,
-                        "the rules are rejected, and the last good ones stay in force:\n{message}"
-                    );
-                }
-                state.rejected_hash = hash;
-                state.last_rejection = Some(message);
-                Err(wrong)
-            }
-        }
-    }
-
-    /// Ends overrides and switches whose time is over. Returns how long until the next one is.
-    fn expire(&self) -> Option<Duration> {
-        let mut state = lock(&self.state);
-        let now = now();
-        let due = state.document.expires_after(state.computed)?;
-        if due <= now {
-            let document = state.document.clone();
-            match state.replace(&document, now) {
-                Ok(changes) => {
-                    tracing::info!(target: "tollgate", "an override or a switch has expired");
-                    report(&changes);
-                }
-                Err(wrong) => {
-                    tracing::error!(target: "tollgate", "what has expired stays in force: {wrong}");
-                    state.computed = now;
-                }
-            }
-        }
-        let next = state.document.expires_after(now)?;
-        Some(Duration::from_micros(next - now))
-    }
-}
-
-impl State {
-    /// Replaces the rules of all layers, in one step.
-    fn replace(
-        &mut self,
-        document: &RuleDocument,
-        now: Tick,
+    fn apply(
+        &self,
+        text: Result<RuleText, DocumentError>,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        self.layers.retain(|handle| handle.limiter().is_some());
-        let rules = document.rules_at(now);
-        let parts = self.layers.iter().map(|handle| (handle, rules.clone()));
-        let changes = RulesHandle::replace_all(parts)
-            .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
-        self.computed = now;
-        Ok(changes.into_iter().next().unwrap_or_default())
+        let author = text.as_ref().map(RuleText::author);
+        let author = author.unwrap_or_else(|_| Author::new("the source of the rules"));
+        self.rules.apply(text, author)
     }
-}
 
-fn report(changes: &[RuleChange]) {
-    for change in changes.iter().take(REPORTED) {
-        tracing::info!(target: "tollgate", "{change}");
-    }
-    if let Some(more) = changes.len().checked_sub(REPORTED).filter(|more| *more > 0) {
-        tracing::info!(target: "tollgate", "and {more} more rules have changed");
-    }
-}
-
-/// Follows a path for as long as its rules are there.
-async fn follow(shared: Weak<Shared>, changed: Arc<Notify>, watch: PathWatch) {
-    // Events come for as long as it lives.
-    let _watch = watch;
-    loop {
-        let Some(next) = shared.upgrade().map(|shared| shared.expire()) else {
-            return;
+    /// Takes what a source gave. What is wrong with it is reported.
+    pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
+        let text = match found {
+            Ok(text) => Ok(text),
+            Err(wrong) => match wrong.downcast::<DocumentError>() {
+                Ok(wrong) => Err(*wrong),
+                Err(wrong) => return self.rules.source_failed(&wrong.to_string()),
+            },
         };
-        let wait = next.map_or(POLL, |next| next.min(POLL));
-        if timeout(wait, changed.notified()).await.is_ok() {
-            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
-            let _ = timeout(MOST_QUIET, quiet).await;
-        }
-        let reading = shared.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            // What is wrong was reported.
-            reading.upgrade().map(|shared| shared.reload().is_ok())
-        });
-        if !matches!(read.await, Ok(Some(_))) {
-            return;
-        }
+        let _ = self.apply(text);
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind it is whole at each step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What a source says, as an error at the start.
+pub(crate) fn document_error(wrong: SourceError) -> DocumentError {
+    match wrong.downcast::<DocumentError>() {
+        Ok(wrong) => *wrong,
+        Err(wrong) => DocumentError::of_whole("the source of the rules", wrong.to_string()),
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(task) = lock(&self.watching).take() {
+        let following = self.following.get_mut();
+        if let Some(task) = following.unwrap_or_else(PoisonError::into_inner).take() {
             task.abort();
         }
     }
@@ -366,7 +251,6 @@ impl Drop for Shared {
 impl fmt::Debug for LiveRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveRules")
-            .field("path", &self.shared.path)
             .field("status", &self.status())
             .finish_non_exhaustive()
     }

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 ///
 /// The folder is watched, and what the events are about is not looked at: Kubernetes swaps a link beside the file, and editors
 /// rename another file over it, either of which ends a watch of the file itself.
+#[derive(Debug)]
 pub(crate) struct PathWatch {
     _watcher: RecommendedWatcher,
 }

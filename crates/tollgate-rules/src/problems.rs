@@ -3,7 +3,7 @@
 use std::{cell::RefCell, ops::Range};
 
 /// A wrong part of a document, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
     /// Bytes of the document.
     pub(crate) span: Range<usize>,

@@ -1,9 +1,9 @@
 //! Reading a tree: each mistake is noted with its place, and reading goes on.
 
-use std::{ops::Range, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
 use jiff::Timestamp;
-use tollgate_core::{MAX_UNITS, Quota, did_you_mean};
+use tollgate_core::{MAX_UNITS, Quota, Tick, did_you_mean};
 
 use crate::{
     node::{Name, Node, Value},
@@ -29,6 +29,28 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct Fields<'a> {
     pub(crate) span: Range<usize>,
     entries: Vec<(&'a Name, &'a Node)>,
+}
+
+/// Until when an entry is in force, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Term {
+    /// `Tick::MAX`: for ever.
+    pub(crate) until: Tick,
+    pub(crate) reason: Option<Box<str>>,
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let until = i64::try_from(self.until).ok();
+        let until = until.and_then(|until| Timestamp::from_microsecond(until).ok());
+        if let Some(until) = until.filter(|_| self.until < Tick::MAX) {
+            write!(f, " until {until}")?;
+        }
+        match &self.reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -297,6 +319,21 @@ impl<'a> Reader<'a> {
             self.wrong(&node.span, message);
         }
         time.ok()
+    }
+
+    /// Until when an entry is in force, for ever where it does not say, and why.
+    pub(crate) fn term(&self, fields: &Fields<'_>) -> Option<Term> {
+        let reason = fields.get("reason");
+        let reason = reason.and_then(|node| self.text(node, "the reason as text"));
+        let until = match fields.get("until") {
+            None => Tick::MAX,
+            // Before 1970 it has expired.
+            Some(node) => Tick::try_from(self.time(node)?.as_microsecond()).unwrap_or(0),
+        };
+        Some(Term {
+            until,
+            reason: reason.map(|reason| reason.value.into()),
+        })
     }
 }
 

@@ -2,23 +2,24 @@
 
 use std::{ops::Range, sync::Arc};
 
-use http::{HeaderName, StatusCode, request::Parts};
+use http::{StatusCode, request::Parts};
 use tollgate::{Missing, RequestRule, Rule};
-use tollgate_core::{
-    AlgorithmKind, Consistency, LeaseShare, MAX_UNITS, OnChange, OnStoreError, Quota,
-    RuleErrorKind, RuleSet,
-};
+use tollgate_core::{Consistency, OnChange, OnStoreError, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
-    bindings::{Bindings, CostFn, PlanFn},
+    bindings::{Bindings, PlanFn},
     condition::Condition,
+    cost::Cost,
+    limit::limit,
     node::{Node, Value},
     reader::{At, Reader},
     rollout::Rollout,
     rule_key::RuleKey,
+    store_policy::{consistency, store_error},
 };
 
-const FIELDS: &[&str] = &[
+/// The fields of a rule.
+pub(crate) const FIELDS: &[&str] = &[
     "name",
     "limit",
     "by",
@@ -34,15 +35,27 @@ const FIELDS: &[&str] = &[
     "on_change",
     "missing",
     "keep_on_error",
+    "audit",
     "description",
 ];
 
 /// Whether a rule is enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     Enforce,
     Shadow,
     Off,
+}
+
+impl Mode {
+    /// A rule in this mode.
+    pub(crate) fn of(self, rule: tollgate_core::Rule) -> tollgate_core::Rule {
+        match self {
+            Self::Enforce => rule,
+            Self::Shadow => rule.shadow(),
+            Self::Off => rule.off(),
+        }
+    }
 }
 
 /// The words for modes.
@@ -51,6 +64,16 @@ pub(crate) const MODES: &[(&str, Mode)] = &[
     ("shadow", Mode::Shadow),
     ("off", Mode::Off),
 ];
+
+/// The fields of a rollout.
+pub(crate) const ROLLOUT_FIELDS: &[&str] = &["percent", "others"];
+
+/// What a rule in a rollout is for the others.
+pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
+
+/// The words for requests without a key.
+pub(crate) const MISSING: &[(&str, Missing)] =
+    &[("shared", Missing::Shared), ("skip", Missing::Skip)];
 
 /// A rule as a document says it.
 #[derive(Clone)]
@@ -70,12 +93,8 @@ pub(crate) struct RuleEntry {
     on_change: OnChange,
     missing: Missing,
     keep_on_error: bool,
-}
-
-#[derive(Clone)]
-enum Cost {
-    Fixed(u64),
-    Computed(Arc<CostFn>),
+    /// Whether denials are recorded.
+    pub(crate) audit: bool,
 }
 
 impl RuleEntry {
@@ -104,7 +123,7 @@ impl RuleEntry {
         let cost = fields.get("cost");
         let cost_span = cost.map(|node| node.span.clone());
         let cost = cost.map_or(Some(Cost::Fixed(1)), |node| {
-            read_cost(reader, node, bindings)
+            Cost::read(reader, node, bindings)
         });
         let plan_node = fields.get("plan");
         let plan = plan_node.and_then(|node| read_plan(reader, node, bindings));
@@ -128,6 +147,7 @@ impl RuleEntry {
         let missing = fields.get("missing").and_then(|node| missing(reader, node));
         let keep = fields.get("keep_on_error");
         let keep_on_error = keep.and_then(|node| reader.boolean(node));
+        let audit = fields.get("audit").and_then(|node| reader.boolean(node));
         if let Some(node) = fields.get("description") {
             reader.text(node, "a text for readers of the file");
         }
@@ -149,6 +169,7 @@ impl RuleEntry {
             on_change: on_change.unwrap_or_default(),
             missing: missing.unwrap_or_default(),
             keep_on_error: keep_on_error.unwrap_or_default(),
+            audit: audit.unwrap_or_default(),
         };
         let consistency_span = consistency_node.map(|node| node.span.clone());
         entry
@@ -213,12 +234,7 @@ impl RuleEntry {
         applies: Option<&Condition>,
     ) -> Vec<RequestRule> {
         let made = |numbers: tollgate_core::Rule, mode: Mode| {
-            let numbers = match mode {
-                Mode::Enforce => numbers,
-                Mode::Shadow => numbers.shadow(),
-                Mode::Off => numbers.off(),
-            };
-            let mut rule = Rule::from(numbers)
+            let mut rule = Rule::from(mode.of(numbers))
                 .by(self.key.extractor())
                 .when_missing(self.missing);
             let condition = applies.unwrap_or(&self.condition);
@@ -286,100 +302,6 @@ pub(crate) fn without_name(message: &str) -> String {
     }
 }
 
-/// A limit as text, or as a table: `{ algorithm = "sliding_window", units = 1000, per = "1m" }`.
-pub(crate) fn limit(reader: Reader<'_>, node: &Node, of: Option<&Quota>) -> Option<At<Quota>> {
-    if !matches!(node.value, Value::Table(_)) {
-        return reader.quota(node, of);
-    }
-    const ALGORITHMS: &[(&str, AlgorithmKind)] = &[
-        ("gcra", AlgorithmKind::Gcra),
-        ("token_bucket", AlgorithmKind::TokenBucket),
-        ("leaky_bucket", AlgorithmKind::LeakyBucket),
-        ("fixed_window", AlgorithmKind::FixedWindow),
-        ("sliding_window", AlgorithmKind::SlidingWindow),
-        ("sliding_buckets", AlgorithmKind::SlidingBuckets),
-        ("sliding_log", AlgorithmKind::SlidingLog),
-    ];
-    let known = ["units", "per", "algorithm", "burst", "buckets"];
-    let fields = reader.fields(node, "a limit", &known)?;
-    let algorithm = match fields.get("algorithm") {
-        None => of.map_or(AlgorithmKind::Gcra, Quota::algorithm),
-        Some(node) => reader.word(node, "algorithm", ALGORITHMS)?,
-    };
-    let number = |name: &str| match fields.get(name) {
-        None => Some(None),
-        Some(node) => reader
-            .number(node, "a number of units", 1, MAX_UNITS)
-            .map(Some),
-    };
-    let units = fields.required(reader, "a limit", "units", "100");
-    let units = units.and_then(|node| reader.number(node, "a number of units", 1, MAX_UNITS));
-    let per = fields.required(reader, "a limit", "per", "\"1min\"");
-    let per = per.and_then(|node| reader.duration(node));
-    let (burst, buckets) = (number("burst")?, number("buckets")?);
-    let (units, per) = (units?, per?);
-    let mut text = format!("{algorithm} {units}/{}us", per.as_micros());
-    for (name, number) in [("burst", burst), ("buckets", buckets)] {
-        if let Some(number) = number {
-            text.push_str(&format!(" {name} {number}"));
-        }
-    }
-    match text.parse() {
-        Ok(value) => Some(At {
-            span: node.span.clone(),
-            value,
-        }),
-        Err(error) => {
-            let error: tollgate_core::ParseQuotaError = error;
-            reader.wrong(&node.span, error.message());
-            None
-        }
-    }
-}
-
-fn read_cost(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Cost> {
-    match &node.value {
-        Value::Text(name) => {
-            let bound = bindings.costs.get(name).cloned();
-            if bound.is_none() {
-                let known = bindings.costs.keys().map(String::as_str);
-                reader.unknown(&node.span, "bound cost", name, known);
-            }
-            bound.map(Cost::Computed)
-        }
-        Value::Table(_) => {
-            let fields = reader.fields(node, "a cost", &["header", "max"])?;
-            let header = fields.required(reader, "a cost", "header", "\"x-cost\"");
-            let header = header.and_then(|node| reader.text(node, "the name of a header"));
-            let max = fields.required(reader, "a cost", "max", "100");
-            let max = max.and_then(|node| reader.number(node, "a cost in units", 1, MAX_UNITS));
-            let (header, max) = (header?, max?);
-            let Ok(name) = HeaderName::from_bytes(header.value.as_bytes()) else {
-                let message = format!(
-                    "{:?} is not the name of a header; write it as \"x-cost\"",
-                    header.value
-                );
-                reader.wrong(&header.span, message);
-                return None;
-            };
-            // What a client leaves out or misspells costs most.
-            let cost = move |head: &Parts| {
-                let value = head
-                    .headers
-                    .get(&name)
-                    .and_then(|value| value.to_str().ok());
-                let units = value.and_then(|value| value.trim().parse::<u64>().ok());
-                units.map_or(max, |units| units.clamp(1, max))
-            };
-            Some(Cost::Computed(Arc::new(cost)))
-        }
-        _ => {
-            let number = reader.number(node, "a cost in units", 1, MAX_UNITS);
-            number.map(Cost::Fixed)
-        }
-    }
-}
-
 fn read_plan(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<PlanFn>> {
     let name = reader.text(node, "the name of a bound plan")?;
     let bound = bindings.plans.get(name.value).cloned();
@@ -413,52 +335,13 @@ fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(Stri
     plans
 }
 
-fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
-    if matches!(node.value, Value::Text(_)) {
-        return reader.word(node, "consistency", &[("exact", Consistency::Exact)]);
-    }
-    let (name, value) = reader.only_field(node, "a consistency", &["leased", "eventual"])?;
-    if name.text == "leased" {
-        let permille = reader.permille(value, 50)?;
-        // At most 500.
-        let share = LeaseShare::permille(permille as u16);
-        return Some(Consistency::Leased { share });
-    }
-    let fields = reader.fields(value, "eventual", &["interval", "max_unreported"])?;
-    let interval = fields.required(reader, "eventual", "interval", "\"50ms\"");
-    let interval = interval.and_then(|node| reader.duration(node));
-    let most = fields.required(reader, "eventual", "max_unreported", "100");
-    let most = most.and_then(|node| reader.number(node, "a number of units", 0, MAX_UNITS));
-    Some(Consistency::Eventual {
-        interval: interval?,
-        max_unreported: most?,
-    })
-}
-
-fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
-    if matches!(node.value, Value::Table(_)) {
-        let (_, cap) = reader.only_field(node, "an answer to a store failure", &["cap"])?;
-        return reader
-            .quota(cap, None)
-            .map(|cap| OnStoreError::Cap(cap.value));
-    }
-    let words = [
-        ("local_share", OnStoreError::LocalShare),
-        ("allow", OnStoreError::Allow),
-        ("deny", OnStoreError::Deny),
-        ("degraded", OnStoreError::Degraded),
-    ];
-    reader.word(node, "answer to a store failure", &words)
-}
-
 fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
     if let Value::Integer(_) = node.value {
         let status = reader.number(node, "a status for requests without a key", 400, 599)?;
         let status = StatusCode::from_u16(status as u16).ok()?;
         return Some(Missing::Reject(status));
     }
-    let words = [("shared", Missing::Shared), ("skip", Missing::Skip)];
-    reader.word(node, "way to count requests without a key", &words)
+    reader.word(node, "way to count requests without a key", MISSING)
 }
 
 fn read_rollout(
@@ -466,15 +349,12 @@ fn read_rollout(
     node: &Node,
     name: Option<&At<String>>,
 ) -> Option<(Rollout, Mode)> {
-    let fields = reader.fields(node, "a rollout", &["percent", "others"])?;
+    let fields = reader.fields(node, "a rollout", ROLLOUT_FIELDS)?;
     let percent = fields.required(reader, "a rollout", "percent", "5");
     let permille = percent.and_then(|node| reader.permille(node, 100));
     let others = match fields.get("others") {
         None => Some(Mode::Off),
-        Some(node) => {
-            let words = [("off", Mode::Off), ("shadow", Mode::Shadow)];
-            reader.word(node, "mode for the others", &words)
-        }
+        Some(node) => reader.word(node, "mode for the others", OTHERS),
     };
     let (name, others) = (name?, others?);
     if others == Mode::Shadow && shadow_name(&name.value).len() > 64 {

@@ -2,22 +2,34 @@
 
 use std::{fmt, time::Duration};
 
+use crate::fleet::FleetStatus;
+
 /// Which rules of a [`LiveRules`](crate::LiveRules) are in force, and what was rejected since. Displayed in one line, and the
 /// rejected document's mistakes below it.
 #[derive(Clone, Debug)]
 pub struct RulesStatus {
     pub(crate) revision: u64,
+    pub(crate) hash: u64,
     pub(crate) rules: usize,
     pub(crate) in_force_for: Duration,
     pub(crate) rejected: u64,
     pub(crate) last_rejection: Option<String>,
+    pub(crate) source_error: Option<String>,
+    pub(crate) fleet: Option<FleetStatus>,
 }
 
 impl RulesStatus {
-    /// The number of the document in force: 1 for the first one, one more with each change.
+    /// The number of the document in force: the source's, or 1 for the first one and one more with each change. 0 is the
+    /// [fallback](crate::LiveRulesBuilder::fallback).
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// What tells its contents from others.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// How many rules it has.
@@ -43,6 +55,18 @@ impl RulesStatus {
     pub fn last_rejection(&self) -> Option<&str> {
         self.last_rejection.as_deref()
     }
+
+    /// Why the source has no document at present: Redis or a database is unavailable. The last one is in force.
+    #[must_use]
+    pub fn source_error(&self) -> Option<&str> {
+        self.source_error.as_deref()
+    }
+
+    /// The other processes that follow the source, if it knows of them.
+    #[must_use]
+    pub fn fleet(&self) -> Option<&FleetStatus> {
+        self.fleet.as_ref()
+    }
 }
 
 impl fmt::Display for RulesStatus {
@@ -55,6 +79,12 @@ impl fmt::Display for RulesStatus {
             self.in_force_for.as_secs(),
             self.rejected
         )?;
+        if let Some(fleet) = &self.fleet {
+            write!(f, "; {fleet}")?;
+        }
+        if let Some(error) = &self.source_error {
+            write!(f, "; {error}")?;
+        }
         match &self.last_rejection {
             Some(rejection) => write!(f, "; the latest one is rejected:\n{rejection}"),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Documents in YAML and JSON.
+//! Documents in YAML.
 
 use std::{fmt, ops::Range};
 
@@ -9,7 +9,6 @@ use serde::{
 use serde_saphyr::{Location, Spanned};
 
 use crate::{
-    format::Format,
     node::{Name, Node, Value},
     problems::Problems,
 };
@@ -20,7 +19,7 @@ const DEPTH: usize = 32;
 const NODES: usize = 5_000_000;
 
 /// The tree of a document. An empty table where it cannot be read.
-pub(crate) fn parse(text: &str, format: Format, problems: &Problems) -> Node {
+pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
     let nothing = Node {
         span: 0..text.len(),
         value: Value::Table(Vec::new()),
@@ -54,7 +53,7 @@ pub(crate) fn parse(text: &str, format: Format, problems: &Problems) -> Node {
                 true => "there are several documents in one text; keep one",
                 false => message,
             };
-            problems.add(span, format!("this is not {format}: {message}"));
+            problems.add(span, format!("this is not YAML: {message}"));
             nothing
         }
     }

@@ -13,6 +13,8 @@ type PlanFn = dyn Fn(&Parts, &tollgate_core::Rule, &mut dyn FnMut(&str)) -> u16 
 type QuotaFn = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 type KeyPredicate = dyn Fn(&KeyBuf) -> bool + Send + Sync;
+type DeniedFn = dyn Fn(&Parts) + Send + Sync;
+pub(crate) type KeyPlanFn = dyn Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync;
 
 /// A named quota, with its mode and its answer to a store failure.
 ///
@@ -184,6 +186,10 @@ pub struct RequestRule {
     pub(crate) applies_to_key: Option<Arc<KeyPredicate>>,
     /// The plans of single keys, by name.
     pub(crate) plans_by_key: Vec<(Key, Arc<str>)>,
+    /// The plan of a key that is not among them, by name.
+    pub(crate) plan_of_key: Option<Arc<KeyPlanFn>>,
+    /// Hears of denials.
+    pub(crate) on_denied: Option<Arc<DeniedFn>>,
     pub(crate) missing: Missing,
     /// Whether units are kept if the service fails.
     pub(crate) keeps: bool,
@@ -221,6 +227,8 @@ impl RequestRule {
             exempt: None,
             applies_to_key: None,
             plans_by_key: Vec::new(),
+            plan_of_key: None,
+            on_denied: None,
             missing: Missing::default(),
             keeps: false,
         }
@@ -350,6 +358,23 @@ impl RequestRule {
         self
     }
 
+    /// Selects the plan by the key, for clients that are known by a hash of it, say. `None`: what [`plan_by`](Self::plan_by)
+    /// says. So does an unknown name. A plan [for the key itself](Self::plan_for_key) goes first.
+    pub fn plan_by_key(
+        mut self,
+        plan: impl Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync + 'static,
+    ) -> Self {
+        self.plan_of_key = Some(Arc::new(plan));
+        self
+    }
+
+    /// Calls this with the head of each request that the rule denies: for an audit of log-ins, say. The response waits for it, so
+    /// it should be short. A shadow denies nothing.
+    pub fn on_denied(mut self, denied: impl Fn(&Parts) + Send + Sync + 'static) -> Self {
+        self.on_denied = Some(Arc::new(denied));
+        self
+    }
+
     /// The first setting that has no effect on a rule for handlers.
     pub(crate) fn call_about_requests(&self) -> Option<&'static str> {
         [
@@ -360,6 +385,7 @@ impl RequestRule {
             (self.exempt.is_some(), "exempt"),
             (self.applies_to_key.is_some(), "when_key"),
             (!self.plans_by_key.is_empty(), "plan_for_key"),
+            (self.plan_of_key.is_some(), "plan_by_key"),
             (self.missing != Missing::Shared, "when_missing"),
             (self.keeps, "keep_on_error"),
         ]

@@ -4,7 +4,7 @@ use tollgate_core::{Tick, algorithm::Assessment};
 
 use crate::{
     agent::{
-        learned::Learned,
+        deny_cache::DenyCache,
         query::{InFlightQuery, Step},
     },
     consistency::Terms,
@@ -16,24 +16,24 @@ use crate::{
 pub(crate) struct Credit {
     /// Units of the line that are used.
     used: u64,
-    /// Those of them that the store has not heard of.
+    /// Those of them that the store does not know of.
     unreported: u64,
     reporting: bool,
-    /// When it was heard that a report had arrived.
-    heard: Tick,
-    learned: Learned,
+    /// When the reply to a report came.
+    replied: Tick,
+    deny_cache: DenyCache,
 }
 
 impl Credit {
-    /// A process that died may have used its whole line, and nobody knows: it begins with none.
+    /// A process that died may have used its whole credit, which is not known: it begins with none.
     pub(crate) fn new(is_reborn: bool, terms: &Terms) -> Self {
         let used = if is_reborn { terms.credit } else { 0 };
         Self {
             used,
             unreported: used,
             reporting: false,
-            heard: 0,
-            learned: Learned::default(),
+            replied: 0,
+            deny_cache: DenyCache::default(),
         }
     }
 
@@ -43,7 +43,7 @@ impl Credit {
             self.unreported += cost;
             return Step::Admit;
         }
-        if self.learned.refuses(now, cost, terms) {
+        if self.deny_cache.refuses(now, cost, terms) {
             return Step::Refuse;
         }
         let report = if self.reporting { 0 } else { self.unreported };
@@ -64,12 +64,12 @@ impl Credit {
         if query.report > 0 {
             self.reporting = false;
             self.unreported -= query.report;
-            self.heard = now;
+            self.replied = now;
         }
-        self.learned.learn(sent, answer.reset_after);
+        self.deny_cache.learn(sent, answer.reset_after);
         // While the bucket owes what was reported, the line stays used; and an answer that has overtaken a report does not
         // know.
-        let knows = query.report > 0 || sent >= self.heard;
+        let knows = query.report > 0 || sent >= self.replied;
         if knows && (answer.fits || answer.remaining > 0) {
             self.used = self.unreported;
         }

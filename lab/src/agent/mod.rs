@@ -1,7 +1,7 @@
 //! Designs that the engine is compared with: what one process would do about one key.
 
 mod credit;
-mod learned;
+mod deny_cache;
 mod plain;
 mod query;
 mod which;

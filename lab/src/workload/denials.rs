@@ -19,7 +19,7 @@ pub(crate) fn sliding(rng: &mut fastrand::Rng, seconds: f64) -> Scene {
     between_bursts(rng, seconds, Quota::sliding_window(3_000, window), 4)
 }
 
-/// The same of a bucket of 12 000 a minute, which has more than is asked for.
+/// The same of a bucket of 12 000 a minute, which has more than is requested.
 pub(crate) fn refilled(rng: &mut fastrand::Rng, seconds: f64) -> Scene {
     between_bursts(rng, seconds, Quota::gcra(12_000, MINUTE), 4)
 }

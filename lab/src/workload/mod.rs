@@ -1,4 +1,4 @@
-//! Who asks for what, and when.
+//! Requests: by which process, for which key, and when.
 
 mod attacks;
 mod crowds;

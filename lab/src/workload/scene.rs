@@ -15,7 +15,7 @@ pub struct Request {
     pub key: u32,
     /// Its units.
     pub cost: u32,
-    /// Whether another rule denies it, which the store has to be asked about.
+    /// Whether another rule denies it, which only the store knows.
     pub is_denied: bool,
 }
 
@@ -90,7 +90,7 @@ impl Scene {
     }
 }
 
-/// Keys of which the `n`-th is drawn `1/n` as often as the first.
+/// Keys, the `n`-th drawn `1/n` as often as the first.
 pub(crate) struct Zipf(Vec<f64>);
 
 impl Zipf {

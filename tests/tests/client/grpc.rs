@@ -27,7 +27,7 @@ use tonic::{
 /// A server that refuses the first calls with a status, on a port of its own.
 struct Refusing {
     channel: Channel,
-    asked: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
     served: Mild,
     task: JoinHandle<()>,
 }
@@ -36,8 +36,8 @@ impl Refusing {
     async fn start(times: i64, status: Status) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (served, asked) = (Mild::default(), Arc::new(AtomicU64::new(0)));
-        let (left, counted) = (Arc::new(AtomicI64::new(times)), Arc::clone(&asked));
+        let (served, sent) = (Mild::default(), Arc::new(AtomicU64::new(0)));
+        let (left, counted) = (Arc::new(AtomicI64::new(times)), Arc::clone(&sent));
         let service = WeatherServer::with_interceptor(served.clone(), move |request| {
             counted.fetch_add(1, Ordering::SeqCst);
             if left.fetch_sub(1, Ordering::SeqCst) > 0 {
@@ -52,7 +52,7 @@ impl Refusing {
         let channel = Channel::from_shared(format!("http://{address}")).unwrap();
         Self {
             channel: channel.connect().await.unwrap(),
-            asked,
+            sent,
             served,
             task,
         }
@@ -65,8 +65,8 @@ impl Refusing {
         WeatherClient::new(layer.over_channel(self.channel.clone()))
     }
 
-    fn asked(&self) -> u64 {
-        self.asked.load(Ordering::SeqCst)
+    fn sent(&self) -> u64 {
+        self.sent.load(Ordering::SeqCst)
     }
 }
 
@@ -113,7 +113,7 @@ async fn a_call_rejected_with_a_wait_is_retried() {
         let server = Refusing::start(2, status).await;
         let report = server.client(&repeatable()).current(city("Ulm")).await;
         assert_eq!(report.unwrap().get_ref().city, "Ulm");
-        assert_eq!((server.asked(), server.served.calls()), (3, 1));
+        assert_eq!((server.sent(), server.served.calls()), (3, 1));
     }
 }
 
@@ -126,7 +126,7 @@ async fn resource_exhausted_without_a_wait_goes_to_the_caller() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
-    assert_eq!(server.asked(), 1);
+    assert_eq!(server.sent(), 1);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_server_can_forbid_retries() {
             .await
             .unwrap_err();
         assert_eq!(error.code(), Code::Unavailable);
-        assert_eq!(server.asked(), 1);
+        assert_eq!(server.sent(), 1);
     }
 }
 
@@ -148,7 +148,7 @@ async fn a_call_not_marked_idempotent_is_not_retried() {
     let server = Refusing::start(1, with_retry_info()).await;
     let mut client = server.client(&ClientRateLimitLayer::new());
     assert!(client.current(city("Ulm")).await.is_err());
-    assert_eq!(server.asked(), 1);
+    assert_eq!(server.sent(), 1);
     // The next one waits for its turn.
     client.current(city("Ulm")).await.unwrap();
     // The key as metadata is the same word.
@@ -161,7 +161,7 @@ async fn a_call_not_marked_idempotent_is_not_retried() {
         .current(request)
         .await
         .unwrap();
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.sent(), 2);
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_call_beyond_max_wait_fails_with_its_reason_as_the_source() {
         reason.map(ClientRateLimitError::kind),
         Some(ClientRateLimitErrorKind::ServerLimit)
     );
-    assert_eq!(server.asked(), 1);
+    assert_eq!(server.sent(), 1);
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ fn client() -> ClientRateLimit<Hyper> {
         .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()))
 }
 
-async fn ask(client: &ClientRateLimit<Hyper>, uri: &str, body: &'static str) -> u16 {
+async fn send(client: &ClientRateLimit<Hyper>, uri: &str, body: &'static str) -> u16 {
     let request = Request::put(uri).body(Full::from(body)).unwrap();
     let response = client.clone().oneshot(request).await.unwrap();
     response.status().as_u16()
@@ -84,11 +84,11 @@ fn styles() -> [HeaderStyle; 5] {
 async fn learns_and_is_not_denied(quota: Quota, style: HeaderStyle) {
     let limited = Limited::start(quota, style).await;
     let (client, uri) = (client(), limited.uri());
-    assert_eq!(ask(&client, &uri, "first").await, 200);
+    assert_eq!(send(&client, &uri, "first").await, 200);
     let mut tasks = JoinSet::new();
     for _ in 0..50 {
         let (client, uri) = (client.clone(), uri.clone());
-        tasks.spawn(async move { ask(&client, &uri, "more").await });
+        tasks.spawn(async move { send(&client, &uri, "more").await });
     }
     assert_eq!(tasks.join_all().await, [200; 50], "{style:?}");
     assert_eq!(limited.denied(), 0, "{style:?}");
@@ -113,7 +113,7 @@ async fn before_the_first_response_each_request_is_denied_at_most_once() {
     let mut tasks = JoinSet::new();
     for _ in 0..50 {
         let (client, uri) = (client.clone(), uri.clone());
-        tasks.spawn(async move { ask(&client, &uri, "at once").await });
+        tasks.spawn(async move { send(&client, &uri, "at once").await });
     }
     assert_eq!(tasks.join_all().await, [200; 50]);
     assert!(limited.denied() <= 50, "{}", limited.denied());
@@ -126,7 +126,7 @@ async fn with_retry_after_alone_all_requests_succeed_eventually() {
     let mut tasks = JoinSet::new();
     for _ in 0..40 {
         let (client, uri) = (client.clone(), uri.clone());
-        tasks.spawn(async move { ask(&client, &uri, "at once").await });
+        tasks.spawn(async move { send(&client, &uri, "at once").await });
     }
     assert_eq!(tasks.join_all().await, [200; 40]);
     // Twenty pass, twenty are denied and pass a second later.

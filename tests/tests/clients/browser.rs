@@ -78,10 +78,10 @@ fn closed() -> CorsLayer {
 async fn served(app: Router, preflights: &Arc<AtomicU64>) -> Server {
     let preflights = Arc::clone(preflights);
     let count = MapRequestLayer::new(move |request: Request<Body>| {
-        let asks = request
+        let sends = request
             .headers()
             .contains_key("access-control-request-method");
-        if request.method() == Method::OPTIONS && asks {
+        if request.method() == Method::OPTIONS && sends {
             preflights.fetch_add(1, Ordering::SeqCst);
         }
         request

@@ -60,7 +60,7 @@ async fn call(server: &Server, media_type: &str, message: &str) -> Answer {
 #[tokio::test]
 async fn a_denial_has_its_status_in_the_header_fields_and_no_body() {
     for app in [inside, around] {
-        for (asked, message, reported) in [
+        for (sent, message, reported) in [
             (
                 "application/grpc-web",
                 MESSAGE,
@@ -83,16 +83,16 @@ async fn a_denial_has_its_status_in_the_header_fields_and_no_body() {
             ),
         ] {
             let server = Server::start(app(layer([per_minute("one", 1)]))).await;
-            let allowed = call(&server, asked, message).await;
-            assert_eq!(allowed.status(), 200, "{asked}");
+            let allowed = call(&server, sent, message).await;
+            assert_eq!(allowed.status(), 200, "{sent}");
             assert_eq!(allowed.field("content-type"), Some(reported));
             // The status comes after the message, in the body.
             assert_eq!(allowed.field("grpc-status"), None);
             assert!(!allowed.body.is_empty());
             assert_eq!(allowed.field("ratelimit"), Some(r#""one";r=0;t=60"#));
 
-            let denied = call(&server, asked, message).await;
-            assert_eq!(denied.status(), 200, "{asked}");
+            let denied = call(&server, sent, message).await;
+            assert_eq!(denied.status(), 200, "{sent}");
             assert_eq!(denied.field("content-type"), Some(reported));
             assert_eq!(denied.field("grpc-status"), Some("8"));
             assert_eq!(denied.field("grpc-retry-pushback-ms"), Some("60000"));

@@ -73,7 +73,7 @@ async fn a_denied_call_is_resource_exhausted_with_details_that_python_knows() {
 async fn calls_of_every_kind_are_denied_alike_and_before_their_messages() {
     let server = Weather::behind(layer([per_minute("one", 1)])).await;
     let reported = server
-        .calls(&["Current", "Current", "Watch", "Record", "Ask"])
+        .calls(&["Current", "Current", "Watch", "Record", "Exchange"])
         .await;
     for streaming in &reported[2..] {
         assert_eq!(streaming, &reported[1]);

@@ -25,7 +25,7 @@ fn quotas() -> [Quota; 7] {
 }
 
 /// What a client of Python meets, and how often it was refused.
-async fn asks(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
+async fn sends(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
     let (store, clock) = still();
     let rule = Rule::new("calls", quota).by(constant("all"));
     let limits = RateLimitLayer::new(store, [rule]).expect("a valid rule");
@@ -38,8 +38,8 @@ async fn asks(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
     let (app, refused) = counting_denials(hello.layer(limits));
     let server = Server::start(app.route("/wait/{micros}", get(wait))).await;
     let url = format!("http://{}", server.address());
-    let asked = json!({ "client": client, "url": url, "requests": 9 });
-    let met = python("waiting_clients.py", &asked).await;
+    let sent = json!({ "client": client, "url": url, "requests": 9 });
+    let met = python("waiting_clients.py", &sent).await;
     (met, refused.load(Ordering::SeqCst))
 }
 
@@ -47,7 +47,7 @@ async fn asks(client: &str, quota: Quota, style: HeaderStyle) -> (Value, u64) {
 async fn clients_that_obey_retry_after_are_denied_once_and_then_pass() {
     for client in ["urllib3", "httpx-retries"] {
         for quota in quotas() {
-            let (met, refused) = asks(client, quota, HeaderStyle::DRAFT_11).await;
+            let (met, refused) = sends(client, quota, HeaderStyle::DRAFT_11).await;
             assert_eq!(
                 met["statuses"],
                 json!(vec![200; 9]),
@@ -64,7 +64,7 @@ async fn clients_that_obey_retry_after_are_denied_once_and_then_pass() {
 #[tokio::test]
 async fn they_need_no_other_field() {
     for client in ["urllib3", "httpx-retries"] {
-        let waits = |style| asks(client, Quota::gcra(4, MINUTE), style);
+        let waits = |style| sends(client, Quota::gcra(4, MINUTE), style);
         let (with, _) = waits(HeaderStyle::DRAFT_6 | HeaderStyle::X_RATELIMIT_EPOCH).await;
         let (without, refused) = waits(HeaderStyle::NONE).await;
         assert_eq!(with, without, "{client}");

@@ -115,7 +115,7 @@ impl Weather {
 
     /// What grpcio says of these calls, one after the other, without retries.
     pub(crate) async fn calls(&self, methods: &[&str]) -> Vec<Value> {
-        self.ask(json!({ "calls": calls(methods) })).await
+        self.send(json!({ "calls": calls(methods) })).await
     }
 
     /// What grpcio says of these calls where it retries this status after 10 ms, or after the server's pushback, twice.
@@ -128,20 +128,20 @@ impl Weather {
             "retryableStatusCodes": [status],
         });
         let config = json!({ "methodConfig": [{ "name": [{}], "retryPolicy": policy }] });
-        let asked = json!({ "calls": calls(methods), "config": config });
-        self.ask(asked).await
+        let sent = json!({ "calls": calls(methods), "config": config });
+        self.send(sent).await
     }
 
     /// What grpcio says of calls with these keys, all at once.
     pub(crate) async fn calls_together(&self, keys: &[&str]) -> Vec<Value> {
         let call = |key: &&str| json!({ "method": "Current", "metadata": [["x-api-key", key]] });
         let calls: Value = keys.iter().map(call).collect();
-        self.ask(json!({ "calls": calls, "together": true })).await
+        self.send(json!({ "calls": calls, "together": true })).await
     }
 
-    async fn ask(&self, mut asked: Value) -> Vec<Value> {
-        asked["target"] = json!(self.address.to_string());
-        match python("grpc_calls.py", &asked).await {
+    async fn send(&self, mut sent: Value) -> Vec<Value> {
+        sent["target"] = json!(self.address.to_string());
+        match python("grpc_calls.py", &sent).await {
             Value::Array(reported) => reported,
             other => panic!("not a list: {other}"),
         }

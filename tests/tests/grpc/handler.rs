@@ -16,12 +16,12 @@ use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
 use tonic_types::StatusExt;
 
 /// Asks for the city that the message names.
-struct Asking {
+struct Exchange {
     rule: &'static str,
 }
 
 #[tonic::async_trait]
-impl Weather for Asking {
+impl Weather for Exchange {
     async fn current(&self, call: Request<City>) -> Result<Response<Report>, Status> {
         let admission = call
             .extensions()
@@ -43,9 +43,12 @@ impl Weather for Asking {
         Err(Status::unimplemented(""))
     }
 
-    type AskStream = Self::WatchStream;
+    type ExchangeStream = Self::WatchStream;
 
-    async fn ask(&self, _: Request<Streaming<City>>) -> Result<Response<Self::AskStream>, Status> {
+    async fn exchange(
+        &self,
+        _: Request<Streaming<City>>,
+    ) -> Result<Response<Self::ExchangeStream>, Status> {
         Err(Status::unimplemented(""))
     }
 }
@@ -58,8 +61,8 @@ fn per_city() -> RequestRule {
 async fn a_hidden_quota_stays_hidden_in_a_status_of_the_handler() {
     let quiet = layer([per_city()]).hide_quota();
     let mut server = Server::builder().layer(layer([crate::few(9)])).layer(quiet);
-    let asking = WeatherServer::new(Asking { rule: "per-city" });
-    let server = GrpcServer::start(server.add_service(asking)).await;
+    let exchange = WeatherServer::new(Exchange { rule: "per-city" });
+    let server = GrpcServer::start(server.add_service(exchange)).await;
     let mut client = server.client().await;
     let first = client.current(city("Oslo")).await.expect("the first");
     assert_eq!(
@@ -73,7 +76,7 @@ async fn a_hidden_quota_stays_hidden_in_a_status_of_the_handler() {
     assert!(metadata.get("ratelimit").is_none(), "{metadata:?}");
 }
 
-async fn serve(service: Asking) -> GrpcServer {
+async fn serve(service: Exchange) -> GrpcServer {
     let layer = layer([all(per_minute("all", 9)), per_city()]);
     let mut server = Server::builder().layer(layer.attach_decision());
     GrpcServer::start(server.add_service(WeatherServer::new(service))).await
@@ -81,7 +84,7 @@ async fn serve(service: Asking) -> GrpcServer {
 
 #[tokio::test]
 async fn a_denial_in_a_handler_is_the_layers() {
-    let server = serve(Asking { rule: "per-city" }).await;
+    let server = serve(Exchange { rule: "per-city" }).await;
     let mut client = server.client().await;
     let first = client.current(city("Oslo")).await.expect("the first");
     assert_eq!(
@@ -108,7 +111,7 @@ async fn a_denial_in_a_handler_is_the_layers() {
 
 #[tokio::test]
 async fn an_unknown_rule_is_an_internal_error() {
-    let server = serve(Asking { rule: "misspelt" }).await;
+    let server = serve(Exchange { rule: "misspelt" }).await;
     let answer = server.client().await.current(city("Oslo")).await;
     let status = answer.expect_err("no such rule");
     assert_eq!(status.code(), Code::Internal);

@@ -19,7 +19,7 @@ fn message() -> Body {
 }
 
 /// OPTIONS with the fields of a preflight, and these: how it is answered, and how many calls get to the service.
-async fn ask(
+async fn send(
     layer: RateLimitLayer,
     path: &str,
     fields: &[(HeaderName, &str)],
@@ -47,7 +47,7 @@ const DENIED: (StatusCode, u64) = (StatusCode::TOO_MANY_REQUESTS, 0);
 #[tokio::test]
 async fn a_call_with_the_fields_of_a_preflight_is_counted() {
     for path in [UNARY, STREAM] {
-        assert_eq!(ask(used_up(), path, &[], message()).await, DENIED);
+        assert_eq!(send(used_up(), path, &[], message()).await, DENIED);
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_call_with_the_fields_of_a_preflight_is_counted() {
 async fn an_empty_stream_with_a_grpc_content_type_is_counted() {
     for kind in ["application/grpc", "application/grpc-web+proto", ""] {
         let kind = [(http::header::CONTENT_TYPE, kind)];
-        assert_eq!(ask(used_up(), STREAM, &kind, Body::empty()).await, DENIED);
+        assert_eq!(send(used_up(), STREAM, &kind, Body::empty()).await, DENIED);
     }
 }
 
@@ -63,15 +63,15 @@ async fn an_empty_stream_with_a_grpc_content_type_is_counted() {
 async fn a_preflight_of_a_browser_passes_uncounted() {
     // Firefox sends `te` with every request of HTTP/2.
     for fields in [&[][..], &[(http::header::TE, "trailers")]] {
-        let (status, calls) = ask(used_up(), UNARY, fields, Body::empty()).await;
+        let (status, calls) = send(used_up(), UNARY, fields, Body::empty()).await;
         assert_eq!((status, calls), (StatusCode::OK, 0));
     }
 }
 
 #[tokio::test]
 async fn an_empty_stream_without_headers_is_counted_only_with_count_preflight() {
-    let (_, calls) = ask(used_up(), STREAM, &[], Body::empty()).await;
+    let (_, calls) = send(used_up(), STREAM, &[], Body::empty()).await;
     assert_eq!(calls, 1);
     let counted = used_up().count_preflight();
-    assert_eq!(ask(counted, STREAM, &[], Body::empty()).await, DENIED);
+    assert_eq!(send(counted, STREAM, &[], Body::empty()).await, DENIED);
 }

@@ -32,11 +32,15 @@ async fn a_call_counts_once_however_many_messages_it_has() {
         .into_inner();
     assert_eq!(summary.reports, 50);
     let cities = tokio_stream::iter(["Oslo", "Bergen"].map(city));
-    let mut reports = client.ask(cities).await.expect("both ways").into_inner();
-    let mut asked = Vec::new();
+    let mut reports = client
+        .exchange(cities)
+        .await
+        .expect("both ways")
+        .into_inner();
+    let mut cities = Vec::new();
     while let Some(report) = reports.message().await.expect("a whole stream") {
-        asked.push(report.city);
+        cities.push(report.city);
     }
-    assert_eq!(asked, ["Oslo", "Bergen"]);
+    assert_eq!(cities, ["Oslo", "Bergen"]);
     assert_eq!((service.calls(), service.messages()), (4, 52));
 }

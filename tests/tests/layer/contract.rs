@@ -67,7 +67,7 @@ where
 }
 
 /// The status of the answer to a request.
-async fn ask<S>(service: &mut S) -> u16
+async fn send<S>(service: &mut S) -> u16
 where
     S: Service<Request<Body>, Response = Response<ResponseBody<Body>>, Error = Infallible>,
 {
@@ -88,7 +88,7 @@ async fn the_instance_that_was_ready_is_the_one_that_is_called() {
     for store in stores() {
         let mut service = layer(2, store).layer(Probe::new(Leaf::default()));
         for status in [200, 200, 429, 429] {
-            assert_eq!(ask(&mut service).await, status);
+            assert_eq!(send(&mut service).await, status);
         }
     }
 }
@@ -179,7 +179,7 @@ async fn a_future_dropped_while_it_waits_leaves_the_service_usable() {
     }
     // What the two had taken stays taken: one of three is left.
     for status in [200, 429] {
-        assert_eq!(ask(&mut service).await, status);
+        assert_eq!(send(&mut service).await, status);
     }
     assert_eq!(leaf.calls(), 1);
 }
@@ -191,7 +191,7 @@ async fn a_denied_request_keeps_no_place_in_the_inner_service() {
         let layer = layer(1, store);
         let (mut one, mut other) = (layer.layer(inner.clone()), layer.layer(inner));
         for status in [200, 429] {
-            assert_eq!(ask(&mut one).await, status);
+            assert_eq!(send(&mut one).await, status);
         }
         // `one` is kept, as a connection is between two requests. Its permit is free for others.
         let ready = tokio::time::timeout(MINUTE, readied(&mut other)).await;
@@ -210,7 +210,7 @@ async fn a_look_up_is_waited_for_with_the_instance_that_was_ready() {
     let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
     let mut service = layer.layer(Probe::new(leaf.clone()));
     for status in [200, 200, 429] {
-        assert_eq!(ask(&mut service).await, status);
+        assert_eq!(send(&mut service).await, status);
     }
     assert_eq!(leaf.calls(), 2);
 }

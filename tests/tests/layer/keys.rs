@@ -227,12 +227,12 @@ struct Directory(Arc<AtomicU64>);
 
 impl Directory {
     fn tenant(&self) -> impl KeyExtractor + use<> {
-        let asked = Arc::clone(&self.0);
+        let sent = Arc::clone(&self.0);
         look_up(move |head| {
             let key = head.headers.get("x-api-key").cloned();
-            let asked = Arc::clone(&asked);
+            let sent = Arc::clone(&sent);
             async move {
-                asked.fetch_add(1, Ordering::SeqCst);
+                sent.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
                 let key = key?;
                 let (tenant, _) = key.to_str().ok()?.split_once('.')?;

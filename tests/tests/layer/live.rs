@@ -47,7 +47,7 @@ async fn ok(_: Request<Body>) -> Result<Response<Body>, Infallible> {
 }
 
 /// The status of a response, the policies and the limits in its header, and its body.
-async fn ask<S, B>(service: &S) -> (StatusCode, String, String, String)
+async fn send<S, B>(service: &S) -> (StatusCode, String, String, String)
 where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone,
     B: http_body::Body<Error: std::fmt::Debug>,
@@ -72,10 +72,10 @@ async fn a_replacement_is_in_force_in_all_services_at_once() {
         layer.clone().layer(service_fn(ok)),
     );
     drop(layer);
-    assert_eq!(ask(&one).await.2, "\"api\";r=2;t=60");
+    assert_eq!(send(&one).await.2, "\"api\";r=2;t=60");
     handle.replace([rule("api", 5)]).expect("valid");
-    assert_eq!(ask(&other).await.2, "\"api\";r=3;t=60");
-    let (status, policy, limits, _) = ask(&one).await;
+    assert_eq!(send(&other).await.2, "\"api\";r=3;t=60");
+    let (status, policy, limits, _) = send(&one).await;
     assert_eq!(
         (status, &*policy, &*limits),
         (StatusCode::OK, "\"api\";q=5;w=60", "\"api\";r=2;t=60")
@@ -83,12 +83,12 @@ async fn a_replacement_is_in_force_in_all_services_at_once() {
     handle
         .replace([rule("api", 2), rule("web", 9)])
         .expect("valid");
-    let (status, policy, _, body) = ask(&other).await;
+    let (status, policy, _, body) = send(&other).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(policy, "\"api\";q=2;w=60, \"web\";q=9;w=60");
     assert!(body.contains("\"api\""), "{body}");
     handle.replace([rule("web", 9)]).expect("valid");
-    assert_eq!(ask(&one).await.2, "\"web\";r=8;t=60");
+    assert_eq!(send(&one).await.2, "\"web\";r=8;t=60");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_request_whose_store_answers_later_is_decided_by_its_rules() {
     let store = SwitchedStore::after(Duration::from_millis(20), MemoryStore::new());
     let layer = RateLimitLayer::new(store, [rule("api", 10)]).expect("valid");
     let service = layer.layer(service_fn(ok));
-    let mut first = Box::pin(ask(&service));
+    let mut first = Box::pin(send(&service));
     // It has asked the store.
     let pending = futures_poll_once(&mut first).await;
     assert!(pending.is_none());
@@ -162,7 +162,7 @@ async fn a_request_whose_store_answers_later_is_decided_by_its_rules() {
         .expect("valid");
     let (status, policy, _, _) = first.await;
     assert_eq!((status, &*policy), (StatusCode::OK, "\"api\";q=10;w=60"));
-    let (_, policy, limits, _) = ask(&service).await;
+    let (_, policy, limits, _) = send(&service).await;
     assert_eq!(policy, "\"first\";q=7;w=60, \"api\";q=20;w=60");
     assert!(limits.contains("\"api\";r=18;"), "{limits}");
 }
@@ -199,7 +199,7 @@ async fn the_settings_of_a_layer_outlive_its_rules() {
         .replace([rule("api", 3), rule("web", 2)])
         .expect("valid");
     assert_eq!(
-        ask(&hidden).await,
+        send(&hidden).await,
         (
             StatusCode::ACCEPTED,
             String::new(),
@@ -207,14 +207,14 @@ async fn the_settings_of_a_layer_outlive_its_rules() {
             String::new()
         )
     );
-    let (status, policy, limits, _) = ask(&text).await;
+    let (status, policy, limits, _) = send(&text).await;
     assert_eq!((status, &*policy), (StatusCode::OK, "3;w=60, 2;w=60"));
     assert!(limits.starts_with("limit=2, remaining=0"), "{limits}");
-    let (status, _, limits, body) = ask(&text).await;
+    let (status, _, limits, body) = send(&text).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(limits.starts_with("limit=2, remaining=0"), "{limits}");
     assert!(!body.contains('{') && !body.is_empty(), "{body}");
-    let (status, policy, limits, body) = ask(&hidden).await;
+    let (status, policy, limits, body) = send(&hidden).await;
     assert_eq!(
         (status, policy, limits),
         (StatusCode::TOO_MANY_REQUESTS, String::new(), String::new())
@@ -236,14 +236,14 @@ async fn rules_for_handlers_come_and_go() {
     let in_handler = || Rule::new("log-in", window(1)).by_handler();
     let layer = RateLimitLayer::new(still().0, [rule("api", 9)]).expect("valid");
     let service = layer.layer(service_fn(attached));
-    assert_eq!(ask(&service).await.0, StatusCode::OK);
+    assert_eq!(send(&service).await.0, StatusCode::OK);
     layer
         .handle()
         .replace([rule("api", 9), in_handler()])
         .expect("valid");
-    assert_eq!(ask(&service).await.0, StatusCode::ACCEPTED);
+    assert_eq!(send(&service).await.0, StatusCode::ACCEPTED);
     layer.handle().replace([rule("api", 9)]).expect("valid");
-    assert_eq!(ask(&service).await.0, StatusCode::OK);
+    assert_eq!(send(&service).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn what_is_refused_changes_nothing() {
     ] {
         let error = refused.expect_err("it is wrong");
         assert_eq!(error.kind(), kind, "{error}");
-        assert_eq!(ask(&service).await.1, "\"api\";q=9;w=60");
+        assert_eq!(send(&service).await.1, "\"api\";q=9;w=60");
     }
     let both = |api, web| {
         let (layer, other) = (layer.handle(), other.handle());
@@ -277,10 +277,10 @@ async fn what_is_refused_changes_nothing() {
     };
     // The second is wrong, and the first stays too.
     assert!(both(5, 0).is_err());
-    assert_eq!(ask(&service).await.1, "\"api\";q=9;w=60");
+    assert_eq!(send(&service).await.1, "\"api\";q=9;w=60");
     let changes = both(5, 6).expect("valid");
     assert_eq!(changes[1][0].rule(), "web");
-    assert_eq!(ask(&service).await.1, "\"api\";q=5;w=60");
+    assert_eq!(send(&service).await.1, "\"api\";q=5;w=60");
     assert_eq!(other.limiter().rules().rules()[0].quota().limit(), 6);
     let twice = [
         (&layer.handle(), [rule("api", 1)]),
@@ -302,36 +302,36 @@ async fn two_layers_swap_their_rules_in_one_step() {
     let one = RateLimitLayer::new(store.clone(), [rule("a", 3)]).expect("valid");
     let other = RateLimitLayer::new(store, [rule("b", 5)]).expect("valid");
     let (first, second) = (one.layer(service_fn(ok)), other.layer(service_fn(ok)));
-    ask(&first).await;
+    send(&first).await;
     let swapped = [
         (&one.handle(), [rule("b", 6)]),
         (&other.handle(), [rule("a", 4)]),
     ];
     RulesHandle::replace_all(swapped).expect("valid");
-    assert_eq!(ask(&first).await.2, "\"b\";r=5;t=60");
+    assert_eq!(send(&first).await.2, "\"b\";r=5;t=60");
     // What was used under the name stays used.
-    assert_eq!(ask(&second).await.2, "\"a\";r=2;t=60");
+    assert_eq!(send(&second).await.2, "\"a\";r=2;t=60");
 }
 
 #[tokio::test]
 async fn all_rules_may_be_switched_off_and_back_on() {
     let layer = RateLimitLayer::new(still().0, [rule("api", 1)]).expect("valid");
     let service = layer.layer(service_fn(ok));
-    ask(&service).await;
-    assert_eq!(ask(&service).await.0, StatusCode::TOO_MANY_REQUESTS);
+    send(&service).await;
+    assert_eq!(send(&service).await.0, StatusCode::TOO_MANY_REQUESTS);
     let off = Rule::new("api", window(1)).off().by(constant("all"));
     layer.handle().replace([off]).expect("valid");
     for _ in 0..3 {
-        let (status, policy, ..) = ask(&service).await;
+        let (status, policy, ..) = send(&service).await;
         assert_eq!((status, policy), (StatusCode::OK, String::new()));
     }
     layer.handle().replace([rule("api", 1)]).expect("valid");
-    assert_eq!(ask(&service).await.0, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(send(&service).await.0, StatusCode::TOO_MANY_REQUESTS);
     let reset = Rule::new("api", window(2))
         .on_change(OnChange::Reset)
         .by(constant("all"));
     layer.handle().replace([reset]).expect("valid");
-    assert_eq!(ask(&service).await.2, "\"api\";r=1;t=60");
+    assert_eq!(send(&service).await.2, "\"api\";r=1;t=60");
 }
 
 #[test]
@@ -373,19 +373,19 @@ async fn what_was_reported_of_an_unchanged_rule_is_not_reported_again() {
     let service = layer.layer(service_fn(ok));
     let events = Events::listen();
     let reports = || events.at(Level::WARN).len();
-    ask(&service).await;
+    send(&service).await;
     assert_eq!(reports(), 1);
     for _ in 0..3 {
         layer
             .handle()
             .replace([rule("first", 70), planned(80)])
             .expect("valid");
-        ask(&service).await;
+        send(&service).await;
     }
     assert_eq!(reports(), 1);
     // Of other numbers it is.
     layer.handle().replace([planned(81)]).expect("valid");
-    ask(&service).await;
+    send(&service).await;
     assert_eq!(reports(), 2);
 }
 
@@ -410,7 +410,7 @@ async fn no_request_fails_or_sees_two_sets_of_rules_under_load() {
         let admitted = Arc::clone(&admitted);
         tokio::spawn(async move {
             while !done.load(SeqCst) {
-                let (status, policy, _, _) = ask(&service).await;
+                let (status, policy, _, _) = send(&service).await;
                 let limits: Vec<&str> = policy
                     .split(", ")
                     .filter_map(|policy| policy.split(';').nth(1))

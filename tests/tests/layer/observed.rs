@@ -16,7 +16,7 @@ use tollgate_tests::{
 };
 use tracing::Level;
 
-async fn ask(app: &Router, times: usize) {
+async fn send_times(app: &Router, times: usize) {
     for _ in 0..times {
         send(app, get("/")).await;
     }
@@ -43,7 +43,7 @@ async fn requests_and_units_are_counted_by_decision() {
         all(per_minute("tight", 10)).cost_by(|_| 4),
     ];
     let app = app(rules);
-    ask(&app, 3).await;
+    send_times(&app, 3).await;
     let counted = metrics.counted();
     requests(&counted, "wide", [("allowed", 2), ("withheld", 1)]);
     requests(&counted, "tight", [("allowed", 2), ("denied", 1)]);
@@ -157,7 +157,7 @@ async fn failed_look_ups_are_counted_by_outcome() {
         lost("closed", OnStoreError::Deny),
     ];
     let app = app(rules);
-    ask(&app, 2).await;
+    send_times(&app, 2).await;
     let counted = metrics.counted();
     for rule in ["usual", "open", "closed"] {
         let name = format!("tollgate_look_up_failures_total{{rule={rule}}}");
@@ -172,7 +172,7 @@ async fn failed_look_ups_are_counted_by_outcome() {
 /// The warnings after these requests, in words of each.
 async fn warned(app: &Router, requests: usize, words: &[&str]) {
     let events = Events::listen();
-    ask(app, requests).await;
+    send_times(app, requests).await;
     events.one(Level::WARN, words);
 }
 
@@ -205,7 +205,7 @@ async fn a_computed_quota_that_cannot_be_counted_is_reported_once() {
     let events = Events::listen();
     send(&app, get("/counted")).await;
     events.none();
-    ask(&app, 3).await;
+    send_times(&app, 3).await;
     let words = ["computed", "gcra", "fixed_window", "own quota applies"];
     events.one(Level::ERROR, &words);
 }
@@ -230,7 +230,7 @@ async fn a_layer_applied_twice_is_reported_once() {
     let once = behind(other).layer(layer.clone());
     let events = Events::listen();
     for _ in 0..3 {
-        ask(&once, 2).await;
+        send_times(&once, 2).await;
         clock.advance(2 * SECOND);
     }
     events.none();
@@ -248,7 +248,7 @@ async fn shadows_and_thresholds_are_counted_and_compared_with_enforced_rules() {
         all(per_minute("wide", 9).shadow_instead_of("old")),
     ];
     let app = app(rules);
-    ask(&app, 5).await;
+    send_times(&app, 5).await;
     let counted = metrics.counted();
     requests(&counted, "old", [("allowed", 3), ("denied", 2)]);
     requests(
@@ -320,9 +320,9 @@ async fn store_failures_are_counted_by_outcome() {
     store.switch(false);
     let lenient = all(per_minute("lenient", 1).on_store_error(OnStoreError::Allow));
     let strict = all(per_minute("strict", 1).on_store_error(OnStoreError::Deny));
-    ask(&app_on(store.clone(), [lenient]), 2).await;
-    ask(&app_on(store.clone(), [strict]), 2).await;
-    ask(&app_on(store, [all(per_minute("usual", 1))]), 2).await;
+    send_times(&app_on(store.clone(), [lenient]), 2).await;
+    send_times(&app_on(store.clone(), [strict]), 2).await;
+    send_times(&app_on(store, [all(per_minute("usual", 1))]), 2).await;
     let counted = metrics.counted();
     requests(&counted, "lenient", [("degraded", 2)]);
     requests(&counted, "strict", [("error_denied", 2)]);
@@ -350,7 +350,7 @@ async fn fallback_decisions_are_counted_by_answer_and_in_units() {
     for fails in [false, true] {
         store.switch(!fails);
         for (name, answer) in rules {
-            ask(&app_on(store.clone(), [rule(name, answer)]), 3).await;
+            send_times(&app_on(store.clone(), [rule(name, answer)]), 3).await;
         }
     }
     let counted = metrics.counted();
@@ -379,7 +379,7 @@ async fn checks_of_handlers_are_counted() {
         denied.map(|_| ())
     };
     let app = Router::new().fallback(handler).layer(layer);
-    ask(&app, 3).await;
+    send_times(&app, 3).await;
     let counted = metrics.counted();
     requests(&counted, "per-account", [("allowed", 1), ("denied", 2)]);
 }
@@ -388,7 +388,7 @@ async fn checks_of_handlers_are_counted() {
 async fn a_recorder_that_is_installed_after_the_layer_was_built_counts() {
     let app = app([all(per_minute("one", 1))]);
     let metrics = Metrics::record();
-    ask(&app, 2).await;
+    send_times(&app, 2).await;
     let counted = metrics.counted();
     requests(&counted, "one", [("allowed", 1), ("denied", 1)]);
 }
@@ -454,9 +454,9 @@ async fn a_denial_is_a_debug_event_per_denying_rule() {
         all(per_minute("narrow", 1).shadow()),
     ];
     let app = app(rules);
-    ask(&app, 1).await;
+    send_times(&app, 1).await;
     events.none();
-    ask(&app, 1).await;
+    send_times(&app, 1).await;
     let numbers = [
         "retry_after_ms=60000",
         "reason=\"quota\"",
@@ -475,7 +475,7 @@ async fn a_request_without_a_key_is_a_debug_event() {
     let rule = per_minute("strict", 1).by(header("x-api-key"));
     let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
     let app = app([rule]);
-    ask(&app, 1).await;
+    send_times(&app, 1).await;
     events.one(Level::DEBUG, &["strict", "no key"]);
 }
 
@@ -485,7 +485,7 @@ async fn an_outage_does_not_drown_the_log() {
     let store = SwitchedStore::at_once(still().0);
     store.switch(false);
     let app = app_on(store, [all(per_minute("usual", 1_000))]);
-    ask(&app, 500).await;
+    send_times(&app, 500).await;
     // Once a second, however many that were.
     let warnings = events.at(Level::WARN).len();
     assert!((1..250).contains(&warnings), "{warnings}");

@@ -72,12 +72,12 @@ fn from(client: &str) -> Request<Body> {
     request.body(Body::empty()).expect("a request")
 }
 
-async fn ask(app: &Router, client: &str) -> Response<Body> {
+async fn send_from(app: &Router, client: &str) -> Response<Body> {
     send(app, from(client)).await
 }
 
 async fn status(app: &Router, client: &str) -> u16 {
-    ask(app, client).await.status().as_u16()
+    send_from(app, client).await.status().as_u16()
 }
 
 /// A request that takes the only place, and holds it.
@@ -145,7 +145,7 @@ async fn a_shed_request_is_refunded() {
         let app = recommended(limits.clone());
         let working = busy(&app, "ann").await;
         for _ in 0..3 {
-            let shed = ask(&app, "bob").await;
+            let shed = send_from(&app, "bob").await;
             assert_eq!(shed.status(), 503);
             // What it would say is not true any more.
             assert!(!shed.headers().contains_key("ratelimit"));

@@ -218,17 +218,17 @@ async fn bodies_need_no_default_and_no_unpin() {
         service_fn(|_: Request<NoBody>| async { Ok::<_, OddError>(Response::new(OddBody::new())) });
     for store in stores() {
         let service = RateLimitLayer::new(store, [two()]).unwrap().layer(inner);
-        let ask = || {
+        let send = || {
             let request = Request::new(NoBody(PhantomPinned));
             service.clone().oneshot(request)
         };
         for _ in 0..2 {
-            let body = ask().await.unwrap().into_body();
+            let body = send().await.unwrap().into_body();
             let mut body = Box::pin(body);
             let frame = body.frame().await.unwrap().unwrap();
             assert_eq!(frame.into_data().unwrap(), "odd");
         }
-        let denied = ask().await.unwrap();
+        let denied = send().await.unwrap();
         assert_eq!(denied.status(), 429);
         let text = denied.into_body().collect().await.unwrap().to_bytes();
         assert!(text.starts_with(b"{\"type\""), "{text:?}");

@@ -26,7 +26,7 @@ async fn a_denied_instance_registration_is_reported() {
     let events = Events::listen();
     let redis = RedisServer::start(&[]).await;
     let user = ["ACL", "SETUSER", "default", "-zadd"];
-    assert_eq!(redis.ask(&user).await, "+OK\r\n");
+    assert_eq!(redis.command(&user).await, "+OK\r\n");
     let store = store(&redis, "shop").await;
     until("it is told", || {
         let reported = events.recorded().into_iter();
@@ -90,19 +90,20 @@ async fn an_outage_is_reported_once_and_counted_by_outcome() {
     .await;
     assert!(limiter.acquire(&[check]).await.is_allowed());
     assert_eq!(events.at(Level::WARN).len(), 1, "{:?}", events.recorded());
-    let told = |words: &str| {
-        let told = events.recorded().into_iter();
-        let told = told.filter(|event| event.level == Level::INFO && event.fields.contains(words));
-        told.map(|event| event.fields).collect::<Vec<_>>()
+    let reported = |words: &str| {
+        let reported = events.recorded().into_iter();
+        let reported =
+            reported.filter(|event| event.level == Level::INFO && event.fields.contains(words));
+        reported.map(|event| event.fields).collect::<Vec<_>>()
     };
     assert_eq!(
-        told("Redis decides again").len(),
+        reported("Redis decides again").len(),
         1,
         "{:?}",
         events.recorded()
     );
     // To whom, once while it is the same server.
-    let connected = told("connected to Redis");
+    let connected = reported("connected to Redis");
     assert!(connected[0].contains(&node), "{connected:?}");
     assert!(connected[0].contains("master"), "{connected:?}");
     let counted = metrics.counted();
@@ -148,7 +149,7 @@ async fn another_quota_for_the_same_rule_shows_and_other_rules_do_not() {
         others == [Some(0); 2]
     })
     .await;
-    let keys = redis.ask(&["KEYS", "*"]).await;
+    let keys = redis.command(&["KEYS", "*"]).await;
     assert!(keys.contains("{shop}:quotas"), "{keys}");
 }
 

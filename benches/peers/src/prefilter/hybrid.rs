@@ -24,7 +24,7 @@ use trypema::{
 pub(super) struct Hybrid {
     provider: Arc<HybridRateLimiterProvider>,
     rate: RateLimit,
-    asked: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
 }
 
 /// Queries that are under way at the same time before a bench begins.
@@ -41,7 +41,7 @@ impl Hybrid {
         Ok(Self {
             provider,
             rate: RateLimit::per_second(per_second)?,
-            asked: Arc::default(),
+            sent: Arc::default(),
         })
     }
 
@@ -59,7 +59,7 @@ impl Hybrid {
                     .iter()
                     .map(|client| {
                         let (this, key) = (self.clone(), Self::key(namer.name(*client)));
-                        runtime.spawn(async move { this.ask(&key).await })
+                        runtime.spawn(async move { this.send(&key).await })
                     })
                     .collect();
                 runtime.block_on(async {
@@ -69,12 +69,12 @@ impl Hybrid {
                 });
             }
         }
-        self.asked.store(0, Ordering::Relaxed);
+        self.sent.store(0, Ordering::Relaxed);
     }
 
     /// The checks since it has learned that Redis was asked about.
-    pub(super) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Takes a unit, from a thread that is none of the runtime's.
@@ -83,7 +83,7 @@ impl Hybrid {
         let answer = self.provider.absolute().try_inc(key, 1);
         match answer.expect("it decides") {
             Some(decision) => is_allowed(&decision),
-            None => runtime.block_on(self.ask(&Self::key(key.as_str()))),
+            None => runtime.block_on(self.send(&Self::key(key.as_str()))),
         }
     }
 
@@ -92,12 +92,12 @@ impl Hybrid {
         let answer = self.provider.absolute().try_inc(key.as_key_ref(), 1);
         match answer.expect("it decides") {
             Some(decision) => is_allowed(&decision),
-            None => self.ask(key).await,
+            None => self.send(key).await,
         }
     }
 
-    async fn ask(&self, key: &RedisKey) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+    async fn send(&self, key: &RedisKey) -> bool {
+        self.sent.fetch_add(1, Ordering::Relaxed);
         let answer = self.provider.absolute().inc(key, &self.rate, 1).await;
         is_allowed(&answer.expect("it decides"))
     }

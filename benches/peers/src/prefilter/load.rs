@@ -40,12 +40,12 @@ const EVENTUAL: usize = 2;
 const AGAIN: usize = 3;
 const HYBRID: usize = 4;
 
-type Asked = Pin<Box<dyn Future<Output = ()>>>;
+type Answer = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Somebody who is asked to take units, with a Redis and a runtime of its own: what one side does in the background is
 /// done in its own time.
 struct Side {
-    ask: Arc<dyn Fn(u64) -> Asked>,
+    send: Arc<dyn Fn(u64) -> Answer>,
     runtime: Runtime,
     server: Server,
 }
@@ -137,7 +137,7 @@ impl Side {
         let rule = Rule::new("api", QUOTA).consistency(consistency);
         let shared = runtime.block_on(Shared::of_rule(&server, rule, None))?;
         Ok(Self {
-            ask: Arc::new(move |client| Box::pin(shared.clone().take(client))),
+            send: Arc::new(move |client| Box::pin(shared.clone().take(client))),
             runtime,
             server,
         })
@@ -147,7 +147,7 @@ impl Side {
         let (server, runtime) = (Server::start()?, runtime()?);
         let hybrid = runtime.block_on(Hybrid::connect(&server, 1e9))?;
         Ok(Self {
-            ask: Arc::new(move |client| {
+            send: Arc::new(move |client| {
                 let hybrid = hybrid.clone();
                 Box::pin(async move {
                     let key = Hybrid::key(&client.to_string());
@@ -160,10 +160,10 @@ impl Side {
     }
 
     fn turn(&self, callers: usize, clients: Clients) -> Measured {
-        let ask = Arc::clone(&self.ask);
+        let send = Arc::clone(&self.send);
         let who = (callers, clients);
         self.runtime
-            .block_on(run(&self.server, who, SPAN, move |client| ask(client)))
+            .block_on(run(&self.server, who, SPAN, move |client| send(client)))
     }
 }
 

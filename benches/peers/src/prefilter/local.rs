@@ -50,7 +50,7 @@ struct Round {
     of_store: (f64, f64),
     by_name: (f64, f64),
     /// Of a hundred checks, those that Redis was asked about.
-    asked: (f64, f64),
+    sent: (f64, f64),
 }
 
 /// For how long a side does what it has put off, after each of its turns.
@@ -130,14 +130,14 @@ impl Duel {
         print(gated(row("", "ns", |round| round.of_limiter)));
         print(gated(row(", store alone", "ns", |round| round.of_store)));
         print(row(", by name", "ns", |round| round.by_name));
-        print(row(", asked", "%", |round| round.asked));
+        print(row(", asked", "%", |round| round.sent));
         Ok(())
     }
 
     fn round(&self, course: Course<'_>, round: usize) -> Round {
         let made = AtomicU64::new(0);
         let own = || Own::new(&made);
-        let before = (self.ours.asked(), self.theirs.asked());
+        let before = (self.ours.sent(), self.theirs.sent());
         let check = |own: &mut Own<'_>, client| {
             own.made += 1;
             self.ours.check(own.namer.name(client))
@@ -153,7 +153,7 @@ impl Duel {
             let check = self.ours.check(own.namer.name(client));
             black_box(self.ours.acquire(check));
         });
-        let asked = percent(self.ours.asked() - before.0, &made);
+        let sent = percent(self.ours.sent() - before.0, &made);
         self.ours.background(BACKGROUND);
         let key = |own: &mut Own<'_>, client| {
             own.made += 1;
@@ -168,21 +168,21 @@ impl Duel {
             let key = key.expect("a name is a valid key");
             black_box(self.theirs.take(&self.runtime, key));
         });
-        let their_asked = percent(self.theirs.asked() - before.1, &made);
+        let their_sent = percent(self.theirs.sent() - before.1, &made);
         self.runtime
             .block_on(async { tokio::time::sleep(BACKGROUND).await });
         Round {
             of_limiter: (of_limiter, their_keys),
             of_store: (of_store, their_keys),
             by_name: (by_name, their_names),
-            asked: (asked, their_asked),
+            sent: (sent, their_sent),
         }
     }
 }
 
 /// How many of a hundred checks were asked about. Then none have been made.
-fn percent(asked: u64, made: &AtomicU64) -> f64 {
-    100.0 * asked as f64 / made.swap(0, Ordering::Relaxed) as f64
+fn percent(sent: u64, made: &AtomicU64) -> f64 {
+    100.0 * sent as f64 / made.swap(0, Ordering::Relaxed) as f64
 }
 
 /// What a thread has of its own. What it has made counts when it ends.

@@ -508,13 +508,13 @@ mod tests {
         let Retry::After(wait) = quota.assess(&state, 1_000, 8).retry else {
             panic!("eight do not fit");
         };
-        let told = |wait: u64| quota.earliest(fresh_at, Some((1_000 + wait, 8)));
-        let exact = told(wait.as_micros() as u64);
+        let bound_after = |wait: u64| quota.earliest(fresh_at, Some((1_000 + wait, 8)));
+        let exact = bound_after(wait.as_micros() as u64);
         assert!(
             exact.tat <= state.tat && exact.tat + 1 >= state.tat,
             "{exact:?}"
         );
         // Eight wait for something else, until long after the state is fresh.
-        assert!(told(10_000_000).tat <= state.tat);
+        assert!(bound_after(10_000_000).tat <= state.tat);
     }
 }

@@ -8,7 +8,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    history::{Ask, Numbers, asks, asks_back, for_each_algorithm, named, property, quota, start},
+    history::{
+        Numbers, Request, for_each_algorithm, named, property, quota, requests, requests_back,
+        start,
+    },
     oracle::{Oracle, assess, left},
 };
 
@@ -21,9 +24,9 @@ for_each_algorithm! {
 fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
     property(
         60,
-        &(quota(kind), start(), asks(50)),
-        |(quota, start, asks)| {
-            Run::<O>::new(quota, start).all(asks);
+        &(quota(kind), start(), requests(50)),
+        |(quota, start, requests)| {
+            Run::<O>::new(quota, start).all(requests);
             Ok(())
         },
     );
@@ -32,9 +35,9 @@ fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
 fn time_back<O: Oracle>(kind: AlgorithmKind) {
     property(
         60,
-        &(quota(kind), start(), asks_back(50)),
-        |(quota, start, asks)| {
-            Run::<O>::new(quota, start).all(asks);
+        &(quota(kind), start(), requests_back(50)),
+        |(quota, start, requests)| {
+            Run::<O>::new(quota, start).all(requests);
             Ok(())
         },
     );
@@ -43,8 +46,8 @@ fn time_back<O: Oracle>(kind: AlgorithmKind) {
 fn named_rates<O: Oracle>(kind: AlgorithmKind) {
     for quota in named(kind) {
         let mut numbers = Numbers(quota.rate());
-        let asks: Vec<_> = (0..120).map(|_| numbers.ask()).collect();
-        Run::<O>::new(quota, 1_700_000_000_123_456).all(asks);
+        let requests: Vec<_> = (0..120).map(|_| numbers.request()).collect();
+        Run::<O>::new(quota, 1_700_000_000_123_456).all(requests);
     }
 }
 
@@ -70,9 +73,9 @@ impl<O: Oracle> Run<O> {
         }
     }
 
-    pub(crate) fn all(&mut self, asks: impl IntoIterator<Item = Ask>) {
-        for ask in asks {
-            let cost = self.moved(ask);
+    pub(crate) fn all(&mut self, requests: impl IntoIterator<Item = Request>) {
+        for request in requests {
+            let cost = self.moved(request);
             let answer = self.compared(cost);
             self.nothing_for_nothing();
             self.deny_bound_agrees(cost);
@@ -86,11 +89,11 @@ impl<O: Oracle> Run<O> {
     }
 
     /// Moves the time; then the cost of the request.
-    pub(crate) fn moved(&mut self, ask: Ask) -> u64 {
+    pub(crate) fn moved(&mut self, request: Request) -> u64 {
         let period = self.quota.period().as_micros() as u64;
-        self.now = ask.step.from(self.now, period, self.retry);
+        self.now = request.step.from(self.now, period, self.retry);
         let left = self.algorithm.assess(&self.state, self.now, 0).remaining;
-        ask.cost.of(self.quota.limit(), left)
+        request.cost.of(self.quota.limit(), left)
     }
 
     /// Decides and writes, on both sides.

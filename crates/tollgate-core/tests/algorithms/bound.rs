@@ -5,7 +5,7 @@ use tollgate_core::{AlgorithmKind, Quota, Tick};
 
 use crate::{
     agreement::Run,
-    history::{Ask, asks, asks_back, for_each_algorithm, property, quota, start},
+    history::{Request, for_each_algorithm, property, quota, requests, requests_back, start},
     oracle::Oracle,
 };
 
@@ -23,9 +23,9 @@ struct Admitted {
 }
 
 fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
-    let values = (quota(kind), start(), asks(120));
-    property(60, &values, |(quota, start, asks)| {
-        let admitted = admitted::<O>(quota, start, asks);
+    let values = (quota(kind), start(), requests(120));
+    property(60, &values, |(quota, start, requests)| {
+        let admitted = admitted::<O>(quota, start, requests);
         promised(&quota, &admitted)?;
         if matches!(kind, AlgorithmKind::FixedWindow) {
             per_aligned_window(&quota, &admitted)?;
@@ -35,19 +35,19 @@ fn time_ahead<O: Oracle>(kind: AlgorithmKind) {
 }
 
 fn time_back<O: Oracle>(kind: AlgorithmKind) {
-    let values = (quota(kind), start(), asks_back(120));
-    property(60, &values, |(quota, start, asks)| {
-        promised(&quota, &admitted::<O>(quota, start, asks))
+    let values = (quota(kind), start(), requests_back(120));
+    property(60, &values, |(quota, start, requests)| {
+        promised(&quota, &admitted::<O>(quota, start, requests))
     });
 }
 
-fn admitted<O: Oracle>(quota: Quota, start: Tick, asks: Vec<Ask>) -> Vec<Admitted> {
+fn admitted<O: Oracle>(quota: Quota, start: Tick, requests: Vec<Request>) -> Vec<Admitted> {
     let mut run = Run::<O>::new(quota, start);
     let mut elapsed = 0;
     let mut admitted = Vec::new();
-    for ask in asks {
+    for request in requests {
         let before = run.now;
-        let cost = run.moved(ask);
+        let cost = run.moved(request);
         // No time elapses while a clock goes back.
         elapsed += run.now.saturating_sub(before);
         if cost > 0 && run.decide(cost).fits {

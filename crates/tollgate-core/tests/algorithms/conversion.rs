@@ -9,7 +9,7 @@ use tollgate_core::{
 
 use crate::{
     agreement::Run,
-    history::{asks, asks_back, for_each_algorithm, property, quota, start},
+    history::{for_each_algorithm, property, quota, requests, requests_back, start},
     oracle::{Oracle, big},
 };
 
@@ -20,11 +20,11 @@ for_each_algorithm! {
 }
 
 fn kept<O: Oracle>(kind: AlgorithmKind) {
-    let values = (quota(kind), quota(kind), start(), asks(15));
-    property(150, &values, |(old, new, start, asks)| {
+    let values = (quota(kind), quota(kind), start(), requests(15));
+    property(150, &values, |(old, new, start, requests)| {
         let mut run = Run::<O>::new(old, start);
-        for ask in asks {
-            let cost = run.moved(ask);
+        for request in requests {
+            let cost = run.moved(request);
             run.decide(cost);
         }
         let after: O::Algorithm = O::Algorithm::new(&new).expect("a valid quota");
@@ -49,11 +49,11 @@ fn kept<O: Oracle>(kind: AlgorithmKind) {
 }
 
 fn to_and_fro<O: Oracle>(kind: AlgorithmKind) {
-    let values = (quota(kind), quota(kind), start(), asks_back(15));
-    property(150, &values, |(old, new, start, asks)| {
+    let values = (quota(kind), quota(kind), start(), requests_back(15));
+    property(150, &values, |(old, new, start, requests)| {
         let mut run = Run::<O>::new(old, start);
-        for ask in asks {
-            let cost = run.moved(ask);
+        for request in requests {
+            let cost = run.moved(request);
             run.decide(cost);
         }
         let had = run.algorithm.assess(&run.state, run.now, 0).remaining;
@@ -75,8 +75,8 @@ fn to_and_fro<O: Oracle>(kind: AlgorithmKind) {
 fn raised<O: Oracle>(kind: AlgorithmKind) {
     property(
         150,
-        &(quota(kind), start(), asks(15)),
-        |(old, start, asks)| {
+        &(quota(kind), start(), requests(15)),
+        |(old, start, requests)| {
             let (rate, period) = (old.rate() + 5, old.period());
             let new = match kind {
                 AlgorithmKind::FixedWindow => Quota::fixed_window(rate, period),
@@ -88,8 +88,8 @@ fn raised<O: Oracle>(kind: AlgorithmKind) {
             };
             prop_assume!(new.validate().is_ok());
             let mut run = Run::<O>::new(old, start);
-            for ask in asks {
-                let cost = run.moved(ask);
+            for request in requests {
+                let cost = run.moved(request);
                 run.decide(cost);
             }
             let had = run.algorithm.assess(&run.state, run.now, 0).remaining;
@@ -112,12 +112,12 @@ fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
     let values = (
         quota(AlgorithmKind::Gcra),
         quota(AlgorithmKind::Gcra),
-        asks(15),
+        requests(15),
     );
-    property(400, &values, |(old, new, asks)| {
+    property(400, &values, |(old, new, requests)| {
         let mut run = Run::<crate::oracle::GcraOracle>::new(old, 1_700_000_000_000_000);
-        for ask in asks {
-            let cost = run.moved(ask);
+        for request in requests {
+            let cost = run.moved(request);
             run.decide(cost);
         }
         let after = Gcra::new(&new).expect("a valid quota");

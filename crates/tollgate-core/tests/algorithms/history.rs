@@ -12,7 +12,7 @@ use crate::oracle::FEW;
 
 /// One request: time moves, then some units are requested.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Request {
     pub(crate) step: Step,
     pub(crate) cost: Cost,
 }
@@ -107,15 +107,15 @@ fn cost() -> impl Strategy<Value = Cost> {
 }
 
 /// Requests while time stands or goes ahead.
-pub(crate) fn asks(most: usize) -> impl Strategy<Value = Vec<Ask>> {
-    let ask = (ahead(), cost()).prop_map(|(step, cost)| Ask { step, cost });
-    proptest::collection::vec(ask, 1..most)
+pub(crate) fn requests(most: usize) -> impl Strategy<Value = Vec<Request>> {
+    let request = (ahead(), cost()).prop_map(|(step, cost)| Request { step, cost });
+    proptest::collection::vec(request, 1..most)
 }
 
 /// Requests while time stands, goes ahead and goes back.
-pub(crate) fn asks_back(most: usize) -> impl Strategy<Value = Vec<Ask>> {
-    let ask = (any_step(), cost()).prop_map(|(step, cost)| Ask { step, cost });
-    proptest::collection::vec(ask, 1..most)
+pub(crate) fn requests_back(most: usize) -> impl Strategy<Value = Vec<Request>> {
+    let request = (any_step(), cost()).prop_map(|(step, cost)| Request { step, cost });
+    proptest::collection::vec(request, 1..most)
 }
 
 pub(crate) fn start() -> impl Strategy<Value = Tick> {
@@ -217,7 +217,7 @@ impl Numbers {
         ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
     }
 
-    pub(crate) fn ask(&mut self) -> Ask {
+    pub(crate) fn request(&mut self) -> Request {
         let step = match self.below(8) {
             0..2 => Step::Still,
             2..4 => Step::Part(self.below(400)),
@@ -231,7 +231,7 @@ impl Numbers {
             4 => Cost::Rest,
             _ => Cost::TooMuch,
         };
-        Ask { step, cost }
+        Request { step, cost }
     }
 }
 

@@ -8,7 +8,7 @@ use tollgate_core::{
 
 use crate::{
     agreement::Run,
-    history::{Ask, asks, for_each_algorithm, property, quota, start},
+    history::{Request, for_each_algorithm, property, quota, requests, start},
     oracle::{Oracle, assess, left},
 };
 
@@ -21,9 +21,9 @@ fn never_above<O: Oracle>(kind: AlgorithmKind) {
     let values = (
         quota(kind),
         start(),
-        asks(12),
-        asks(2),
-        asks(12),
+        requests(12),
+        requests(2),
+        requests(12),
         0..1_001_u64,
     );
     property(150, &values, |(quota, start, before, ours, after, part)| {
@@ -59,7 +59,7 @@ fn never_above<O: Oracle>(kind: AlgorithmKind) {
 fn at_once<O: Oracle>(kind: AlgorithmKind) {
     property(
         80,
-        &(quota(kind), start(), asks(12), asks(2)),
+        &(quota(kind), start(), requests(12), requests(2)),
         |(quota, start, before, ours)| {
             let mut run = Run::<O>::new(quota, start);
             go(&mut run, before);
@@ -77,10 +77,10 @@ fn at_once<O: Oracle>(kind: AlgorithmKind) {
 }
 
 /// Lets requests pass or not; what was taken, and when.
-fn go<O: Oracle>(run: &mut Run<O>, asks: Vec<Ask>) -> Vec<(u64, u64)> {
+fn go<O: Oracle>(run: &mut Run<O>, requests: Vec<Request>) -> Vec<(u64, u64)> {
     let mut taken = Vec::new();
-    for ask in asks {
-        let cost = run.moved(ask);
+    for request in requests {
+        let cost = run.moved(request);
         if run.decide(cost).fits {
             taken.push((run.now, cost));
         }

@@ -8,7 +8,7 @@ use tollgate_core::{
 
 use crate::{
     agreement::Run,
-    history::{Ask, Cost, asks, for_each_algorithm, property, quota, start},
+    history::{Cost, Request, for_each_algorithm, property, quota, requests, start},
     oracle::{GcraOracle, Oracle, left},
 };
 
@@ -29,10 +29,10 @@ struct Twins<O: Oracle> {
 }
 
 /// Requests before ours, ours, requests after it, requests under the other quota.
-type Story = (Vec<Ask>, Vec<Ask>, Vec<Ask>, Vec<Ask>);
+type Story = (Vec<Request>, Vec<Request>, Vec<Request>, Vec<Request>);
 
 fn story() -> impl Strategy<Value = Story> {
-    (asks(6), asks(2), asks(6), asks(8))
+    (requests(6), requests(2), requests(6), requests(8))
 }
 
 impl<O: Oracle> Twins<O> {
@@ -97,12 +97,12 @@ impl<O: Oracle> Twins<O> {
 /// Lets requests pass or not; what passes is taken in the other history too, where it fits all the more.
 fn go<O: Oracle>(
     run: &mut Run<O>,
-    asks: Vec<Ask>,
+    requests: Vec<Request>,
     mut other: Option<&mut <O::Algorithm as Algorithm>::State>,
     all: &mut Vec<(Tick, u64)>,
 ) {
-    for ask in asks {
-        let cost = run.moved(ask);
+    for request in requests {
+        let cost = run.moved(request);
         if run.decide(cost).fits {
             all.push((run.now, cost));
             if let Some(other) = &mut other {
@@ -134,7 +134,7 @@ fn never_above<O: Oracle>(kind: AlgorithmKind) {
 
 /// Whatever the two quotas: at the instant of the take all of it is still there.
 fn at_once<O: Oracle>(kind: AlgorithmKind) {
-    let values = (quota(kind), quota(kind), start(), asks(6), asks(2));
+    let values = (quota(kind), quota(kind), start(), requests(6), requests(2));
     property(200, &values, |(old, new, start, earlier, ours)| {
         let story = (earlier, ours, Vec::new(), Vec::new());
         let Some(mut twins) = Twins::<O>::new(old, new, start, story) else {
@@ -185,12 +185,12 @@ fn exact<O: Oracle>(kind: AlgorithmKind) {
         let back = (u128::from(twins.cost) * u128::from(part)).div_ceil(1_000) as u64;
         let mut oracle = O::new(&new);
         let kept = (twins.taken.at, twins.cost - back);
-        let (mut all, mut told) = (twins.all.clone(), false);
+        let (mut all, mut is_refunded) = (twins.all.clone(), false);
         all.push((Tick::MAX, 0));
         for (at, cost) in all {
-            if !told && at > kept.0 {
+            if !is_refunded && at > kept.0 {
                 oracle.take(kept.0, kept.1);
-                told = true;
+                is_refunded = true;
             }
             if cost > 0 {
                 oracle.take(at, cost);
@@ -268,12 +268,12 @@ fn lost_by_a_bucket(story: impl Strategy<Value = Story>, most: impl Fn(u128, u12
 
 #[test]
 fn a_bucket_that_nothing_is_taken_from_loses_no_more_than_the_rates_and_the_bursts_differ() {
-    let waits = |asks: Vec<Ask>| {
-        let free = |ask: Ask| Ask {
+    let waits = |requests: Vec<Request>| {
+        let free = |request: Request| Request {
             cost: Cost::Units(0),
-            ..ask
+            ..request
         };
-        asks.into_iter().map(free).collect::<Vec<_>>()
+        requests.into_iter().map(free).collect::<Vec<_>>()
     };
     let alone = story().prop_map(move |(earlier, ours, later, under_new)| {
         (earlier, ours, waits(later), waits(under_new))

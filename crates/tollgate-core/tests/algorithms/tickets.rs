@@ -7,7 +7,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    history::{asks, for_each_algorithm, property, quota, start},
+    history::{for_each_algorithm, property, quota, requests, start},
     oracle::{Oracle, left},
 };
 
@@ -30,21 +30,21 @@ fn kept<O: Oracle>(kind: AlgorithmKind) {
     let settled = prop::collection::vec(settled, 30);
     property(
         150,
-        &(quota(kind), start(), asks(30), settled),
-        |(quota, start, asks, settled)| {
+        &(quota(kind), start(), requests(30), settled),
+        |(quota, start, requests, settled)| {
             let clock = ManualClock::new(start);
             let store = MemoryStore::builder().clock(&clock).build();
             let limiter = Limiter::new(store, [Rule::new("rule", quota)]).expect("valid");
             let check = Check::new(0, Fingerprint::from_bits(7 << 64 | 7), 0);
             let mut takes: Vec<Taken> = Vec::new();
             let mut retry = start;
-            for (ask, settled) in asks.into_iter().zip(settled) {
+            for (request, settled) in requests.into_iter().zip(settled) {
                 let now = clock.now();
                 let period = quota.period().as_micros() as u64;
-                clock.set(ask.step.from(now, period, retry).max(now));
+                clock.set(request.step.from(now, period, retry).max(now));
                 let now = clock.now();
                 let available = remaining(&limiter, check);
-                let check = [check.with_cost(ask.cost.of(quota.limit(), available))];
+                let check = [check.with_cost(request.cost.of(quota.limit(), available))];
                 let decision = limiter.acquire(&check).ready().expect("at once");
                 if let Some(wait) = decision.retry_after() {
                     retry = now + wait.as_micros() as u64;

@@ -27,7 +27,7 @@ impl<A: Algorithm> Key<A> {
     }
 
     /// Whether `cost` units passed.
-    fn ask(&mut self, now: Tick, cost: u64) -> bool {
+    fn acquire(&mut self, now: Tick, cost: u64) -> bool {
         let fits = self.algorithm.assess(&self.state, now, cost).fits;
         if fits {
             self.algorithm.take(&mut self.state, now, cost);
@@ -39,7 +39,9 @@ impl<A: Algorithm> Key<A> {
 
     /// How many single units pass at one instant.
     fn passes(&mut self, now: Tick) -> u64 {
-        (0..).find(|_| !self.ask(now, 1)).expect("there is a limit")
+        (0..)
+            .find(|_| !self.acquire(now, 1))
+            .expect("there is a limit")
     }
 
     fn left(&self, now: Tick) -> u64 {
@@ -65,7 +67,7 @@ fn what_is_left_takes_a_few_steps_to_compute_at_any_rate() {
     // Counted up one by one, a microsecond of this rate would take four billion steps for each answer.
     let mut key = Key::<Gcra>::new(Quota::gcra(4_294_967_291, Duration::from_micros(1)));
     for now in 0..1_000 {
-        assert!(key.ask(START + now, 1_000_000_000));
+        assert!(key.acquire(START + now, 1_000_000_000));
         assert_eq!(key.left(START + now), 3_294_967_291);
     }
 }
@@ -74,7 +76,7 @@ fn what_is_left_takes_a_few_steps_to_compute_at_any_rate() {
 fn a_refund_of_more_than_was_taken_lifts_no_higher_than_the_limit() {
     fn check<A: Algorithm>(quota: Quota) {
         let mut key = Key::<A>::new(quota);
-        assert!(key.ask(START, 6));
+        assert!(key.acquire(START, 6));
         let taken = Taken::new(START, key.algorithm.fresh_at(&key.state));
         for _ in 0..3 {
             key.algorithm.refund(&mut key.state, START, taken, u64::MAX);

@@ -257,7 +257,7 @@ fn under_load(
     limiter: &LiveLimiter,
     variants: &[[Rule; 1]],
     swaps: usize,
-    asked: impl Fn(&Key) + Sync,
+    request: impl Fn(&Key) + Sync,
 ) {
     let mut key = KeyBuf::new();
     key.push(PartKind::CONSTANT, "all");
@@ -268,7 +268,7 @@ fn under_load(
             threads.spawn(|| {
                 begin.wait();
                 while !done.load(SeqCst) {
-                    asked(&key);
+                    request(&key);
                 }
             });
         }

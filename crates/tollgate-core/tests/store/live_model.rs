@@ -20,7 +20,7 @@ enum Mode {
 
 /// What is put in force.
 #[derive(Clone, Copy, Debug)]
-struct InForce {
+struct Version {
     /// An index in [`every_algorithm`], or no limit.
     algorithm: Option<usize>,
     limit: u64,
@@ -30,7 +30,7 @@ struct InForce {
     is_variable: bool,
 }
 
-impl InForce {
+impl Version {
     fn quota(&self) -> Quota {
         match self.algorithm {
             Some(algorithm) => every_algorithm(self.limit)[algorithm],
@@ -56,9 +56,9 @@ impl InForce {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Swap(InForce),
+    Swap(Version),
     /// With the limit of a quota that the check brings along, if it does.
-    Ask {
+    Acquire {
         who: usize,
         cost: u64,
         brings: Option<u64>,
@@ -81,7 +81,7 @@ fn steps(is_variable: bool, changes: &[OnChange]) -> impl Strategy<Value = Vec<S
         proptest::sample::select(changes.to_vec()),
     );
     let swap = swap.prop_map(move |(algorithm, limit, mode, on_change)| {
-        Step::Swap(InForce {
+        Step::Swap(Version {
             algorithm,
             limit,
             mode,
@@ -90,22 +90,22 @@ fn steps(is_variable: bool, changes: &[OnChange]) -> impl Strategy<Value = Vec<S
         })
     });
     let brings = proptest::option::weighted(0.7, 1_u64..40);
-    let ask = (0..4_usize, 1_u64..15, brings);
-    let ask = ask.prop_map(|(who, cost, brings)| Step::Ask { who, cost, brings });
-    proptest::collection::vec(prop_oneof![1 => swap, 3 => ask], 1..120)
+    let acquire = (0..4_usize, 1_u64..15, brings);
+    let acquire = acquire.prop_map(|(who, cost, brings)| Step::Acquire { who, cost, brings });
+    proptest::collection::vec(prop_oneof![1 => swap, 3 => acquire], 1..120)
 }
 
 /// What each client has used of the rule: whole units, as no time passes.
 struct Model {
     used: HashMap<usize, u64>,
     /// The last quota that counted: what is used is known under it.
-    counted: InForce,
-    before: InForce,
+    counted: Version,
+    before: Version,
 }
 
 impl Model {
     /// Whether so many units fit; they are taken then.
-    fn ask(&mut self, limit: u64, who: usize, cost: u64) -> bool {
+    fn acquire(&mut self, limit: u64, who: usize, cost: u64) -> bool {
         let used = self.used.entry(who).or_default();
         let fits = *used + cost <= limit;
         if fits {
@@ -114,7 +114,7 @@ impl Model {
         fits
     }
 
-    fn swap(&mut self, to: InForce) {
+    fn swap(&mut self, to: Version) {
         // Rules that are gone, and rules without a limit, have nothing to carry over, and forget nothing.
         if to.mode == Mode::Gone || to.algorithm.is_none() {
             self.before = to;
@@ -177,18 +177,18 @@ fn agrees(
 ) -> Result<(), TestCaseError> {
     let clock = ManualClock::new(1_700_000_000_123_456);
     let store = MemoryStore::builder().clock(&clock).build();
-    let mut in_force = InForce {
+    let mut version = Version {
         algorithm: Some(first),
         limit,
         mode: Mode::Enforce,
         on_change: OnChange::Keep,
         is_variable,
     };
-    let limiter = LiveLimiter::new(store, in_force.rules()).expect("valid rules");
+    let limiter = LiveLimiter::new(store, version.rules()).expect("valid rules");
     let mut model = Model {
         used: HashMap::new(),
-        counted: in_force,
-        before: in_force,
+        counted: version,
+        before: version,
     };
     // What was kept of algorithms that are not in force: a table of its own for each.
     let mut known: HashMap<Option<usize>, HashMap<usize, u64>> = HashMap::new();
@@ -204,16 +204,16 @@ fn agrees(
                     model.used = known.get(&to.algorithm).cloned().unwrap_or_default();
                 }
                 limiter.replace(to.rules()).expect("valid rules");
-                in_force = to;
+                version = to;
             }
-            Step::Ask { who, cost, brings } => {
+            Step::Acquire { who, cost, brings } => {
                 let key = Key::of([who.to_le_bytes()]);
                 let Ok(check) = limiter.check("rule", &key) else {
-                    prop_assert_eq!(in_force.mode, Mode::Gone);
+                    prop_assert_eq!(version.mode, Mode::Gone);
                     continue;
                 };
-                let brings = brings.filter(|_| is_variable && in_force.algorithm.is_some());
-                let check = match (brings, in_force.algorithm) {
+                let brings = brings.filter(|_| is_variable && version.algorithm.is_some());
+                let check = match (brings, version.algorithm) {
                     (Some(limit), Some(algorithm)) => {
                         let quota = every_algorithm(limit)[algorithm];
                         let quota = limiter.limiter().quota_for("rule", quota);
@@ -224,29 +224,29 @@ fn agrees(
                 let decision = limiter.acquire(&[check.with_cost(cost)]).expect("a rule");
                 let decision = decision.ready().expect("memory answers at once");
                 let verdict = decision.verdicts()[0];
-                if in_force.mode == Mode::Off || in_force.algorithm.is_none() {
+                if version.mode == Mode::Off || version.algorithm.is_none() {
                     prop_assert_eq!(verdict.outcome(), Outcome::NotAsked);
                     prop_assert!(decision.is_allowed());
                     continue;
                 }
-                let limit = brings.unwrap_or(in_force.limit);
-                let fits = model.ask(limit, who, cost);
+                let limit = brings.unwrap_or(version.limit);
+                let fits = model.acquire(limit, who, cost);
                 let outcome = if fits { Outcome::Allow } else { Outcome::Deny };
-                prop_assert_eq!(verdict.outcome(), outcome, "{:?}", in_force);
-                prop_assert_eq!(decision.is_allowed(), fits || in_force.mode == Mode::Shadow);
+                prop_assert_eq!(verdict.outcome(), outcome, "{:?}", version);
+                prop_assert_eq!(decision.is_allowed(), fits || version.mode == Mode::Shadow);
                 let left = limit.saturating_sub(model.used[&who]);
-                prop_assert_eq!(verdict.remaining(), left, "{:?}", in_force);
+                prop_assert_eq!(verdict.remaining(), left, "{:?}", version);
                 prop_assert_eq!(verdict.retry() == Retry::Never, cost > limit);
             }
         }
     }
-    if in_force.mode == Mode::Enforce && in_force.algorithm.is_some() {
+    if version.mode == Mode::Enforce && version.algorithm.is_some() {
         for (who, used) in &model.used {
             let key = Key::of([who.to_le_bytes()]);
             let check = limiter.check("rule", &key).expect("a rule");
             let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
             let looked = looked.expect("memory answers at once").verdicts()[0].remaining();
-            prop_assert_eq!(looked, in_force.limit.saturating_sub(*used));
+            prop_assert_eq!(looked, version.limit.saturating_sub(*used));
         }
     }
     Ok(())

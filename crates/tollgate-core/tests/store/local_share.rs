@@ -36,14 +36,14 @@ impl World {
     }
 }
 
-fn ask(limiter: &Limiter, who: &str, cost: u64) -> Decision {
+fn acquire(limiter: &Limiter, who: &str, cost: u64) -> Decision {
     at_once(limiter.acquire(&[check(limiter, "rule", who, cost)]))
 }
 
 /// How many units pass, requested one by one.
 fn passes(limiter: &Limiter, who: &str) -> u64 {
     (0..1_000)
-        .take_while(|_| ask(limiter, who, 1).is_allowed())
+        .take_while(|_| acquire(limiter, who, 1).is_allowed())
         .count() as u64
 }
 
@@ -124,7 +124,7 @@ fn a_share_begins_with_its_part_of_what_was_used() {
         let world = World::new();
         let limiter = world.quota(quota);
         world.store.know(4);
-        assert!(ask(&limiter, "a", 41).is_allowed());
+        assert!(acquire(&limiter, "a", 41).is_allowed());
         world.store.switch(false);
         // 41 of 60 are 10.25 of 15, rounded up.
         assert_eq!(passes(&limiter, "a"), 4, "{quota:?}");
@@ -153,12 +153,12 @@ fn a_bucket_refills_while_no_request_comes() {
     let world = World::new();
     let limiter = world.quota(Quota::gcra(60, MINUTE));
     world.store.know(4);
-    assert!(ask(&limiter, "a", 60).is_allowed());
+    assert!(acquire(&limiter, "a", 60).is_allowed());
     world.store.switch(false);
     world.clock.advance(20 * SECOND);
     // 40 are still owed: 10 of 15.
     assert_eq!(passes(&limiter, "a"), 5);
-    assert!(ask(&limiter, "b", 15).is_allowed());
+    assert!(acquire(&limiter, "b", 15).is_allowed());
     world.clock.advance(MINUTE);
     assert_eq!(passes(&limiter, "a"), 15);
 }
@@ -169,7 +169,7 @@ fn what_was_used_of_a_window_counts_until_it_ends() {
     let limiter = world.quota(Quota::fixed_window(60, MINUTE));
     world.store.know(4);
     for who in ["a", "b"] {
-        assert!(ask(&limiter, who, 60).is_allowed());
+        assert!(acquire(&limiter, who, 60).is_allowed());
     }
     world.store.switch(false);
     world.clock.advance(59 * SECOND);
@@ -183,13 +183,13 @@ fn what_was_used_of_a_window_counts_until_it_ends() {
 fn the_last_answer_counts_also_where_it_frees_the_key() {
     let world = World::new();
     let limiter = world.quota(Quota::sliding_log(10, LONG));
-    assert!(ask(&limiter, "a", 10).is_allowed());
+    assert!(acquire(&limiter, "a", 10).is_allowed());
     // Another instance has reset the key.
     let key = Key::of("a");
     let other = world.quota(Quota::sliding_log(10, LONG));
     let reset = other.reset("rule", &key).expect("there is one").ready();
     reset.expect("at once").expect("it is on");
-    assert!(ask(&limiter, "a", 0).is_allowed());
+    assert!(acquire(&limiter, "a", 0).is_allowed());
     world.store.switch(false);
     assert_eq!(passes(&limiter, "a"), 10);
 }
@@ -199,15 +199,15 @@ fn a_share_begins_once_in_an_outage_and_anew_in_the_next() {
     for quota in every_algorithm(60) {
         let world = World::new();
         let limiter = world.quota(quota);
-        assert!(ask(&limiter, "a", 20).is_allowed());
+        assert!(acquire(&limiter, "a", 20).is_allowed());
         world.store.switch(false);
-        assert!(ask(&limiter, "a", 1).is_allowed());
-        assert_eq!(ask(&limiter, "a", 1).verdicts()[0].remaining(), 38);
+        assert!(acquire(&limiter, "a", 1).is_allowed());
+        assert_eq!(acquire(&limiter, "a", 1).verdicts()[0].remaining(), 38);
         world.store.switch(true);
-        assert!(ask(&limiter, "a", 30).is_allowed());
+        assert!(acquire(&limiter, "a", 30).is_allowed());
         world.store.switch(false);
         assert_eq!(
-            ask(&limiter, "a", 0).verdicts()[0].remaining(),
+            acquire(&limiter, "a", 0).verdicts()[0].remaining(),
             10,
             "{quota:?}"
         );
@@ -222,7 +222,7 @@ fn a_store_that_fails_now_and_then_opens_no_new_share_each_time() {
         let mut alone = 0;
         for n in 0..100 {
             world.store.switch(n % 10 == 0);
-            let decision = ask(&limiter, "a", 1);
+            let decision = acquire(&limiter, "a", 1);
             let by_share = decision.verdicts()[0].source() == Source::Fallback;
             alone += u64::from(by_share && decision.is_allowed());
         }
@@ -235,11 +235,11 @@ fn nothing_is_credited_when_the_store_is_back() {
     for quota in every_algorithm(60) {
         let world = World::new();
         let limiter = world.quota(quota);
-        assert!(ask(&limiter, "a", 20).is_allowed());
+        assert!(acquire(&limiter, "a", 20).is_allowed());
         world.store.switch(false);
         assert_eq!(passes(&limiter, "a"), 40, "{quota:?}");
         world.store.switch(true);
-        assert_eq!(ask(&limiter, "a", 0).verdicts()[0].remaining(), 40);
+        assert_eq!(acquire(&limiter, "a", 0).verdicts()[0].remaining(), 40);
     }
 }
 
@@ -247,7 +247,7 @@ fn nothing_is_credited_when_the_store_is_back() {
 fn a_reset_also_forgets_the_last_seen_state() {
     let world = World::new();
     let limiter = world.quota(Quota::sliding_log(10, LONG));
-    assert!(ask(&limiter, "a", 10).is_allowed());
+    assert!(acquire(&limiter, "a", 10).is_allowed());
     let reset = limiter.reset("rule", &Key::of("a")).expect("there is one");
     reset.ready().expect("at once").expect("it is on");
     world.store.switch(false);
@@ -276,18 +276,21 @@ fn keys_and_rules_are_kept_apart_beyond_the_states_that_are_remembered() {
     let limiter = Limiter::new(world.store.clone(), rules).expect("valid rules");
     let names: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
     for who in &names {
-        assert!(ask(&limiter, who, 2).is_allowed());
+        assert!(acquire(&limiter, who, 2).is_allowed());
     }
     world.store.switch(false);
     let other = |who| limiter.acquire(&[check(&limiter, "other", who, 2)]).ready();
     let mut remembered = 0;
     for who in &names {
         assert!(other(who).expect("at once").is_allowed(), "the other rule");
-        remembered += u32::from(!ask(&limiter, who, 2).is_allowed());
+        remembered += u32::from(!acquire(&limiter, who, 2).is_allowed());
     }
     assert!((45_000..=65_536).contains(&remembered), "{remembered}");
     for n in 0..10_000 {
-        assert!(ask(&limiter, &format!("new {n}"), 2).is_allowed(), "{n}");
+        assert!(
+            acquire(&limiter, &format!("new {n}"), 2).is_allowed(),
+            "{n}"
+        );
     }
 }
 
@@ -297,7 +300,7 @@ fn of_threads_that_meet_at_the_failure_none_passes_before_the_share_has_begun() 
         let world = World::new();
         let limiter = world.quota(Quota::sliding_log(60, LONG));
         world.store.know(2);
-        assert!(ask(&limiter, "a", 40).is_allowed());
+        assert!(acquire(&limiter, "a", 40).is_allowed());
         world.store.switch(false);
         let together = Barrier::new(8);
         let passed: u64 = std::thread::scope(|scope| {
@@ -358,6 +361,6 @@ fn units_that_pass_without_the_store_are_counted_by_rule() {
 fn a_store_in_memory_never_falls_back() {
     let rules = [Rule::new("rule", Quota::gcra(1, MINUTE))];
     let limiter = Limiter::new(MemoryStore::new(), rules).expect("a valid rule");
-    assert!(ask(&limiter, "a", 1).is_allowed());
+    assert!(acquire(&limiter, "a", 1).is_allowed());
     assert_eq!(limiter.admitted_in_fallback("rule"), Ok(0));
 }

@@ -24,10 +24,10 @@ struct Service {
 type Step = (u64, usize, u64);
 
 impl Service {
-    fn new(quota: Quota, instances: u32, told_by_store: bool) -> Self {
+    fn new(quota: Quota, instances: u32, reported_by_store: bool) -> Self {
         let clock = ManualClock::new(START);
         let store = SwitchedStore::at_once(MemoryStore::builder().clock(&clock).build());
-        let given = if told_by_store {
+        let given = if reported_by_store {
             store.know(instances);
             NonZeroU32::MIN
         } else {
@@ -105,10 +105,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn all_instances_together_keep_to_the_rate_and_the_larger_of_burst_and_their_number(
-        quota in bucket(), instances in 1_u32..9, told in any::<bool>(),
+        quota in bucket(), instances in 1_u32..9, reported in any::<bool>(),
         before in steps(), during in steps(), after in steps(), again in steps(),
     ) {
-        let mut service = Service::new(quota, instances, told);
+        let mut service = Service::new(quota, instances, reported);
         service.steps(&before);
         service.switch(false);
         service.steps(&during);
@@ -146,10 +146,10 @@ proptest! {
 
     #[test]
     fn all_instances_together_keep_to_a_window_or_to_one_unit_each(
-        quota in window(), instances in 1_u32..9, told in any::<bool>(),
+        quota in window(), instances in 1_u32..9, reported in any::<bool>(),
         before in steps(), during in steps(), after in steps(), again in steps(),
     ) {
-        let mut service = Service::new(quota, instances, told);
+        let mut service = Service::new(quota, instances, reported);
         service.steps(&before);
         service.switch(false);
         service.steps(&during);

@@ -16,19 +16,19 @@ fn the_deny_cache_of_a_plan_is_dropped_when_another_repairs_the_state() {
         .check_with_plan("rule", "gold", &key)
         .expect("a plan");
     let free = limiter.check("rule", &key).expect("a rule");
-    let ask = |check| at_once(limiter.acquire(&[check]));
+    let acquire = |check| at_once(limiter.acquire(&[check]));
 
     for _ in 0..5 {
-        assert!(ask(gold).is_allowed());
+        assert!(acquire(gold).is_allowed());
     }
     // It is full, and the denial teaches.
-    assert!(!ask(gold).is_allowed());
+    assert!(!acquire(gold).is_allowed());
     // The clock goes back, and a denial under the other plan moves the state near to now.
     clock.set(100_000_000);
-    assert!(!ask(free).is_allowed());
+    assert!(!acquire(free).is_allowed());
     // Where the clock was before, the state is fresh: asking and taking agree.
     clock.set(110_000_000);
     let peeked = at_once(limiter.peek(&[gold]));
     assert_eq!(peeked.outcome(), Outcome::Allow);
-    assert_eq!(ask(gold).outcome(), Outcome::Allow);
+    assert_eq!(acquire(gold).outcome(), Outcome::Allow);
 }

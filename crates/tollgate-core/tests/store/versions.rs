@@ -33,7 +33,7 @@ struct Used {
 
 /// A verdict for a version: whether the cost fits, the units left, and when it fits and the state is fresh.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Expected {
     fits: bool,
     left: u64,
     retry: u64,
@@ -61,7 +61,7 @@ impl Used {
         }
     }
 
-    fn ask(&mut self, quota: &Quota, now: Tick, cost: u64) -> Told {
+    fn acquire(&mut self, quota: &Quota, now: Tick, cost: u64) -> Expected {
         let mut after = self.under(quota, now);
         let burst = units(quota.limit());
         let room = &burst - &after.units;
@@ -76,7 +76,7 @@ impl Used {
         let left = (burst - self.under(quota, now).units).max(BigRational::zero());
         // If it fits, until it fits again.
         let missing = (&used + units(cost) - units(quota.limit())).max(BigRational::zero());
-        Told {
+        Expected {
             fits,
             left: whole(&left.floor()),
             retry: whole(&(missing / rate(&self.writer)).ceil()),
@@ -164,7 +164,7 @@ impl Service {
         [check.expect("the rule is there").with_cost(cost)]
     }
 
-    fn ask(&self, version: usize, cost: u64) -> Verdict {
+    fn acquire(&self, version: usize, cost: u64) -> Verdict {
         let check = self.check(version, cost);
         let decision = self.versions[version].0.acquire(&check).ready();
         decision.expect("memory answers at once").verdicts()[0]
@@ -185,7 +185,7 @@ impl Service {
 
 /// An ask of one of the versions, after some time.
 #[derive(Clone, Copy, Debug)]
-struct Ask {
+struct Request {
     version: usize,
     /// In 1/1000 of what is to wait for.
     time: u64,
@@ -193,7 +193,7 @@ struct Ask {
     cost: u64,
 }
 
-impl Ask {
+impl Request {
     fn cost(self, quota: &Quota) -> u64 {
         (quota.limit() * self.cost / 1_000).max(1)
     }
@@ -207,12 +207,12 @@ fn quota() -> impl Strategy<Value = Quota> {
         .prop_map(|(burst, rate, period)| Quota::token_bucket(burst).refill(rate, period))
 }
 
-fn history() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
-    asks_of(prop::collection::vec(quota(), 2..5))
+fn history() -> impl Strategy<Value = (Vec<Quota>, Vec<Request>)> {
+    requests_of(prop::collection::vec(quota(), 2..5))
 }
 
 /// Windows of one length, with a limit each.
-fn windows() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
+fn windows() -> impl Strategy<Value = (Vec<Quota>, Vec<Request>)> {
     let make: [fn(u64, std::time::Duration) -> Quota; 3] = [
         Quota::fixed_window,
         |limit, period| Quota::sliding_buckets(limit, period).buckets(7),
@@ -228,24 +228,24 @@ fn windows() -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
                 .map(|limit| make(limit, period))
                 .collect()
         });
-    asks_of(quotas)
+    requests_of(quotas)
 }
 
-fn asks_of(
+fn requests_of(
     quotas: impl Strategy<Value = Vec<Quota>>,
-) -> impl Strategy<Value = (Vec<Quota>, Vec<Ask>)> {
+) -> impl Strategy<Value = (Vec<Quota>, Vec<Request>)> {
     let time = prop_oneof![3 => Just(0), 2 => 0..400_u64, 1 => Just(999), 3 => Just(1_000)];
     let cost = prop_oneof![4 => Just(0), 2 => 0..1_001_u64];
-    let ask = (0..4_usize, time, cost).prop_map(|(version, time, cost)| Ask {
+    let request = (0..4_usize, time, cost).prop_map(|(version, time, cost)| Request {
         version,
         time,
         cost,
     });
-    (quotas, prop::collection::vec(ask, 1..120)).prop_map(|(quotas, mut asks)| {
-        for ask in &mut asks {
-            ask.version %= quotas.len();
+    (quotas, prop::collection::vec(request, 1..120)).prop_map(|(quotas, mut requests)| {
+        for request in &mut requests {
+            request.version %= quotas.len();
         }
-        (quotas, asks)
+        (quotas, requests)
     })
 }
 
@@ -253,21 +253,21 @@ fn asks_of(
 fn run(
     service: &Service,
     quotas: &[Quota],
-    asks: &[Ask],
+    requests: &[Request],
     mut seen: impl FnMut(&Service, usize, u64, &Verdict) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
     let mut wait = 1_000;
-    for ask in asks {
-        let by = (u128::from(wait) * u128::from(ask.time) / 1_000) as u64;
+    for request in requests {
+        let by = (u128::from(wait) * u128::from(request.time) / 1_000) as u64;
         service.clock.set(service.clock.now() + by);
-        let cost = ask.cost(&quotas[ask.version]);
-        let verdict = service.ask(ask.version, cost);
+        let cost = request.cost(&quotas[request.version]);
+        let verdict = service.acquire(request.version, cost);
         wait = match verdict.retry() {
             Retry::After(wait) => wait,
             _ => verdict.reset_after(),
         }
         .as_micros() as u64;
-        seen(service, ask.version, cost, &verdict)?;
+        seen(service, request.version, cost, &verdict)?;
     }
     Ok(())
 }
@@ -276,25 +276,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn each_version_decides_by_the_exact_state((quotas, asks) in history()) {
+    fn each_version_decides_by_the_exact_state((quotas, requests) in history()) {
         for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
             let mut used = Used { units: BigRational::zero(), at: START, writer: quotas[0] };
-            run(&service, &quotas, &asks, |service, version, cost, verdict| {
-                let told = Told {
+            run(&service, &quotas, &requests, |service, version, cost, verdict| {
+                let expected = Expected {
                     fits: verdict.outcome() == Outcome::Allow,
                     left: verdict.remaining(),
                     retry: verdict.retry().delay().expect("it is known").as_micros() as u64,
                     reset: verdict.reset_after().as_micros() as u64,
                 };
                 let now = service.clock.now();
-                prop_assert_eq!(told, used.ask(&quotas[version], now, cost), "{} of {:?}", cost, quotas[version]);
+                prop_assert_eq!(expected, used.acquire(&quotas[version], now, cost), "{} of {:?}", cost, quotas[version]);
                 Ok(())
             })?;
         }
     }
 
     #[test]
-    fn all_versions_together_admit_the_largest_burst_and_the_fastest_rate((quotas, asks) in history()) {
+    fn all_versions_together_admit_the_largest_burst_and_the_fastest_rate((quotas, requests) in history()) {
         let fastest = quotas.iter().map(rate).max().expect("two at least");
         let largest = quotas.iter().map(Quota::limit).max().expect("two at least");
         for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
@@ -303,7 +303,7 @@ proptest! {
                 .iter()
                 .map(|quota| Bound::new(quota.limit(), fastest.clone()))
                 .collect();
-            run(&service, &quotas, &asks, |service, version, cost, verdict| {
+            run(&service, &quotas, &requests, |service, version, cost, verdict| {
                 if verdict.outcome() == Outcome::Allow {
                     let now = service.clock.now();
                     prop_assert!(together.admit(now, cost), "{:?}", quotas);
@@ -315,11 +315,11 @@ proptest! {
     }
 
     #[test]
-    fn all_plans_of_a_window_together_admit_the_largest_limit((quotas, asks) in windows()) {
+    fn all_plans_of_a_window_together_admit_the_largest_limit((quotas, requests) in windows()) {
         let largest = quotas.iter().map(Quota::limit).max().expect("two at least");
         let period = quotas[0].period().as_micros() as u64;
         let mut admitted: Vec<(Tick, u64)> = Vec::new();
-        run(&Service::of_plans(&quotas), &quotas, &asks, |service, version, cost, verdict| {
+        run(&Service::of_plans(&quotas), &quotas, &requests, |service, version, cost, verdict| {
             if verdict.outcome() == Outcome::Allow {
                 let now = service.clock.now();
                 admitted.push((now, cost));
@@ -335,9 +335,9 @@ proptest! {
     }
 
     #[test]
-    fn the_units_fit_at_the_tick_of_retry_and_not_before((quotas, asks) in history()) {
+    fn the_units_fit_at_the_tick_of_retry_and_not_before((quotas, requests) in history()) {
         for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
-            run(&service, &quotas, &asks, |service, version, cost, verdict| {
+            run(&service, &quotas, &requests, |service, version, cost, verdict| {
                 if let Retry::After(wait) = verdict.retry() {
                     let then = service.clock.now() + wait.as_micros() as u64;
                     prop_assert!(service.fits_at(version, cost, then));
@@ -353,7 +353,8 @@ proptest! {
 fn two_versions_that_alternate_admit_what_the_larger_bucket_holds() {
     let [small, large] = [200, 600].map(|burst| Quota::gcra(burst, super::LONG));
     let service = Service::of_versions(&[small, large]);
-    let admitted = (0..3_000).filter(|step| service.ask(step % 2, 1).outcome() == Outcome::Allow);
+    let admitted =
+        (0..3_000).filter(|step| service.acquire(step % 2, 1).outcome() == Outcome::Allow);
     assert_eq!(admitted.count(), 600);
 }
 
@@ -363,8 +364,8 @@ fn a_faster_rate_is_in_force_at_the_first_denial() {
     let slow = Quota::token_bucket(10).refill(1, tollgate_core::DAY);
     let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
     let service = Service::of_versions(&[slow, fast]);
-    assert_eq!(service.ask(0, 10).outcome(), Outcome::Allow);
-    assert_eq!(service.ask(1, 1).retry(), Retry::after_micros(100_000));
+    assert_eq!(service.acquire(0, 10).outcome(), Outcome::Allow);
+    assert_eq!(service.acquire(1, 1).retry(), Retry::after_micros(100_000));
 }
 
 #[test]
@@ -372,9 +373,9 @@ fn a_denial_under_a_slower_rate_delays_no_other_version() {
     let fast = Quota::token_bucket(10).refill(10, tollgate_core::SECOND);
     let slow = Quota::token_bucket(100).refill(1, tollgate_core::DAY);
     let service = Service::of_versions(&[fast, slow]);
-    assert_eq!(service.ask(0, 10).outcome(), Outcome::Allow);
-    assert_eq!(service.ask(1, 91).retry(), Retry::after_micros(100_000));
-    assert_eq!(service.ask(0, 1).retry(), Retry::after_micros(100_000));
+    assert_eq!(service.acquire(0, 10).outcome(), Outcome::Allow);
+    assert_eq!(service.acquire(1, 91).retry(), Retry::after_micros(100_000));
+    assert_eq!(service.acquire(0, 1).retry(), Retry::after_micros(100_000));
 }
 
 #[test]
@@ -399,9 +400,9 @@ fn a_denial_under_a_shorter_window_gives_nothing_of_a_longer_one_back() {
         ],
     ] {
         let service = Service::of_versions(&[long, short]);
-        assert_eq!(service.ask(0, 100).outcome(), Outcome::Allow);
-        assert_eq!(service.ask(1, 1).outcome(), Outcome::Deny);
+        assert_eq!(service.acquire(0, 100).outcome(), Outcome::Allow);
+        assert_eq!(service.acquire(1, 1).outcome(), Outcome::Deny);
         service.clock.advance(3 * MINUTE);
-        assert_eq!(service.ask(0, 1).outcome(), Outcome::Deny, "{long:?}");
+        assert_eq!(service.acquire(0, 1).outcome(), Outcome::Deny, "{long:?}");
     }
 }

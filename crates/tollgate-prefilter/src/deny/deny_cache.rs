@@ -108,11 +108,11 @@ impl DenyCache {
     ) -> Option<(Assessment, bool)> {
         let shard = Self::shard(slot.key());
         let salt = denials.salt(slot, cost);
-        let [until, rest, told] = self.cells.get(shard, slot.key(), salt)?;
+        let [until, rest, meta] = self.cells.get(shard, slot.key(), salt)?;
         // When it was learned in ms, and by how much later than the query was sent the answer came.
-        let (learned, late) = ((told >> 16) * 1_000, told & LATEST);
+        let (cached_at, late) = ((meta >> 16) * 1_000, meta & LATEST);
         let rest = rest & ((1 << REST_BITS) - 1);
-        if cost == 0 || now >= learned.saturating_add(TRUST) || now < learned {
+        if cost == 0 || now >= cached_at.saturating_add(TRUST) || now < cached_at {
             return None;
         }
         match denials {

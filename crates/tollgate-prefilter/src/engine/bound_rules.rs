@@ -1,37 +1,27 @@
 //! A rule set on an engine.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::ControlFlow, slice, sync::Arc, time::Duration};
 
-use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Check, Checks, Decision, Fingerprint, Outcome, RuleSet, Source, Tick, Verdict,
+    Check, Checks, Decision, RuleSet, Tick, Verdict,
     store::{Receipt, Settlement},
 };
 
 use crate::{
     effective::Effective,
     engine::{
-        engine::Shared,
-        events::EngineEvents,
-        follow_up::FollowUp,
+        binding::Binding,
+        exchange::Exchange,
         index_set::IndexSet,
         limit::Limit,
-        limits::Limits,
-        local::{Local, as_counted},
-        query::Query,
+        maintenance::{MAX_REPORTS, Maintenance},
+        query::{FollowUp, Query},
         request::{Request, Step},
         reset::Reset,
-        store_rules::StoreRules,
+        settle::settle,
+        split::Split,
     },
-    sync::{AtomicBool, AtomicU64, Ordering},
-    table::key_table::Miss,
 };
-
-/// How often leases are checked for those that are not needed, in µs.
-const SWEEP_EVERY: Tick = 1_000_000;
-
-/// The most reports or leases of one query.
-const TOGETHER: usize = 32;
 
 /// A rule set on an [`Engine`](crate::Engine).
 ///
@@ -46,8 +36,7 @@ const TOGETHER: usize = 32;
 ///     algorithm::{Algorithm, Gcra},
 /// };
 /// use tollgate_prefilter::{
-///     Begin, Engine, EngineEvents, EngineOptions, IndexSet, LeaseEvent, Next, Reply, ReportEvent,
-///     StoreRules,
+///     Begin, Engine, EngineEvents, EngineOptions, LeaseEvent, Next, Reply, ReportEvent, StoreRules,
 /// };
 ///
 /// # #[derive(Debug)]
@@ -81,16 +70,10 @@ const TOGETHER: usize = 32;
 ///                 bucket.acquire(&mut state, now, query.checks()[0].cost())
 ///             });
 ///             let verdict = Verdict::new(0, 0, answer, Source::Store);
-///             let reply = Reply {
-///                 at: now,
-///                 decision: Decision::new(now, [verdict], |_| true),
-///                 shared: IndexSet::default(),
-///                 reports: Default::default(),
-///                 leases: Default::default(),
-///             };
+///             let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
 ///             match query.finish(Ok(reply), now) {
 ///                 Next::Done(done) => done.decision,
-///                 Next::Ask(_) => unreachable!("all states are in one place"),
+///                 Next::Query(_) => unreachable!("all states are in one place"),
 ///             }
 ///         }
 ///     };
@@ -101,21 +84,9 @@ const TOGETHER: usize = 32;
 /// # Ok::<(), tollgate_core::RuleError>(())
 /// ```
 #[derive(Clone)]
-pub struct BoundRules(Arc<Inner>);
+pub struct BoundRules(Arc<Binding>);
 
-struct Inner {
-    engine: Arc<Shared>,
-    rules: Arc<RuleSet>,
-    limits: Limits,
-    store: Box<dyn StoreRules>,
-    /// Whether any check may be decided locally, other than by the deny cache.
-    is_local: bool,
-    is_retired: AtomicBool,
-    /// When leases were last checked.
-    swept: AtomicU64,
-}
-
-/// What becomes of a request at first.
+/// What becomes of a request at first. There will be no other variants: a store has to handle each.
 #[derive(Debug)]
 #[must_use]
 pub enum Begin {
@@ -127,23 +98,10 @@ pub enum Begin {
 
 impl BoundRules {
     /// The most reports of one [poll](Self::poll_maintenance), so that requests do not wait for all that are due.
-    pub const MAX_REPORTS: usize = 128;
+    pub const MAX_REPORTS: usize = MAX_REPORTS;
 
-    pub(crate) fn new(
-        engine: Arc<Shared>,
-        rules: Arc<RuleSet>,
-        limits: Limits,
-        store: Box<dyn StoreRules>,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            is_local: limits.pause().is_some(),
-            engine,
-            rules,
-            limits,
-            store,
-            is_retired: AtomicBool::new(false),
-            swept: AtomicU64::new(0),
-        }))
+    pub(crate) fn new(binding: Binding) -> Self {
+        Self(Arc::new(binding))
     }
 
     /// The rule set.
@@ -166,86 +124,61 @@ impl BoundRules {
     /// Decides a request, or returns the query for the store.
     ///
     /// Units that this process may spend come first: they are taken already, whatever the store would say. Then the deny cache
-    /// decides, and then the store. A denial by the cache ends the decision: the other rules are not asked.
+    /// decides, and then the store. A denial by the cache ends the decision: the other rules are not decided.
     #[inline]
     pub fn begin(&self, checks: &[Check], now: Tick) -> Begin {
         let [check] = checks else {
             return self.begin_several(checks, now);
         };
-        let miss = match self.spend(check, now) {
-            Ok(verdict) => return self.decided(verdict, now),
+        let miss = match self.0.spend(check, now) {
+            Ok(verdict) => return self.decided(check, verdict, now),
             Err(miss) => miss,
         };
-        if let Some(verdict) = self.deny(check, now) {
-            return self.decided(verdict, now);
+        if let Some(verdict) = self.0.deny(check, now) {
+            return self.decided(check, verdict, now);
         }
         let mut new_keys = IndexSet::default();
         if miss.is_new {
             new_keys.insert(0);
         }
-        Begin::Query(Query::acquire(self, Checks::from_slice(checks), new_keys))
+        Begin::Query(self.acquire(Checks::from_slice(checks), new_keys))
     }
 
     #[inline(always)]
-    fn decided(&self, verdict: Verdict, now: Tick) -> Begin {
+    fn decided(&self, check: &Check, verdict: Verdict, now: Tick) -> Begin {
         let is_enforced = self.0.rules.enforces(verdict.rule());
-        let at = self.local().store_time.at(now);
-        Begin::Decided(Decision::of_one(at, verdict, is_enforced))
+        let at = self.0.local().store_time.at(now);
+        let decision = Decision::of_one(at, verdict, is_enforced);
+        if let Some(events) = self.0.request_events() {
+            events.decided(slice::from_ref(check), &decision, now);
+        }
+        Begin::Decided(decision)
+    }
+
+    fn acquire(&self, checks: Checks, new_keys: IndexSet) -> Query {
+        Query::from(Exchange::acquire(&self.0, checks, new_keys))
     }
 
     #[inline(never)]
     fn begin_several(&self, checks: &[Check], now: Tick) -> Begin {
-        if let Some(decision) = Check::deny_two_plans(&self.0.rules, checks) {
-            return Begin::Decided(decision);
-        }
-        if let Some(decision) = self.deny_several(checks, now) {
-            return Begin::Decided(decision);
-        }
-        let store_at = self.local().store_time.at(now);
-        let mut new_keys = IndexSet::default();
-        let mut verdicts = SmallVec::new();
-        if self.0.is_local && has_twins(checks) {
-            // They are one check for the store. Of a key that only comes so nothing could be decided locally.
-            let is_new = |check: &Check| {
-                let (limit, reports) = (self.limit(check), self.local().reports());
-                let counted = limit.filter(|limit| limit.report_terms().is_some());
-                let (limit, reports) = counted.zip(reports)?;
-                (!reports.keeps(limit, check.key())).then_some(())
-            };
-            for (index, check) in checks.iter().enumerate() {
-                if is_new(check).is_some() {
-                    new_keys.insert(index);
+        let store_at = self.0.local().store_time.at(now);
+        let split = match Split::new(&self.0, checks, now) {
+            ControlFlow::Break(decision) => {
+                if let Some(events) = self.0.request_events() {
+                    events.decided(checks, &decision, now);
                 }
+                return Begin::Decided(decision);
             }
-        } else if self.0.is_local {
-            for (index, check) in checks.iter().enumerate() {
-                let spent = self.spend_one_of(checks, check, now);
-                if spent.as_ref().is_err_and(|miss| miss.is_new) {
-                    new_keys.insert(index);
-                }
-                verdicts.push(spent.ok().map(|verdict| (store_at, verdict)));
-            }
-            if verdicts.iter().all(Option::is_some) {
-                let verdicts = verdicts.iter().flatten().map(|(_, verdict)| *verdict);
-                return Begin::Decided(self.decision(verdicts, now));
-            }
-        }
-        let indices = |index: &u16| {
-            let verdict = verdicts.get(usize::from(*index));
-            verdict.is_none_or(Option::is_none)
+            ControlFlow::Continue(split) => split,
         };
-        // A request has fewer than 65 536 checks.
-        let asked: Step = (0..checks.len() as u16).filter(indices).collect();
-        let steps = self.steps(checks, &asked);
-        if asked.len() == checks.len() && steps.len() <= 1 {
-            let checks = Checks::from_slice(checks);
-            return Begin::Query(Query::acquire(self, checks, new_keys));
+        let undecided: Step = split.undecided(checks).collect();
+        let steps = Request::steps(&self.0, checks, &undecided);
+        if undecided.len() == checks.len() && steps.len() <= 1 {
+            return Begin::Query(self.acquire(Checks::from_slice(checks), split.new_keys));
         }
-        verdicts.resize(checks.len(), None);
-        let times = (now, store_at);
-        let request = Request::new(checks, verdicts, new_keys, steps, times);
-        let query = Query::acquire(self, Checks::new(), new_keys);
-        Begin::Query(query.of_request(Box::new(request)))
+        let exchange = Exchange::acquire(&self.0, Checks::new(), IndexSet::default());
+        let request = Request::new(checks, split, steps, (now, store_at));
+        Begin::Query(Query::of_request(exchange, Box::new(request)))
     }
 
     /// Returns the query for a decision that takes nothing.
@@ -253,109 +186,43 @@ impl BoundRules {
         if let Some(decision) = Check::deny_two_plans(&self.0.rules, checks) {
             return Begin::Decided(decision);
         }
-        let asked: Step = (0..checks.len() as u16).collect();
-        let steps = self.steps(checks, &asked);
+        let undecided: Step = Split::default().undecided(checks).collect();
+        let steps = Request::steps(&self.0, checks, &undecided);
         if steps.len() <= 1 {
-            return Begin::Query(Query::peek(self, Checks::from_slice(checks)));
+            let exchange = Exchange::peek(&self.0, Checks::from_slice(checks));
+            return Begin::Query(Query::from(exchange));
         }
-        let times = (now, self.local().store_time.at(now));
-        let verdicts = smallvec![None; checks.len()];
-        let new_keys = IndexSet::default();
-        let request = Request::new(checks, verdicts, new_keys, steps, times);
-        let query = Query::peek(self, Checks::new());
-        Begin::Query(query.of_request(Box::new(request)))
-    }
-
-    /// The checks with these indices, by the place of their states.
-    fn steps(&self, checks: &[Check], asked: &[u16]) -> VecDeque<Step> {
-        let together: Checks = asked
-            .iter()
-            .map(|index| checks[usize::from(*index)])
-            .collect();
-        let mut steps: SmallVec<[(Option<Fingerprint>, Step); 2]> = SmallVec::new();
-        for (index, check) in asked.iter().zip(&together) {
-            let place = self.0.store.place(&together, check);
-            match steps.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, step)) => step.push(*index),
-                None => steps.push((place, smallvec![*index])),
-            }
-        }
-        steps.into_iter().map(|(_, step)| step).collect()
+        let times = (now, self.0.local().store_time.at(now));
+        let request = Request::new(checks, Split::default(), steps, times);
+        let exchange = Exchange::peek(&self.0, Checks::new());
+        Begin::Query(Query::of_request(exchange, Box::new(request)))
     }
 
     /// Settles units that were taken. Those that this process may spend again stay here.
     pub fn settle(&self, receipts: &[Receipt], how: Settlement, now: Tick) -> FollowUp {
-        let mut follow_up = FollowUp::default();
-        let mut others: SmallVec<[Receipt; 4]> = SmallVec::new();
-        for receipt in receipts {
-            match self.settle_one(receipt, how, now) {
-                None => {}
-                // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
-                Some((receipt, same)) if same == how => others.push(receipt),
-                Some(settlement) => follow_up.settle.push(settlement),
-            }
+        if let Some(events) = self.0.request_events() {
+            events.settled(receipts, how, now);
         }
-        let others = others.into_iter().map(|receipt| (receipt, how));
-        follow_up.settle.extend(others);
-        let is_local = |(receipt, _): &(Receipt, Settlement)| receipt.source == Source::Local;
-        if follow_up.settle.iter().any(is_local) {
-            self.0.engine.wait_for_reports();
-        }
-        self.return_retired(&mut follow_up, now);
-        follow_up
-    }
-
-    /// What the store has to settle for units that this process may have spent.
-    fn settle_one(
-        &self,
-        receipt: &Receipt,
-        how: Settlement,
-        now: Tick,
-    ) -> Option<(Receipt, Settlement)> {
-        let check = &receipt.check;
-        let back = match how {
-            Settlement::Refund(units) => units.min(check.cost()),
-            Settlement::Cancel => check.cost(),
-            Settlement::Charge(units) => {
-                // What this process may spend is as good as what the store has.
-                let more = check.with_cost(units);
-                return self.spend(&more, now).is_err().then_some((*receipt, how));
-            }
-            _ => return None,
-        };
-        self.local().unlearn(check.key());
-        let limit = match (receipt.source, self.limit(check)) {
-            (Source::Lease | Source::Local, Some(limit)) => limit,
-            _ => return Some((*receipt, how)),
-        };
-        let times = (now, self.local().store_time.local(receipt.taken.at));
-        match self.local().give_back(limit, receipt, times, back) {
-            0 => None,
-            rest => Some((as_counted(limit, receipt), Settlement::Refund(rest))),
-        }
+        let settlements = settle(&self.0, receipts, how, now);
+        let returned = Maintenance::retired_leases(&self.0, now);
+        FollowUp::new(settlements, returned)
     }
 
     /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.
     pub fn begin_reset(&self, checks: &[Check], now: Tick) -> Reset {
-        Reset::new(self, checks, now)
+        Reset::new(&self.0, checks, now)
     }
 
     /// What is due without a request: reports, and about once a second leases that are not needed. To be called each
     /// [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS).
     #[must_use = "units are missing until the queries are sent"]
     pub fn poll_maintenance(&self, now: Tick) -> Vec<Query> {
-        let mut queries = self.reports(now, |_| true);
-        let swept = self.0.swept.load(Ordering::Relaxed);
-        if let Some(leases) = self.local().leases()
-            && now.saturating_sub(swept) >= SWEEP_EVERY
-        {
-            self.0.swept.store(now, Ordering::Relaxed);
-            for (rule, plan, limit) in self.0.limits.iter() {
-                let unneeded = leases.sweep(limit, now);
-                self.return_leases((rule, plan), unneeded, &mut queries);
-            }
+        let mut maintenance = Maintenance::new(&self.0);
+        maintenance.reports(now, |_| true);
+        if self.0.sweeps(now) {
+            maintenance.idle_leases(now);
         }
-        queries
+        queries(maintenance.exchanges)
     }
 
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves
@@ -363,17 +230,18 @@ impl BoundRules {
     /// [everything is reported](Self::is_reported).
     #[must_use = "units are missing until the queries are sent"]
     pub fn flush(&self, now: Tick) -> Vec<Query> {
-        let is_retired = self.0.is_retired.load(Ordering::SeqCst);
+        let is_retired = self.0.is_retired();
         let is_ours = |limit: &Limit| !is_retired || !limit.is_in_use();
-        let mut queries = self.reports(Tick::MAX, is_ours);
-        self.all_leases(is_ours, &mut queries, now);
-        queries
+        let mut maintenance = Maintenance::new(&self.0);
+        maintenance.reports(Tick::MAX, is_ours);
+        maintenance.all_leases(now, is_ours);
+        queries(maintenance.exchanges)
     }
 
     /// Whether nothing is left to [flush](Self::flush) but what is in flight.
     #[must_use]
     pub fn is_reported(&self) -> bool {
-        let is_retired = self.0.is_retired.load(Ordering::SeqCst);
+        let is_retired = self.0.is_retired();
         let mut limits = self.0.limits.iter();
         limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_unreported())
     }
@@ -383,239 +251,13 @@ impl BoundRules {
     #[must_use = "units are missing until the queries are sent"]
     pub fn retire(&self, now: Tick) -> Vec<Query> {
         // Before leases are taken out, so that one that comes later goes back.
-        if !self.0.is_retired.swap(true, Ordering::SeqCst) {
-            self.0.limits.iter().for_each(|(_, _, it)| it.retire());
-        }
+        self.0.retire();
         self.flush(now)
     }
-
-    /// Leases that came to a retired rule set go back.
-    pub(crate) fn return_retired(&self, follow_up: &mut FollowUp, now: Tick) {
-        if self.0.is_retired.load(Ordering::SeqCst) {
-            self.all_leases(|limit| !limit.is_in_use(), &mut follow_up.queries, now);
-        }
-    }
-
-    fn all_leases(&self, which: impl Fn(&Limit) -> bool, queries: &mut Vec<Query>, now: Tick) {
-        let Some(leases) = self.local().leases() else {
-            return;
-        };
-        for (rule, plan, limit) in self.0.limits.iter().filter(|(_, _, it)| which(it)) {
-            let held = leases.take_out(limit, now);
-            self.return_leases((rule, plan), held, queries);
-        }
-    }
-
-    fn return_leases(
-        &self,
-        of: (u16, u16),
-        leases: Vec<(Fingerprint, crate::lease::grant::ReturnedLease)>,
-        queries: &mut Vec<Query>,
-    ) {
-        self.in_queries(of, leases, queries, |query, check, returned| {
-            query.add_returned(check, returned);
-        });
-    }
-
-    /// Reports that are due by a time, of some limits.
-    fn reports(&self, by: Tick, which: impl Fn(&Limit) -> bool) -> Vec<Query> {
-        let mut queries = Vec::new();
-        let Some(reports) = self.local().reports() else {
-            return queries;
-        };
-        let mut left = Self::MAX_REPORTS;
-        for (rule, plan, limit) in self.0.limits.iter().filter(|(_, _, it)| which(it)) {
-            let due = reports.due_by(limit, by, left);
-            left -= due.len();
-            let due: Vec<_> = due.into_iter().map(|key| (key, ())).collect();
-            self.in_queries((rule, plan), due, &mut queries, |query, check, ()| {
-                query.add_report(check);
-            });
-        }
-        queries
-    }
-
-    /// Puts keys of one rule into queries, by the places of their states. Keys of several rules do not share a query, because
-    /// the store may refuse one rule.
-    fn in_queries<T>(
-        &self,
-        (rule, plan): (u16, u16),
-        keys: Vec<(Fingerprint, T)>,
-        queries: &mut Vec<Query>,
-        add: impl Fn(&mut Query, Check, T),
-    ) {
-        let mut keys: Vec<_> = keys
-            .into_iter()
-            .map(|(key, item)| {
-                let check = Check::new(rule, key, 0).with_plan(plan);
-                let place = self.0.store.place(&[check], &check);
-                (place.map(|place| place.bits()), check, item)
-            })
-            .collect();
-        keys.sort_by_key(|(place, ..)| *place);
-        let mut last = None;
-        for (place, check, item) in keys {
-            match last {
-                Some((same, count)) if same == place && count < TOGETHER => {
-                    last = Some((place, count + 1));
-                }
-                _ => {
-                    queries.push(Query::maintenance(self));
-                    last = Some((place, 1));
-                }
-            }
-            if let Some(query) = queries.last_mut() {
-                add(query, check, item);
-            }
-        }
-    }
-
-    /// What the store has taken of a window that can be leased, for an abandoned request: it stays in this process,
-    /// or goes back to the store.
-    pub(crate) fn keep_abandoned(&self, receipt: &Receipt, now: Tick, follow_up: &mut FollowUp) {
-        let limit = self.limit(&receipt.check);
-        let Some(limit) = limit.filter(|limit| limit.windows.is_some()) else {
-            return;
-        };
-        let mut receipt = *receipt;
-        receipt.source = Source::Lease;
-        let local = self.local();
-        local.unlearn(receipt.check.key());
-        let times = (now, local.store_time.local(receipt.taken.at));
-        match local.give_back(limit, &receipt, times, receipt.check.cost()) {
-            0 => {}
-            rest => self.refund(follow_up, as_counted(limit, &receipt), rest),
-        }
-    }
-
-    /// The store has to refund units that this process has spent.
-    pub(crate) fn refund(&self, follow_up: &mut FollowUp, receipt: Receipt, units: u64) {
-        if receipt.source == Source::Local {
-            self.0.engine.wait_for_reports();
-        }
-        follow_up.settle.push((receipt, Settlement::Refund(units)));
-    }
-
-    /// A decision that the store has not made.
-    pub(crate) fn unanswered(&self, checks: &[Check], outcome: Outcome) -> Decision {
-        let verdicts = checks
-            .iter()
-            .map(|check| Verdict::unanswered(check.rule(), check.plan(), outcome));
-        Decision::new(0, verdicts, |verdict| self.0.rules.enforces(verdict.rule()))
-    }
-
-    fn decision(&self, verdicts: impl IntoIterator<Item = Verdict>, now: Tick) -> Decision {
-        let at = self.local().store_time.at(now);
-        Decision::new(at, verdicts, |verdict| {
-            self.0.rules.enforces(verdict.rule())
-        })
-    }
-
-    #[inline]
-    fn spend(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {
-        match self.limit(check) {
-            Some(limit) => self.local().spend(limit, check, now),
-            None => Err(Miss { is_new: true }),
-        }
-    }
-
-    /// The same for one of several checks. What a threshold of the request reads is left to the store, which is queried anyway,
-    /// and so is what decides where the other states lie.
-    fn spend_one_of(&self, checks: &[Check], check: &Check, now: Tick) -> Result<Verdict, Miss> {
-        if self.0.store.places_others(check.rule()) {
-            return Err(Miss { is_new: true });
-        }
-        if self.0.rules.has_thresholds()
-            && let Some(reports) = self.local().reports()
-            && let Some(limit) = self.limit(check)
-            && limit.report_terms().is_some()
-            && has_threshold(&self.0.rules, checks, check)
-        {
-            return Err(reports.see(limit, check.key()));
-        }
-        self.spend(check, now)
-    }
-
-    #[inline]
-    fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
-        self.local().deny(self.limit(check)?, check, now)
-    }
-
-    /// Denies a request of several checks if the deny cache denies one. The others are not asked.
-    ///
-    /// A shadow counts what is denied as well, and a threshold reports on it, so a request with one of them goes to the store.
-    fn deny_several(&self, checks: &[Check], now: Tick) -> Option<Decision> {
-        let is_enforced = |check: &Check| self.0.rules.enforces(usize::from(check.rule()));
-        if !checks.iter().all(is_enforced) {
-            return None;
-        }
-        let answers = checks.iter().map(|check| {
-            let limit = self.limit(check)?;
-            let denied = self.local().deny(limit, check, now)?;
-            // What this process may spend is taken already.
-            let leased = self.local().leased(limit, check.key(), now);
-            (leased < check.cost()).then_some(denied)
-        });
-        let answers: SmallVec<[_; 4]> = answers.collect();
-        if answers.iter().all(Option::is_none) {
-            return None;
-        }
-        let verdicts = checks.iter().zip(answers).map(|(check, answer)| {
-            let (rule, plan) = (check.rule(), check.plan());
-            answer.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotAsked))
-        });
-        Some(self.decision(verdicts, now))
-    }
-
-    #[inline]
-    pub(crate) fn limit(&self, check: &Check) -> Option<&Limit> {
-        self.0.limits.of(check)
-    }
-
-    /// The limits of a rule, with the number of a plan that each belongs to.
-    pub(crate) fn limits_of(&self, rule: u16) -> impl Iterator<Item = (u16, &Limit)> {
-        let limits = self.0.limits.iter().filter(move |(of, ..)| *of == rule);
-        limits.map(|(_, plan, limit)| (plan, &**limit))
-    }
-
-    #[inline]
-    pub(crate) fn local(&self) -> &Local {
-        &self.0.engine.local
-    }
-
-    pub(crate) fn events(&self) -> &dyn EngineEvents {
-        &*self.0.engine.events
-    }
-
-    pub(crate) fn engine(&self) -> &Arc<Shared> {
-        &self.0.engine
-    }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if !*self.is_retired.get_mut() {
-            self.limits.iter().for_each(|(_, _, it)| it.retire());
-        }
-        self.engine.unbind(&self.rules, &self.limits);
-    }
-}
-
-/// Whether a threshold of a request reads the state of one of its checks.
-fn has_threshold(rules: &RuleSet, checks: &[Check], check: &Check) -> bool {
-    let mut thresholds = rules.thresholds_of(usize::from(check.rule()));
-    thresholds.any(|threshold| {
-        let mut others = checks.iter();
-        others.any(|other| usize::from(other.rule()) == threshold)
-    })
-}
-
-/// Whether two checks are on one state.
-pub(crate) fn has_twins(checks: &[Check]) -> bool {
-    checks.iter().enumerate().any(|(index, check)| {
-        let mut before = checks[..index].iter();
-        before.any(|other| other.rule() == check.rule() && other.key() == check.key())
-    })
+fn queries(exchanges: Vec<Exchange>) -> Vec<Query> {
+    exchanges.into_iter().map(Query::from).collect()
 }
 
 impl fmt::Debug for BoundRules {

@@ -1,21 +1,15 @@
 //! What a process decides locally in front of a shared store.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::{fmt, sync::Arc};
 
-use tollgate_core::{Quota, Rule, RuleSet, Tick};
+use tollgate_core::{RuleSet, Tick};
 
 use crate::{
     deny::deny_cache::DenyCache,
-    effective::Effective,
     engine::{
-        bound_rules::BoundRules, events::EngineEvents, limit::Limit, limits::Limits, local::Local,
-        store_rules::StoreRules,
+        binding::Binding, bound_rules::BoundRules, engine_state::EngineState, events::EngineEvents,
+        local::Local, store_rules::StoreRules,
     },
-    sync::{AtomicU32, Mutex, MutexGuard, Ordering, RwLock, lock},
 };
 
 /// What a process decides locally in front of a shared store: its leases, its local usage, and the denials it has seen.
@@ -26,7 +20,7 @@ use crate::{
 /// Nothing here does I/O, and the time is passed in. All times are ticks of a process clock that goes on while the machine
 /// sleeps.
 #[derive(Clone)]
-pub struct Engine(Arc<Shared>);
+pub struct Engine(Arc<EngineState>);
 
 /// How an [`Engine`] works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,49 +42,20 @@ impl Default for EngineOptions {
     }
 }
 
-/// What the rule sets of an engine share.
-pub(crate) struct Shared {
-    pub(crate) local: Local,
-    pub(crate) events: Box<dyn EngineEvents>,
-    /// Read from before reports are taken until they are sent.
-    pub(crate) sending: RwLock<()>,
-    /// By the names of rules.
-    limits: Mutex<HashMap<Arc<str>, Vec<Weak<Limit>>>>,
-    next_id: AtomicU32,
-}
-
 impl Engine {
     /// An engine without rules. What happens in it is counted by `events`.
     #[must_use]
     pub fn new(options: EngineOptions, events: Box<dyn EngineEvents>) -> Self {
         let deny = options.deny_cache.then(|| DenyCache::new(options.keys));
-        Self(Arc::new(Shared {
-            local: Local::new(deny, options.keys),
-            events,
-            sending: RwLock::new(()),
-            limits: Mutex::new(HashMap::new()),
-            next_id: AtomicU32::new(0),
-        }))
+        let local = Local::new(deny, options.keys);
+        Self(Arc::new(EngineState::new(local, events)))
     }
 
     /// Binds a rule set, which is in use until it is [retired](BoundRules::retire). Bind a rule set before you retire the one
     /// that it replaces, and it keeps the leases and denials of the rules that have not changed.
     #[must_use]
     pub fn bind(&self, rules: Arc<RuleSet>, store: Box<dyn StoreRules>) -> BoundRules {
-        let limits = rules.rules().iter().enumerate().map(|(index, rule)| {
-            let exact = store.exact(rule);
-            let plans = (0..rule.quotas()).map(|plan| {
-                let quota = rule.quota_of(plan);
-                let is_local = rules.enforces(index) && !quota.is_unlimited();
-                is_local.then(|| {
-                    let effective = Effective::of(rule, plan, exact);
-                    self.0.limit(rule, *quota, effective)
-                })
-            });
-            plans.collect()
-        });
-        let limits = Limits(limits.collect());
-        BoundRules::new(Arc::clone(&self.0), rules, limits, store)
+        BoundRules::new(Binding::new(Arc::clone(&self.0), rules, store))
     }
 
     /// The time by the store's clock, as far as this process knows it: to about a tenth of a second.
@@ -111,64 +76,6 @@ impl Engine {
     pub fn units_unreported(&self) -> u64 {
         let reports = self.0.local.reports();
         reports.map_or(0, |reports| reports.unreported())
-    }
-}
-
-impl Shared {
-    /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.
-    fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
-        let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
-        let is_same = |limit: &Arc<Limit>| {
-            limit.quota == quota && limit.effective == effective && limit.has_plans == has_plans
-        };
-        let mut limits = self.limits();
-        let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
-        let known = of_name.iter().filter_map(Weak::upgrade).find(is_same);
-        let limit = known.unwrap_or_else(|| {
-            // It would take four billion different quotas in one process for two to have the same.
-            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let limit = Arc::new(Limit::new(id, quota, effective, has_plans));
-            of_name.push(Arc::downgrade(&limit));
-            limit
-        });
-        limit.bind();
-        self.local.make_room(&limit);
-        limit
-    }
-
-    /// A retired rule set is gone. What is unreported under limits that no other rule set has is given up.
-    pub(crate) fn unbind(&self, rules: &RuleSet, limits: &Limits) {
-        let mut lost = 0;
-        let mut by_name = self.limits();
-        for (rule, _, limit) in limits.iter() {
-            if !limit.unbind() {
-                continue;
-            }
-            lost += self
-                .local
-                .reports()
-                .map_or(0, |reports| reports.give_up(limit));
-            let name = rules.rules()[usize::from(rule)].shared_name();
-            if let Some(of_name) = by_name.get_mut(name) {
-                of_name.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(limit)));
-                if of_name.is_empty() {
-                    by_name.remove(name);
-                }
-            }
-        }
-        drop(by_name);
-        if lost > 0 {
-            self.events.units_lost(lost);
-        }
-    }
-
-    /// Waits until the reports are sent that were taken by now. The units in them can only be refunded after them.
-    pub(crate) fn wait_for_reports(&self) {
-        drop(self.sending.write());
-    }
-
-    fn limits(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Weak<Limit>>>> {
-        lock(&self.limits)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Leases {
     keys: KeyTable<Lease>,
 }
 
-/// The lease of a key, and what the store last said is left besides.
+/// The lease of a key, and what is left in the store, by its last reply.
 #[derive(Debug, Default)]
 struct Lease {
     holder: LeaseHolder,
@@ -116,7 +116,7 @@ impl Leases {
         Some(done)
     }
 
-    /// What the store said of a key: how much is left besides its leases, and for how long something is used.
+    /// The store has replied: how much is left without the leases, and for how long something is used.
     pub(crate) fn learn(&self, limit: &Limit, key: Fingerprint, sent: Tick, verdict: &Verdict) {
         let fresh_at = sent.saturating_add(verdict.reset_after_ticks());
         self.keys.with(limit.slot(key), |lease| {

@@ -37,8 +37,22 @@ impl Limits {
         })
     }
 
+    /// The limits of a rule, with the number of a plan that each belongs to.
+    pub(crate) fn of_rule(&self, rule: u16) -> impl Iterator<Item = (u16, &Limit)> {
+        let limits = self.iter().filter(move |(of, ..)| *of == rule);
+        limits.map(|(_, plan, limit)| (plan, &**limit))
+    }
+
     /// How often they need maintenance, in µs; `None`: never.
     pub(crate) fn pause(&self) -> Option<Tick> {
         self.iter().filter_map(|(_, _, limit)| limit.pause()).min()
     }
+}
+
+/// Whether two checks are on one state.
+pub(crate) fn has_twins(checks: &[Check]) -> bool {
+    checks.iter().enumerate().any(|(index, check)| {
+        let mut before = checks[..index].iter();
+        before.any(|other| other.rule() == check.rule() && other.key() == check.key())
+    })
 }

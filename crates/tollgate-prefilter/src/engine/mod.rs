@@ -1,15 +1,18 @@
 //! The engine: everything that a process decides locally, as one value without I/O.
 
+mod binding;
 mod bound_rules;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod engine;
+mod engine_state;
 mod events;
-mod follow_up;
+mod exchange;
 mod index_set;
 mod leases;
 pub(crate) mod limit;
 mod limits;
 mod local;
+mod maintenance;
 mod query;
 mod reply;
 mod reports;
@@ -17,6 +20,8 @@ mod request;
 mod reset;
 #[cfg(all(test, tollgate_shuttle))]
 mod schedules;
+mod settle;
+mod split;
 mod store_rules;
 mod store_time;
 #[cfg(test)]
@@ -27,10 +32,10 @@ mod windows;
 pub use self::{
     bound_rules::{Begin, BoundRules},
     engine::{Engine, EngineOptions},
-    events::{EngineEvents, LeaseEvent, ReportEvent},
-    follow_up::FollowUp,
+    events::{EngineEvents, LeaseEvent, ReportEvent, RequestEvents},
+    exchange::LeaseItem,
     index_set::IndexSet,
-    query::{Done, LeaseItem, Next, Query},
+    query::{Done, FollowUp, Next, Query},
     reply::{GrantReply, LeaseReply, NoReply, Reply, ReportReply},
     reset::Reset,
     store_rules::StoreRules,

@@ -7,6 +7,7 @@ use crate::{engine::index_set::IndexSet, lease::grant::Grant};
 
 /// The store's reply to a [`Query`](crate::Query).
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Reply {
     /// The time of the reply by the store's clock.
     pub at: Tick,
@@ -20,10 +21,26 @@ pub struct Reply {
     pub leases: SmallVec<[LeaseReply; 1]>,
 }
 
+impl Reply {
+    /// A reply to a query without reports and leases, and whose states belong to no other clients.
+    #[must_use]
+    pub fn new(at: Tick, decision: Decision) -> Self {
+        Self {
+            at,
+            decision,
+            shared: IndexSet::default(),
+            reports: SmallVec::new(),
+            leases: SmallVec::new(),
+        }
+    }
+}
+
 /// The store's reply to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReportReply {
     /// The units were counted.
+    #[non_exhaustive]
     Counted {
         /// How many are left.
         left: u64,
@@ -36,8 +53,17 @@ pub enum ReportReply {
     Unknown,
 }
 
+impl ReportReply {
+    /// The units were counted, so many are `left`, and in `reset_after` µs nothing is used any more.
+    #[must_use]
+    pub const fn counted(left: u64, reset_after: Tick) -> Self {
+        Self::Counted { left, reset_after }
+    }
+}
+
 /// The store's reply about the lease of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeaseReply {
     /// Whether the store certainly did not take back the lease that was returned.
     pub is_refused: bool,
@@ -45,8 +71,17 @@ pub struct LeaseReply {
     pub grant: GrantReply,
 }
 
+impl LeaseReply {
+    /// `is_refused`: the store certainly did not take back the lease that was returned.
+    #[must_use]
+    pub const fn new(is_refused: bool, grant: GrantReply) -> Self {
+        Self { is_refused, grant }
+    }
+}
+
 /// Whether a lease was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GrantReply {
     /// None was wanted, or none was granted.
     None,
@@ -58,11 +93,12 @@ pub enum GrantReply {
 
 /// Why there is no reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NoReply {
     /// The query certainly was not carried out.
     NotRun,
     /// No check of the query has a limit, so it was not sent.
-    NothingToAsk,
+    NothingToSend,
     /// It is unknown whether it was carried out. It must not be sent again.
     Unknown,
 }

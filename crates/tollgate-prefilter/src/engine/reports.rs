@@ -161,7 +161,7 @@ impl Reports {
         };
         let is_idle = |counted: &Counted| counted.usage.is_idle();
         let learn = |counted: &mut Counted| {
-            counted.usage.learned(sent.order, left.units);
+            counted.usage.on_remaining(sent.order, left.units);
             counted.fresh_at = sent.at.saturating_add(left.reset_after);
             // The store does not know of these.
             counted.uses(now, counted.usage.unreported(), terms);

@@ -2,14 +2,18 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Check, Checks, Decision, Outcome, Source, Tick, Verdict,
+    Check, Checks, Decision, Fingerprint, Outcome, Source, Tick, Verdict,
     store::{Receipt, Settlement},
 };
 
 use crate::engine::{
-    bound_rules::BoundRules, follow_up::FollowUp, index_set::IndexSet, local::as_counted,
+    binding::Binding,
+    exchange::Exchange,
+    index_set::IndexSet,
+    settle::{Settlements, give_back},
+    split::Split,
 };
 
 /// Indices of checks that are decided in one step.
@@ -22,7 +26,7 @@ pub(crate) struct Request {
     checks: Checks,
     /// By index: the verdicts so far, with the time by the store's clock that each counts from.
     verdicts: SmallVec<[Option<(Tick, Verdict)>; 4]>,
-    /// Checks of whose keys nothing is kept.
+    /// Checks whose keys are in no table.
     new_keys: IndexSet,
     /// The step in flight, and those after it.
     step: Step,
@@ -33,33 +37,54 @@ pub(crate) struct Request {
     is_denied: bool,
     /// Checks of steps that were not denied.
     taken: Step,
-    /// What earlier steps leave to send.
-    pub(crate) follow_up: FollowUp,
+    /// Leases that go back, after earlier steps.
+    pub(crate) returned: Vec<Exchange>,
 }
 
 impl Request {
+    /// A request whose checks with these indices are decided in steps by the store, after this process has decided others.
     pub(crate) fn new(
         checks: &[Check],
-        verdicts: SmallVec<[Option<(Tick, Verdict)>; 4]>,
-        new_keys: IndexSet,
+        split: Split,
         steps: VecDeque<Step>,
         (at, store_at): (Tick, Tick),
     ) -> Self {
+        let verdicts = split.verdicts.into_iter();
+        let verdicts = verdicts.map(|verdict| verdict.map(|verdict| (store_at, verdict)));
+        let mut verdicts: SmallVec<_> = verdicts.collect();
+        verdicts.resize(checks.len(), None);
         Self {
             checks: Checks::from_slice(checks),
             verdicts,
-            new_keys,
+            new_keys: split.new_keys,
             step: Step::new(),
             steps,
             at,
             store_at,
             is_denied: false,
             taken: Step::new(),
-            follow_up: FollowUp::default(),
+            returned: Vec::new(),
         }
     }
 
-    /// The checks of the next step, and those of them of whose keys nothing is kept. `None`: the request is decided.
+    /// The checks with these indices, by the place of their states.
+    pub(crate) fn steps(binding: &Binding, checks: &[Check], undecided: &[u16]) -> VecDeque<Step> {
+        let together: Checks = undecided
+            .iter()
+            .map(|index| checks[usize::from(*index)])
+            .collect();
+        let mut steps: SmallVec<[(Option<Fingerprint>, Step); 2]> = SmallVec::new();
+        for (index, check) in undecided.iter().zip(&together) {
+            let place = binding.store.place(&together, check);
+            match steps.iter_mut().find(|(other, _)| *other == place) {
+                Some((_, step)) => step.push(*index),
+                None => steps.push((place, smallvec![*index])),
+            }
+        }
+        steps.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// The checks of the next step, and those whose keys are in no table. `None`: the request is decided.
     pub(crate) fn next_step(&mut self) -> Option<(Checks, IndexSet)> {
         if self.is_denied {
             return None;
@@ -67,9 +92,9 @@ impl Request {
         self.step = self.steps.pop_front()?;
         let indices = self.step.iter().map(|index| usize::from(*index));
         let mut new_keys = IndexSet::default();
-        let checks = indices.enumerate().map(|(place, index)| {
+        let checks = indices.enumerate().map(|(position, index)| {
             if self.new_keys.contains(index) {
-                new_keys.insert(place);
+                new_keys.insert(position);
             }
             self.checks[index]
         });
@@ -90,7 +115,7 @@ impl Request {
     }
 
     /// The decision about the whole request.
-    pub(crate) fn decision(&self, rules: &BoundRules) -> Decision {
+    pub(crate) fn decision(&self, binding: &Binding) -> Decision {
         let times = self.verdicts.iter().flatten();
         let at_store = times.filter(|(_, verdict)| !is_local(verdict));
         let at = match at_store.map(|(at, _)| *at).max() {
@@ -108,51 +133,38 @@ impl Request {
                 verdict.with_reset_after(fresh_at.saturating_sub(at))
             }
         });
-        let enforces = |verdict: &Verdict| rules.rules().enforces(verdict.rule());
+        let enforces = |verdict: &Verdict| binding.rules.enforces(verdict.rule());
         Decision::new(at, verdicts, enforces)
     }
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
-    pub(crate) fn cancel(&self, rules: &BoundRules, follow_up: &mut FollowUp) {
-        let taken = self.taken(rules);
-        follow_up
-            .settle
-            .extend(taken.map(|receipt| (receipt, Settlement::Cancel)));
+    pub(crate) fn cancel(&self, binding: &Binding, settlements: &mut Settlements) {
+        let taken = self.taken(binding);
+        settlements.extend(taken.map(|receipt| (receipt, Settlement::Cancel)));
     }
 
     /// What the store has taken for it.
-    pub(crate) fn taken<'a>(&'a self, rules: &'a BoundRules) -> impl Iterator<Item = Receipt> + 'a {
+    pub(crate) fn taken<'a>(&'a self, binding: &'a Binding) -> impl Iterator<Item = Receipt> + 'a {
         let indices = self.taken.iter().map(|index| usize::from(*index));
-        indices.filter_map(|index| self.receipt(rules, index))
+        indices.filter_map(|index| self.receipt(binding, index))
     }
 
-    /// The request is not admitted: units that this process has spent for it go back to where they came from.
-    pub(crate) fn give_back_local(&self, rules: &BoundRules, now: Tick, follow_up: &mut FollowUp) {
-        let spent = (0..self.checks.len()).filter_map(|index| self.receipt(rules, index));
+    /// The request is not admitted: units that this process has spent for it go back to where they came from. Returns what the
+    /// store has to refund of them.
+    pub(crate) fn give_back_local(&self, binding: &Binding, now: Tick) -> Settlements {
+        let spent = (0..self.checks.len()).filter_map(|index| self.receipt(binding, index));
         let spent = spent.filter(|receipt| is_of_process(receipt.source));
-        for receipt in spent {
-            let Some(limit) = rules.limit(&receipt.check) else {
-                continue;
-            };
-            let cost = receipt.check.cost();
-            let times = (now, self.at);
-            match rules.local().give_back(limit, &receipt, times, cost) {
-                0 => {}
-                rest => {
-                    let receipt = as_counted(limit, &receipt);
-                    rules.refund(follow_up, receipt, rest);
-                }
-            }
-        }
+        let refunds = spent.filter_map(|receipt| give_back(binding, &receipt, (now, self.at)));
+        refunds.collect()
     }
 
     /// For the units of a check that its verdict says are taken.
-    fn receipt(&self, rules: &BoundRules, index: usize) -> Option<Receipt> {
+    fn receipt(&self, binding: &Binding, index: usize) -> Option<Receipt> {
         let check = self.checks.get(index)?;
         let (at, verdict) = self.verdicts.get(index)?.as_ref()?;
         let is_taken = check.cost() > 0
             && verdict.outcome() == Outcome::Allow
-            && rules.rules().enforces(verdict.rule());
+            && binding.rules.enforces(verdict.rule());
         is_taken.then(|| Receipt::new(*check, verdict, *at))
     }
 
@@ -162,6 +174,11 @@ impl Request {
 
     pub(crate) fn is_denied(&self) -> bool {
         self.is_denied
+    }
+
+    /// All checks of the request.
+    pub(crate) fn checks(&self) -> &[Check] {
+        &self.checks
     }
 
     pub(crate) fn came_at(&self) -> Tick {

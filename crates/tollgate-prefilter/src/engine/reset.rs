@@ -1,9 +1,11 @@
 //! A reset in flight.
 
+use std::sync::Arc;
+
 use tollgate_core::{Check, Tick};
 
 use crate::{
-    engine::{bound_rules::BoundRules, reply::NoReply},
+    engine::{binding::Binding, reply::NoReply},
     lease::grant::ReturnedLease,
 };
 
@@ -11,25 +13,28 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
 pub struct Reset {
-    rules: BoundRules,
+    binding: Arc<Binding>,
     checks: Vec<Check>,
     returned: Vec<(Check, ReturnedLease)>,
     was_counted: bool,
 }
 
 impl Reset {
-    pub(crate) fn new(rules: &BoundRules, checks: &[Check], now: Tick) -> Self {
+    pub(crate) fn new(binding: &Arc<Binding>, checks: &[Check], now: Tick) -> Self {
         let mut reset = Self {
-            rules: rules.clone(),
+            binding: Arc::clone(binding),
             checks: checks.iter().filter(|it| it.cost() > 0).copied().collect(),
             returned: Vec::new(),
             was_counted: false,
         };
-        let local = rules.local();
+        let local = binding.local();
         for check in &reset.checks {
             let key = check.key();
+            if let Some(events) = binding.request_events() {
+                events.reset(&check.with_cost(0), now);
+            }
             local.unlearn(key);
-            for (plan, limit) in rules.limits_of(check.rule()) {
+            for (plan, limit) in binding.limits.of_rule(check.rule()) {
                 let check = check.with_plan(plan).with_cost(0);
                 if let Some(leases) = local.leases() {
                     let returned = leases.forget(limit, key, now);
@@ -63,21 +68,21 @@ impl Reset {
     pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
         let is_back = |index: usize| match reply {
             Ok(is_refused) => is_refused(index),
-            Err(NoReply::NotRun | NoReply::NothingToAsk) => true,
+            Err(NoReply::NotRun | NoReply::NothingToSend) => true,
             Err(NoReply::Unknown) => false,
         };
         for (index, (check, returned)) in self.returned.iter().enumerate() {
             if let (true, Some(limit), Some(leases)) = (
                 is_back(index),
-                self.rules.limit(check),
-                self.rules.local().leases(),
+                self.binding.limit(check),
+                self.binding.local().leases(),
             ) {
                 leases.on_not_sent(limit, check.key(), Some(*returned));
             }
         }
         // Denials that were decided before may have come in between.
         for check in &self.checks {
-            self.rules.local().unlearn(check.key());
+            self.binding.local().unlearn(check.key());
         }
     }
 }

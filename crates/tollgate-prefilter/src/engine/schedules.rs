@@ -111,26 +111,26 @@ impl Process {
         let check = Check::new(0, KEY, cost);
         let decision = match self.rules.begin(&[check], self.now) {
             Begin::Decided(decision) => decision,
-            Begin::Query(query) => self.ask(query),
+            Begin::Query(query) => self.send(query),
         };
         let verdict = &decision.verdicts()[0];
         let receipt = Receipt::new(check, verdict, decision.at());
         (verdict.outcome() == Outcome::Allow).then_some(receipt)
     }
 
-    fn ask(&self, mut query: Query) -> Decision {
+    fn send(&self, mut query: Query) -> Decision {
         let reply = query.send(self.now, |query| self.carry_out(query));
         match query.finish(Ok(reply), self.now) {
             Next::Done(done) => {
                 self.follow_up(done.follow_up);
                 done.decision
             }
-            Next::Ask(query) => panic!("all states are in one place: {query:?}"),
+            Next::Query(query) => panic!("all states are in one place: {query:?}"),
         }
     }
 
-    fn ask_all(&self, queries: Vec<Query>) {
-        queries.into_iter().for_each(|query| drop(self.ask(query)));
+    fn send_all(&self, queries: Vec<Query>) {
+        queries.into_iter().for_each(|query| drop(self.send(query)));
     }
 
     fn cancel(&self, receipt: Receipt) {
@@ -153,7 +153,7 @@ impl Process {
                 store.reported = left.expect("it is refunded after it was reported");
             }
         }
-        self.ask_all(follow_up.queries);
+        self.send_all(follow_up.queries);
     }
 
     fn carry_out(&self, query: &Query) -> Reply {
@@ -213,7 +213,7 @@ impl Process {
     }
 
     fn flush(&self) {
-        self.ask_all(self.rules.flush(self.now));
+        self.send_all(self.rules.flush(self.now));
     }
 }
 
@@ -229,7 +229,7 @@ fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(scenario, SCHEDULES);
 }
 
-/// The units that are admitted: of those that are asked for, unless they are cancelled.
+/// The units that are admitted: all, unless they are cancelled.
 fn spend_and_cancel(process: &Process) -> u64 {
     let kept = process.request(1).map_or(0, |it| it.check.cost());
     if let Some(receipt) = process.request(1) {
@@ -295,11 +295,11 @@ fn nothing_stays_with_a_rule_set_that_is_retired_while_it_is_used() {
                     process.request(4).map_or(0, |it| it.check.cost())
                 }),
                 task(&process, |process| {
-                    process.ask_all(process.rules.poll_maintenance(process.now));
+                    process.send_all(process.rules.poll_maintenance(process.now));
                     0
                 }),
                 task(&process, |process| {
-                    process.ask_all(process.rules.retire(process.now));
+                    process.send_all(process.rules.retire(process.now));
                     // As the store does.
                     while !process.rules.is_reported() {
                         process.flush();

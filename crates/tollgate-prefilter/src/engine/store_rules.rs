@@ -1,8 +1,10 @@
 //! What a store knows of a rule set.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use tollgate_core::{Check, Fingerprint, Rule};
+
+use crate::engine::events::RequestEvents;
 
 /// What a store knows of a rule set, and its engine has to.
 pub trait StoreRules: fmt::Debug + Send + Sync {
@@ -18,5 +20,10 @@ pub trait StoreRules: fmt::Debug + Send + Sync {
     fn places_others(&self, rule: u16) -> bool {
         let _ = rule;
         false
+    }
+
+    /// Who follows the requests of the rule set, if anyone does. It is called once, when the rule set is bound. Default: none.
+    fn request_events(&self) -> Option<Arc<dyn RequestEvents>> {
+        None
     }
 }

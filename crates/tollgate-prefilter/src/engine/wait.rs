@@ -21,7 +21,7 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
         return Retry::after_micros(due.max(1));
     }
     let (quota, used) = (&limit.quota, limit.quota.limit().saturating_sub(left));
-    let told = match quota.algorithm() {
+    let retry_of = match quota.algorithm() {
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
             retry::<Gcra>(quota, at, cost, used)
         }
@@ -31,9 +31,9 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
         AlgorithmKind::SlidingLog => retry::<SlidingLog>(quota, at, cost, used),
         _ => None,
     };
-    let Some(Retry::After(wait)) = told else {
+    let Some(Retry::After(wait)) = retry_of else {
         // Of a quota without a limit nothing is ever missing.
-        return told.unwrap_or(Retry::Now);
+        return retry_of.unwrap_or(Retry::Now);
     };
     let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
     let later = match (&limit.effective, Gcra::new(quota)) {
@@ -47,7 +47,7 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
 
 /// For how long leases of other processes may keep units of a bucket from coming back.
 fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
-    let scheduled = terms.schedule().map_or(0, |schedule| schedule.line());
+    let scheduled = terms.schedule().map_or(0, |schedule| schedule.horizon());
     // A cost that does not fit next to what may be on lease has to wait until the leases have run out.
     let tracked = if cost > limit.saturating_sub(terms.reserve()) {
         terms.tracked_life().saturating_mul(2)
@@ -85,7 +85,7 @@ mod tests {
     }
 
     /// What a process says that knows only how many units are left.
-    fn told(quota: Quota, counted: Consistency, cost: u64, left: u64) -> Retry {
+    fn retry_of(quota: Quota, counted: Consistency, cost: u64, left: u64) -> Retry {
         let limit = limit(quota, counted);
         assert!(!matches!(limit.effective, Effective::Exact(_)), "{quota:?}");
         wait(&limit, AT, (cost, left), None)
@@ -123,7 +123,7 @@ mod tests {
             let Retry::After(exact) = algorithm.assess(&state, AT, cost).retry else {
                 panic!("{cost} do not fit");
             };
-            let Retry::After(wait) = told(quota, counted, cost, left) else {
+            let Retry::After(wait) = retry_of(quota, counted, cost, left) else {
                 panic!("{cost} are not there");
             };
             assert!(
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn retry_of_a_bucket_is_exact_to_the_unit() {
         let bucket = Quota::gcra(60, MINUTE);
-        assert_eq!(told(bucket, EVENTUAL, 1, 0), Retry::After(SECOND));
-        assert_eq!(told(bucket, EVENTUAL, 5, 2), Retry::After(3 * SECOND));
+        assert_eq!(retry_of(bucket, EVENTUAL, 1, 0), Retry::After(SECOND));
+        assert_eq!(retry_of(bucket, EVENTUAL, 5, 2), Retry::After(3 * SECOND));
         // A unit a second is granted as it is there, never ahead of time.
-        assert_eq!(told(bucket, LEASED, 1, 0), Retry::After(SECOND));
-        // Where a tenth may be out, sixty do not fit beside that for as long as it lives.
+        assert_eq!(retry_of(bucket, LEASED, 1, 0), Retry::After(SECOND));
+        // While a tenth may be on lease, sixty do not fit.
         let expected = Retry::After(60 * SECOND + 20 * SECOND);
-        assert_eq!(told(bucket, LEASED, 60, 0), expected);
+        assert_eq!(retry_of(bucket, LEASED, 60, 0), expected);
     }
 
     #[test]

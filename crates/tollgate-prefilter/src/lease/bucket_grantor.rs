@@ -11,7 +11,7 @@ use crate::lease::{
     terms::LeaseTerms,
 };
 
-/// Lends units of a token bucket, a GCRA or a leaky bucket.
+/// Grants leases of a token bucket, a GCRA or a leaky bucket.
 ///
 /// A store that does the same in another language is held to this one.
 ///
@@ -23,7 +23,7 @@ use crate::lease::{
 /// let grantor = BucketGrantor::new(&quota, LeaseTerms::new(&quota, 100)?).expect("a bucket");
 ///
 /// let (mut state, now) = (BucketState::default(), 1_700_000_000_000_000);
-/// let query = LeaseQuery { tracked: 1_000, ..LeaseQuery::default() };
+/// let query = LeaseQuery::default().with_tracked(1_000);
 /// let (answer, grant) = grantor.acquire(&mut state, now, 1, &query);
 /// // A quarter of the reserve of six hundred.
 /// assert_eq!(grant.map(|grant| grant.units()), Some(150));
@@ -41,7 +41,7 @@ use crate::lease::{
 /// store's clock runs like theirs to a thousandth.
 ///
 /// When the store's clock **goes back**, no more passes than if it had not, and no more is on lease than the reserve: what was
-/// on lease stays so, for five lives of a lease at most. Only a lease that is handed back before the step in a query which
+/// on lease stays so, for five lives of a lease at most. Only a lease that is returned before the step in a query which
 /// arrives later than a life after the step may count twice. When it **goes forward**, the exact bucket fills up, by a burst at
 /// most. This one does so too, and forgets leases that processes still hold: they are spent above it, once, so that at most
 /// the reserve and what is granted ahead comes on top.
@@ -54,6 +54,7 @@ pub struct BucketGrantor {
 
 /// What the store keeps of a key: the arrival time, and what is on lease. The default is fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BucketState {
     /// The arrival time. What is granted is taken from it.
     pub arrival: GcraState,
@@ -67,8 +68,9 @@ pub struct BucketState {
 /// Units in tracked leases, in two generations of the length of a lease's life.
 ///
 /// A lease of generation `g` is granted in `[g·life, (g+1)·life)` and has run out before `(g+2)·life`. A lease counts with its
-/// whole size until it is handed back or its generation is over, whatever was spent of it.
+/// whole size until it is returned or its generation is over, whatever was spent of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TrackedLeases {
     /// The number of the current generation.
     pub generation: u64,
@@ -105,7 +107,7 @@ impl BucketGrantor {
 
     /// Decides about `cost` units, takes them if they fit, and grants.
     ///
-    /// The order matters: the burst is cut by what is on lease before anything is handed back; what is handed back is there
+    /// The order matters: the burst is cut by what is on lease before anything is returned; what is returned is there
     /// for the request; and what the bucket has is granted only where the request was granted. A scheduled lease is what it has not, and
     /// is granted to whom it has refused too: that is who waits for it.
     pub fn acquire(
@@ -137,7 +139,7 @@ impl BucketGrantor {
             return (answer, grant);
         }
         let granted = grant.map_or(0, |grant| grant.units());
-        // What is on lease comes back by itself. Told with it, a refund would give back what time has.
+        // What is on lease comes back by itself. If it were included, a refund would give back what time has.
         let mut alone = state.arrival;
         self.quota.put_back(&mut alone, now, state.leases.total());
         let after = self.overdraft.assess(&alone, now, 0);

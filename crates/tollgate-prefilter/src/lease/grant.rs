@@ -4,8 +4,10 @@ use tollgate_core::Tick;
 
 /// A lease as a store grants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Grant {
     /// Tracked by the store until it expires, so that unspent units can be returned.
+    #[non_exhaustive]
     Tracked {
         /// Units.
         units: u64,
@@ -13,6 +15,7 @@ pub enum Grant {
         generation: u64,
     },
     /// Units that will be refilled soon, to be spent as they are. Unspent units are lost.
+    #[non_exhaustive]
     Scheduled {
         /// Units.
         units: u64,
@@ -22,6 +25,18 @@ pub enum Grant {
 }
 
 impl Grant {
+    /// A lease that the store tracks by the number of a generation, or of a window.
+    #[must_use]
+    pub const fn tracked(units: u64, generation: u64) -> Self {
+        Self::Tracked { units, generation }
+    }
+
+    /// Units that will be refilled soon, beginning `after` µs from now.
+    #[must_use]
+    pub const fn scheduled(units: u64, after: Tick) -> Self {
+        Self::Scheduled { units, after }
+    }
+
     /// Its units.
     #[must_use]
     pub const fn units(&self) -> u64 {
@@ -33,6 +48,7 @@ impl Grant {
 
 /// A tracked lease that a process returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReturnedLease {
     /// The units it was granted with.
     pub size: u64,
@@ -42,8 +58,21 @@ pub struct ReturnedLease {
     pub generation: u64,
 }
 
-/// What a process says about leases in a query to the store. The default asks for none and returns none.
+impl ReturnedLease {
+    /// A lease of `size` units, `left` of which were not spent.
+    #[must_use]
+    pub const fn new(size: u64, left: u64, generation: u64) -> Self {
+        Self {
+            size,
+            left,
+            generation,
+        }
+    }
+}
+
+/// What a process says about leases in a query to the store. The default requests none and returns none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeaseQuery {
     /// A lease that is returned.
     pub returned: Option<ReturnedLease>,
@@ -54,13 +83,34 @@ pub struct LeaseQuery {
 }
 
 impl LeaseQuery {
-    /// Whether it neither asks for a lease nor returns one.
+    /// The same that returns this lease.
+    #[must_use]
+    pub const fn with_returned(mut self, returned: Option<ReturnedLease>) -> Self {
+        self.returned = returned;
+        self
+    }
+
+    /// The same that requests this many units in a tracked lease.
+    #[must_use]
+    pub const fn with_tracked(mut self, units: u64) -> Self {
+        self.tracked = units;
+        self
+    }
+
+    /// The same that requests this many units in a scheduled lease.
+    #[must_use]
+    pub const fn with_scheduled(mut self, units: u64) -> Self {
+        self.scheduled = units;
+        self
+    }
+
+    /// Whether it neither requests nor returns a lease.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.returned.is_none() && !self.wants_grant()
     }
 
-    /// Whether it asks for a lease.
+    /// Whether it requests a lease.
     #[must_use]
     pub const fn wants_grant(&self) -> bool {
         self.tracked > 0 || self.scheduled > 0

@@ -59,7 +59,7 @@ use crate::lease::{
 pub struct LeaseHolder {
     grant: Option<HeldLease>,
     /// A query is in flight that may bring a lease, and what was held went with it.
-    asking: bool,
+    is_querying: bool,
     /// The last answer took so long that much of a scheduled lease would be over by the time it comes.
     is_far: bool,
     demand: Demand,
@@ -128,7 +128,7 @@ impl LeaseHolder {
     /// unless it says nothing.
     pub fn query(&mut self, now: Tick, cost: u64, terms: &LeaseTerms) -> LeaseQuery {
         // What costs nothing needs no lease, and leaves the one that is there.
-        if self.asking || cost == 0 {
+        if self.is_querying || cost == 0 {
             return LeaseQuery::default();
         }
         self.sizer.on_query_after(self.demand.age(now));
@@ -147,7 +147,7 @@ impl LeaseHolder {
         }
         let scheduled = terms.schedule().filter(|_| !has_scheduled && !self.is_far);
         let scheduled = scheduled.map_or(0, |schedule| {
-            let demand = self.demand.within(schedule.line() / 2);
+            let demand = self.demand.within(schedule.horizon() / 2);
             self.sizer.wants(now, demand, schedule)
         });
         let query = LeaseQuery {
@@ -155,7 +155,7 @@ impl LeaseHolder {
             tracked,
             scheduled,
         };
-        self.asking = !query.is_empty();
+        self.is_querying = !query.is_empty();
         query
     }
 
@@ -173,9 +173,12 @@ impl LeaseHolder {
         let is_tracked = |grant: &HeldLease| {
             matches!(grant.kind, Kind::Tracked(_) | Kind::Window(_)) && now < grant.until
         };
-        let grant = self.grant.filter(is_tracked).filter(|_| !self.asking)?;
+        let grant = self
+            .grant
+            .filter(is_tracked)
+            .filter(|_| !self.is_querying)?;
         // A call is made only for a lease that has saved one: no key costs more calls than without leases. A lease of a long
-        // window would be missed until that is over, and goes back all the same.
+        // window would be missed until that is over, and still goes back.
         let runs_out_soon = grant.until - now <= TRACKED_LIFE;
         let units = u64::from(grant.units);
         if grant.units == 0 || (grant.units == grant.size && runs_out_soon) {
@@ -191,7 +194,7 @@ impl LeaseHolder {
             return None;
         }
         let returned = self.take_out(now)?;
-        self.asking = true;
+        self.is_querying = true;
         Some(LeaseQuery {
             returned: Some(returned),
             ..LeaseQuery::default()
@@ -210,7 +213,7 @@ impl LeaseHolder {
         }
     }
 
-    /// Takes the lease out, to be handed back. `None` where there is none that the store tracks; a scheduled lease stays.
+    /// Takes the lease out, to be returned. `None` where there is none that the store tracks; a scheduled lease stays.
     ///
     /// One of a window also when it has run out: the store knows whether the window is over.
     pub fn take_out(&mut self, now: Tick) -> Option<ReturnedLease> {
@@ -244,9 +247,9 @@ impl LeaseHolder {
         grant: Option<Grant>,
         terms: &LeaseTerms,
     ) -> Option<ReturnedLease> {
-        self.asking = false;
+        self.is_querying = false;
         let took = received.saturating_sub(sent);
-        self.is_far = terms.schedule().is_some_and(|it| took > it.line() / 4);
+        self.is_far = terms.schedule().is_some_and(|it| took > it.horizon() / 4);
         self.sizer.on_reply(received, grant.as_ref());
         let grant = grant?;
         let units = grant.units();
@@ -299,12 +302,12 @@ impl LeaseHolder {
 
     /// No reply came to a query that was not [empty](Self::query): nothing was granted, and what was returned is lost.
     pub fn lost(&mut self) {
-        self.asking = false;
+        self.is_querying = false;
     }
 
     /// A query that was not [empty](Self::query) certainly did not reach the store: what was returned with it is here again.
     pub fn on_not_sent(&mut self, returned: Option<ReturnedLease>) {
-        self.asking = false;
+        self.is_querying = false;
         if let (Some(returned), Some(grant)) = (returned, &mut self.grant)
             && let Kind::Tracked(generation) | Kind::Window(generation) = grant.kind
             && generation == returned.generation
@@ -369,7 +372,7 @@ impl LeaseHolder {
     /// Whether nothing would be lost if this were forgotten.
     #[must_use]
     pub fn is_idle(&self, now: Tick) -> bool {
-        !self.asking && self.held(now) == 0
+        !self.is_querying && self.held(now) == 0
     }
 }
 

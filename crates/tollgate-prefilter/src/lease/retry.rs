@@ -8,12 +8,12 @@ impl BucketGrantor {
     /// When `cost` units fit that do not fit `now`, to the tick, if nothing else is taken, granted or returned.
     ///
     /// What is on lease is held back until its generation is over, and only then does time bring it back: no cost fits before
-    /// that does not fit beside it.
+    /// that does not fit as well.
     pub(super) fn retry(&self, state: &BucketState, now: Tick, cost: u64) -> Retry {
         let generation = state.leases.generation;
-        let turns = [1, 2].map(|next| self.starts(generation.saturating_add(next)));
+        let starts = [1, 2].map(|next| self.starts(generation.saturating_add(next)));
         let mut retry = Retry::Now;
-        for at in [now].into_iter().chain(turns) {
+        for at in [now].into_iter().chain(starts) {
             let mut then = *state;
             self.settle(&mut then, at);
             let answer = self.overdraft.assess(&then.arrival, at, cost);

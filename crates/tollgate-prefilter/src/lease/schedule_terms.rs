@@ -5,19 +5,19 @@ use tollgate_core::{Quota, Tick};
 /// How much of a bucket's future may be granted, and how far ahead.
 ///
 /// A scheduled lease is taken from the bucket at once, below empty if need be, and spent as its units come back: the first of them an
-/// interval after all that was taken before has come back. So those who wait stand in line. The longer the line, the smaller
-/// what is granted: no process takes it all, and each gets a share.
+/// interval after all that was taken before has come back. So processes queue for them. The more of the horizon is granted, the
+/// smaller the next lease: no process takes it all, and each gets a share.
 ///
 /// ```text
-/// asked         after           span              life
-///   |-------------|---------------|-----------------|      in the process, the first two from the answer on
+/// query         after           span              life
+///   |-------------|---------------|-----------------|      in the process, the first two from the reply on
 ///                 what was taken  its own units     what is left is lost
 ///                 before comes    come back
 ///                 back
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleTerms {
-    line: Tick,
+    horizon: Tick,
     life: Tick,
     share: u64,
     below: u64,
@@ -28,10 +28,10 @@ pub struct ScheduleTerms {
 /// What is granted further ahead is missing for longer if it is not used: 2 s.
 const LONGEST: Tick = 2_000_000;
 
-/// The line is at most this part of the time in which the bucket fills up.
+/// The horizon is at most this part of the time in which the bucket fills up.
 const PART: Tick = 2;
 
-/// A scheduled lease is at most this part of what is left of the line.
+/// A scheduled lease is at most this part of what is left of the horizon.
 const SHARE: u64 = 4;
 
 /// A store keeps what is owed in 32 bits.
@@ -41,26 +41,27 @@ const MOST: u64 = (u32::MAX / 2) as u64;
 const PAYS: u64 = 8;
 
 impl ScheduleTerms {
-    /// The terms of a bucket of which so many units may be on lease. `None` if no scheduled lease would be worth it.
+    /// The terms of a bucket with this reserve for tracked leases. `None` if no scheduled lease would be worth it.
     #[must_use]
     pub(crate) fn new(quota: &Quota, reserve: u64) -> Option<Self> {
         let (rate, period) = (quota.rate(), micros(quota.period().as_micros()));
         let room = quota.limit().saturating_sub(reserve);
-        let line = (time_of(room, rate, period) / PART).min(LONGEST);
-        // As long again, or nearly, for what comes at the end of the line.
-        let terms = Self::by_hand(rate, period, room, line, line / 4 * 7)?.in_shares_of(SHARE);
+        let horizon = (time_of(room, rate, period) / PART).min(LONGEST);
+        // As long again, or nearly, for what comes at its end.
+        let terms =
+            Self::by_hand(rate, period, room, horizon, horizon / 4 * 7)?.in_shares_of(SHARE);
         let most = terms.units(u64::MAX, 0);
         (PAYS..=MOST).contains(&most).then_some(terms)
     }
 
-    /// The same by hand, for models and tests: so many units in so many µs, a bucket of which so many are not reserved, the
-    /// longest line and the life of a scheduled lease in µs. `None` where the bucket would fill up while a scheduled lease is out.
+    /// The same from numbers, for models and tests: `rate` units in `period` µs, the units that are not reserved, the horizon and
+    /// the life of a scheduled lease in µs. `None` where the bucket would fill up while a scheduled lease is out.
     #[must_use]
-    pub fn by_hand(rate: u64, period: Tick, room: u64, line: Tick, life: Tick) -> Option<Self> {
+    pub fn by_hand(rate: u64, period: Tick, room: u64, horizon: Tick, life: Tick) -> Option<Self> {
         let back = u128::from(life) * u128::from(rate);
         let back = u64::try_from(back.div_ceil(u128::from(period.max(1)))).ok()?;
         Some(Self {
-            line,
+            horizon,
             life,
             share: 1,
             below: room.checked_sub(back)?,
@@ -78,7 +79,7 @@ impl ScheduleTerms {
     /// none.
     #[must_use]
     pub fn units(&self, wanted: u64, after: Tick) -> u64 {
-        let time = self.line.saturating_sub(after) / self.share.max(1);
+        let time = self.horizon.saturating_sub(after) / self.share.max(1);
         let units = u128::from(time) * u128::from(self.rate) / u128::from(self.period.max(1));
         u64::try_from(units).unwrap_or(u64::MAX).min(wanted)
     }
@@ -89,10 +90,10 @@ impl ScheduleTerms {
         time_of(units, self.rate, self.period)
     }
 
-    /// The time in µs in which all that is granted at once comes back at most.
+    /// How far ahead units are granted, in µs.
     #[must_use]
-    pub const fn line(&self) -> Tick {
-        self.line
+    pub const fn horizon(&self) -> Tick {
+        self.horizon
     }
 
     /// How long a scheduled lease lives, in µs from when its query was sent.
@@ -127,10 +128,10 @@ mod tests {
     #[test]
     fn the_line_is_half_a_bucket_or_two_seconds() {
         let terms = ScheduleTerms::new(&Quota::gcra(1_000, SECOND), 100).expect("it is granted");
-        assert_eq!((terms.line(), terms.life()), (450_000, 787_500));
+        assert_eq!((terms.horizon(), terms.life()), (450_000, 787_500));
         assert_eq!(terms.below(), 1_000 - 100 - 788);
         let terms = ScheduleTerms::new(&Quota::gcra(6_000, MINUTE), 600).expect("it is granted");
-        assert_eq!((terms.line(), terms.life()), (2_000_000, 3_500_000));
+        assert_eq!((terms.horizon(), terms.life()), (2_000_000, 3_500_000));
         assert_eq!(terms.span(7), 70_000);
     }
 

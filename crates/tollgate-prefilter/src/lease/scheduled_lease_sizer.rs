@@ -4,7 +4,7 @@ use tollgate_core::Tick;
 
 use crate::lease::{grant::Grant, schedule_terms::ScheduleTerms};
 
-/// What is left of a scheduled lease is lost, and a burst of requests leaves much of it. So none is asked for until nothing was granted
+/// What is left of a scheduled lease is lost, and a burst of requests leaves much of it. So none is requested until nothing was granted
 /// for a while, and none that is much larger than what was spent of the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScheduledLeaseSizer {
@@ -48,7 +48,7 @@ impl ScheduledLeaseSizer {
     /// The size of the scheduled lease to request, if requests will likely need so many units in its time.
     pub(crate) fn wants(&self, now: Tick, demand: u64, terms: &ScheduleTerms) -> u64 {
         let dry = millis(now).wrapping_sub(self.since);
-        if self.since == 0 || Tick::from(dry) < terms.line() / 4_000 {
+        if self.since == 0 || Tick::from(dry) < terms.horizon() / 4_000 {
             return 0;
         }
         let most = if self.most == 0 { FIRST } else { self.most };
@@ -78,7 +78,7 @@ mod tests {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
         assert_eq!(sizer.wants(START, 100, &terms), 0);
         sizer.on_reply(START, None);
-        let then = START + terms.line() / 4;
+        let then = START + terms.horizon() / 4;
         sizer.on_reply(then - 2_000, None);
         assert_eq!(sizer.wants(then - 2_000, 100, &terms), 0);
         assert_eq!(sizer.wants(then, 100, &terms), 8);

@@ -48,7 +48,7 @@ const LEAST_RESERVE: u64 = 2;
 const MOST_RESERVE: u64 = u32::MAX as u64;
 
 impl LeaseTerms {
-    /// The terms of a quota of which so many thousandths may be out on lease, and never more than 2^32 − 1 units.
+    /// The terms of a quota with this share, in thousandths, on lease at most, and never more than 2^32 − 1 units.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl LeaseTerms {
         })
     }
 
-    /// Terms of a bucket by hand, for models and tests: the reserve, and for how long leases live.
+    /// Terms of a bucket from numbers, for models and tests: the reserve, and for how long leases live.
     #[must_use]
     pub const fn of_bucket(reserve: u64, tracked_life: Tick) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl LeaseTerms {
         }
     }
 
-    /// Terms of a quota that counts in windows, by hand: the reserve, and the length of the windows in µs. With windows of 0
+    /// Terms of a quota that counts in windows, from numbers: the reserve, and the length of the windows in µs. With windows of 0
     /// nothing is granted.
     #[must_use]
     pub const fn of_window(reserve: u64, window: Tick) -> Self {

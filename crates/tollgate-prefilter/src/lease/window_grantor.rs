@@ -10,7 +10,7 @@ use crate::lease::{
     terms::LeaseTerms,
 };
 
-/// Lends units of a fixed window, or of a sliding window of two counters.
+/// Grants leases of a fixed window, or of a sliding window of two counters.
 ///
 /// A lease is counted in the window in which it is granted, and ends with it. So its units count where they are spent, and nothing
 /// has to be held back. The reserve bounds what may lie idle elsewhere while a request is refused.
@@ -53,6 +53,7 @@ pub struct WindowGrantor<A> {
 
 /// What the store keeps of a key. The default is fresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WindowState<S> {
     /// The counts. What is granted is counted.
     pub counts: S,

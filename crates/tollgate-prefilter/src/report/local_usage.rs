@@ -112,7 +112,7 @@ impl LocalUsage {
     ///
     /// It has debited nothing that was counted here; what is not reported yet is not in what is left, and what is being
     /// reported may not be.
-    pub fn learned(&mut self, sent: Tick, left: u64) {
+    pub fn on_remaining(&mut self, sent: Tick, left: u64) {
         let room = left.saturating_sub(self.unreported());
         if sent > self.queried_at && sent >= self.believes_from {
             self.queried_at = sent;
@@ -194,7 +194,7 @@ mod tests {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         let mut usage = LocalUsage::default();
-        usage.learned(1_000, 1_000);
+        usage.on_remaining(1_000, 1_000);
         let mut admitted = 0;
         for now in 1_000..2_000 {
             while usage.spend(now, 1, &terms) == Spend::Here {
@@ -204,7 +204,7 @@ mod tests {
             usage.lost(units);
         }
         assert_eq!(admitted, 10);
-        usage.learned(2_000, 1_000);
+        usage.on_remaining(2_000, 1_000);
         assert_eq!(usage.spend(2_000, 1, &terms), Spend::Here);
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         let (mut usage, mut left) = (LocalUsage::default(), 1_000);
-        usage.learned(1, left);
+        usage.on_remaining(1, left);
         for now in 2..5 {
             assert_eq!(usage.spend(now, 1, &terms), Spend::Here);
         }
@@ -232,9 +232,9 @@ mod tests {
         };
         if answers_in_order {
             usage.reported(units, (10, 12), reported);
-            usage.learned(11, taken);
+            usage.on_remaining(11, taken);
         } else {
-            usage.learned(11, taken);
+            usage.on_remaining(11, taken);
             usage.reported(units, (10, 12), reported);
         }
         usage.left()
@@ -259,7 +259,7 @@ mod tests {
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         for first_is_answered_first in [true, false] {
             let mut usage = LocalUsage::default();
-            usage.learned(1, 1_000);
+            usage.on_remaining(1, 1_000);
             usage.spend(2, 3, &terms);
             let first = usage.report();
             usage.spend(3, 4, &terms);
@@ -282,11 +282,11 @@ mod tests {
         let quota = Quota::gcra(1_000, SECOND);
         let terms = ReportTerms::new(&quota, Duration::from_millis(100), 10).expect("it reports");
         let mut usage = LocalUsage::default();
-        usage.learned(1, 1_000);
+        usage.on_remaining(1, 1_000);
         usage.spend(2, 3, &terms);
         let units = usage.report();
         usage.forget(5);
-        usage.learned(4, 900);
+        usage.on_remaining(4, 900);
         usage.reported(units, (3, 6), 897);
         assert_eq!(usage.spend(7, 1, &terms), Spend::QueryStore);
     }

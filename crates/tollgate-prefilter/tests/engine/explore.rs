@@ -1,6 +1,6 @@
 //! Every order of a world's events.
 
-use crate::{run::Run, world::World};
+use crate::{end::End, run::Run, world::World};
 
 /// Carries out every order of the world's events, each on engines of its own.
 pub(crate) fn explore(world: &World) {
@@ -23,7 +23,7 @@ pub(crate) fn explore(world: &World) {
             run.happen(events[tried]);
             steps += 1;
         }
-        run.end();
+        End::check_all(run);
         paths += 1;
         while path.pop_if(|(tried, of)| *tried + 1 == *of).is_some() {}
         match path.last_mut() {

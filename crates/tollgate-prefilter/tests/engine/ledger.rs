@@ -16,7 +16,7 @@ pub(crate) struct Units {
 pub(crate) struct Ledger {
     /// Of requests that were let through and whose ticket was not cancelled, by request.
     admitted: Vec<(usize, Units)>,
-    /// Taken for nobody, because a reply or a lease was lost.
+    /// Taken for no request, because a reply or a lease was lost.
     lost: Vec<Units>,
     /// Admitted, and in a report that was lost.
     never_reported: u64,
@@ -97,7 +97,7 @@ impl Ledger {
         windows.map(of).max().unwrap_or(0)
     }
 
-    /// What an exact bucket has left that was asked only for what was admitted; below 0 if that was too much at any time.
+    /// What an exact bucket has left from which only what was admitted was taken; below 0 if that was too much at any time.
     pub(crate) fn left_in_bucket(&self, quota: &Quota, now: Tick) -> i128 {
         let parts = quota.period().as_micros() as i128;
         let (full, rate) = (i128::from(quota.limit()) * parts, i128::from(quota.rate()));

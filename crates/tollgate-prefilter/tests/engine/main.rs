@@ -6,9 +6,14 @@
 //! anything.
 
 mod buckets;
+mod end;
+mod event;
 mod eventual;
 mod explore;
 mod ledger;
+mod message;
+mod process;
+mod request;
 mod run;
 mod store;
 mod windows;

@@ -1,23 +1,20 @@
 //! One order of events, on fresh engines.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use tollgate_core::{
     Check, Consistency, Decision, Outcome, Quota, Rule, RuleSet, Source, Tick, Verdict,
     store::{Receipt, Settlement},
 };
-use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineEvents, EngineOptions, FollowUp, GrantReply, IndexSet,
-    LeaseEvent, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms, Next, NoReply, Query, Reply,
-    ReportEvent, ReportReply, Reset, ReturnedLease,
-};
+use tollgate_prefilter::{Begin, FollowUp, LeaseTerms, Next, NoReply, Query, ReturnedLease};
 
 use crate::{
+    event::Event,
     ledger::Ledger,
-    store::{State, by_decree, verdict},
+    message::{Content, Message, Waits},
+    process::Process,
+    request::Request,
+    store::{State, carry_out},
     world::{Kind, LENGTH, World},
 };
 
@@ -25,134 +22,27 @@ use crate::{
 const AHEAD: Tick = 7_000_000;
 
 /// How long the deny cache is believed, and a little more.
-const TRUST: Tick = 1_100_000;
+pub(crate) const TRUST: Tick = 1_100_000;
 
 /// One order of events.
 pub(crate) struct Run<'a> {
-    world: &'a World,
-    now: Tick,
-    store: State,
-    processes: Vec<Process>,
-    messages: Vec<Message>,
-    requests: Vec<Request>,
-    ledger: Ledger,
-    to_come: usize,
-    extras: usize,
-    was_reset: bool,
-    trace: Vec<Event>,
-}
-
-struct Process {
-    engine: Engine,
-    /// The last is in use, the others are retired.
-    bound: Vec<BoundRules>,
-    is_removed: bool,
-    /// The units that the engine says are lost, and those that are.
-    lost: Arc<AtomicU64>,
-    really_lost: u64,
-}
-
-/// A request, from when it begins.
-struct Request {
-    process: usize,
-    bound: usize,
-    checks: Vec<Check>,
-    /// In the store's time: when it came, and when the store decided the first rule.
-    began: Tick,
-    decided: Tick,
-    is_of_before: bool,
-    /// What the store has taken for it in an earlier step.
-    taken_before: u64,
-    /// What a ticket would be for.
-    taken: Vec<Receipt>,
-    is_admitted: bool,
-    is_settled: bool,
-}
-
-/// What is on its way to the store, or back.
-struct Message {
-    process: usize,
-    bound: usize,
-    content: Content,
-    /// Who processes the reply.
-    waits: Waits,
-    request: Option<usize>,
-    is_abandoned: bool,
-    reply: Option<Reply>,
-    is_executed: bool,
-    /// What is lost if the reply is.
-    taken: u64,
-    granted: u64,
-    executed: Tick,
-}
-
-enum Waits {
-    Nobody,
-    Query(Box<Query>),
-    Reset(Reset),
-}
-
-enum Content {
-    Query {
-        checks: Vec<Check>,
-        reports: Vec<Check>,
-        leases: Vec<LeaseItem>,
-    },
-    Settle(Receipt, Settlement),
-    /// Leases that go back, and how many unreported units the process forgets.
-    Reset(Vec<ReturnedLease>, u64),
-}
-
-/// An event. Messages, processes and requests by their number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    Begin(usize, u64),
-    /// Whether the other rule denies.
-    Execute(usize, bool),
-    Deliver(usize),
-    Vanish(usize),
-    GiveUp(usize),
-    Drop(usize),
-    NotRun(usize),
-    Abandon(usize),
-    Cancel(usize),
-    Charge(usize),
-    Reset(usize),
-    Maintain(usize),
-    Replace(usize),
-    Remove(usize),
-    Pass(Tick),
-}
-
-#[derive(Debug)]
-struct Lost(Arc<AtomicU64>);
-
-impl EngineEvents for Lost {
-    fn lease(&self, _: LeaseEvent) {}
-    fn reports(&self, _: ReportEvent, _: usize) {}
-    fn units_lost(&self, units: u64) {
-        self.0.fetch_add(units, Ordering::Relaxed);
-    }
+    pub(crate) world: &'a World,
+    pub(crate) now: Tick,
+    pub(crate) store: State,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) ledger: Ledger,
+    pub(crate) to_come: usize,
+    pub(crate) extras: usize,
+    pub(crate) was_reset: bool,
+    pub(crate) trace: Vec<Event>,
 }
 
 impl<'a> Run<'a> {
     /// Engines that know the key, and hold a lease of it or count it locally.
     pub(crate) fn new(world: &'a World) -> Self {
         let rules = Arc::new(RuleSet::new(world.rules()).expect("valid rules"));
-        let mut options = EngineOptions::default();
-        options.keys = 1;
-        let process = |_| {
-            let lost = Arc::new(AtomicU64::new(0));
-            let engine = Engine::new(options, Box::new(Lost(Arc::clone(&lost))));
-            let bound = engine.bind(Arc::clone(&rules), world.places());
-            Process {
-                engine,
-                bound: vec![bound],
-                is_removed: false,
-                lost,
-                really_lost: 0,
-            }
-        };
         let terms = match world.consistency {
             Consistency::Leased { share } => LeaseTerms::new(&world.quota, share.as_permille()),
             _ => Err(tollgate_prefilter::NoLease::Small),
@@ -162,7 +52,9 @@ impl<'a> Run<'a> {
             // In the store's time, five seconds after a window began.
             now: 1_700_000_040_000_000 + 5_000_000 - AHEAD,
             store: State::new(&world.quota, terms.ok()),
-            processes: (0..world.processes).map(process).collect(),
+            processes: (0..world.processes)
+                .map(|_| Process::new(world, &rules))
+                .collect(),
             messages: Vec::new(),
             requests: Vec::new(),
             ledger: Ledger::default(),
@@ -180,7 +72,12 @@ impl<'a> Run<'a> {
         run
     }
 
-    fn store_now(&self) -> Tick {
+    /// How many requests came before the events that are explored.
+    fn prelude(&self) -> usize {
+        3 * self.world.processes
+    }
+
+    pub(crate) fn store_now(&self) -> Tick {
         self.now + AHEAD
     }
 
@@ -189,10 +86,10 @@ impl<'a> Run<'a> {
         events.clear();
         let has = |kind| self.extras > 0 && self.world.has(kind);
         for (index, message) in self.messages.iter().enumerate() {
-            let waits = !matches!(message.waits, Waits::Nobody);
+            let waits = !matches!(message.waits, Waits::NoProcess);
             if !message.is_executed {
                 events.push(Event::Execute(index, false));
-                if message.asks(1) {
+                if message.checks(1) {
                     events.push(Event::Execute(index, true));
                 }
             } else {
@@ -230,7 +127,7 @@ impl<'a> Run<'a> {
             add(Kind::Remove, Event::Remove(process));
         }
         for (index, request) in self.requests.iter().enumerate() {
-            if request.is_admitted && !request.is_settled && !request.is_of_prelude(index, self) {
+            if request.is_admitted && !request.is_settled && index >= self.prelude() {
                 if has(Kind::Cancel) {
                     events.push(Event::Cancel(index));
                 }
@@ -315,7 +212,7 @@ impl<'a> Run<'a> {
         self.send_all(process, old, queries);
     }
 
-    fn begin(&mut self, process: usize, cost: u64) {
+    pub(crate) fn begin(&mut self, process: usize, cost: u64) {
         let checks = self.world.checks(cost);
         let bound = self.processes[process].bound.len() - 1;
         let began = self.store_now();
@@ -339,7 +236,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn send_all(&mut self, process: usize, bound: usize, queries: Vec<Query>) {
+    pub(crate) fn send_all(&mut self, process: usize, bound: usize, queries: Vec<Query>) {
         for query in queries {
             self.send(process, bound, query, None);
         }
@@ -386,7 +283,7 @@ impl<'a> Run<'a> {
     fn follow_up(&mut self, process: usize, bound: usize, follow_up: FollowUp) {
         for (receipt, how) in follow_up.settle {
             let content = Content::Settle(receipt, how);
-            self.post(process, bound, content, Waits::Nobody, None);
+            self.post(process, bound, content, Waits::NoProcess, None);
         }
         self.send_all(process, bound, follow_up.queries);
     }
@@ -425,12 +322,12 @@ impl<'a> Run<'a> {
         }
         let follow_up = self.processes[process].bound[bound].settle(&receipts, how, self.now);
         let is_first = |receipt: &Receipt| receipt.check.rule() == 0;
-        let asks = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
+        let settles_first = |(receipt, _): &(Receipt, Settlement)| is_first(receipt);
         if let Settlement::Charge(units) = how
             && receipts.iter().any(is_first)
-            && !follow_up.settle.iter().any(asks)
+            && !follow_up.settle.iter().any(settles_first)
         {
-            // It was spent here. Nobody cancels it.
+            // It was spent here, and is not cancelled.
             self.ledger.admit(usize::MAX, self.store_now(), units);
         }
         self.follow_up(process, bound, follow_up);
@@ -454,7 +351,7 @@ impl<'a> Run<'a> {
                 }
                 self.store.reset(now);
                 let mut excused = 0;
-                let prelude = 3 * self.world.processes;
+                let prelude = self.prelude();
                 for (index, request) in self.requests.iter_mut().enumerate() {
                     let units = request.checks.iter().filter(|check| check.rule() == 0);
                     let units = units.map(Check::cost).sum::<u64>();
@@ -480,12 +377,12 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        // Of local usage nothing comes back to a process for a request that nobody waits for.
+        // Of local usage nothing comes back to a process for an abandoned request.
         if message.is_abandoned && !self.world.is_leased() {
             self.ledger.lose(now, std::mem::take(&mut message.taken));
         }
         match message.waits {
-            Waits::Nobody => self.ledger.lose(now, message.taken + message.granted),
+            Waits::NoProcess => self.ledger.lose(now, message.taken + message.granted),
             _ => self.messages.insert(index, message),
         }
     }
@@ -515,13 +412,13 @@ impl<'a> Run<'a> {
                 self.next(message.process, message.bound, message.request, next);
             }
             (Waits::Reset(reset), _) => reset.finish(Ok(&|_| false)),
-            _ => unreachable!("nobody waits for it"),
+            _ => unreachable!("no process waits for it"),
         }
     }
 
     fn next(&mut self, process: usize, bound: usize, request: Option<usize>, next: Next) {
         match next {
-            Next::Ask(query) => self.send(process, bound, query, request),
+            Next::Query(query) => self.send(process, bound, query, request),
             Next::Done(done) => {
                 self.follow_up(process, bound, done.follow_up);
                 if let Some(request) = request {
@@ -541,7 +438,7 @@ impl<'a> Run<'a> {
             let units: u64 = reports.iter().map(Check::cost).sum();
             self.processes[process].really_lost += units;
         }
-        let waits = std::mem::replace(&mut message.waits, Waits::Nobody);
+        let waits = std::mem::replace(&mut message.waits, Waits::NoProcess);
         if is_unknown && message.is_executed {
             let units = message.taken + message.granted;
             self.ledger.lose(message.executed, units);
@@ -592,7 +489,7 @@ impl<'a> Run<'a> {
 
     fn abandon(&mut self, index: usize) {
         let message = &mut self.messages[index];
-        let Waits::Query(query) = std::mem::replace(&mut message.waits, Waits::Nobody) else {
+        let Waits::Query(query) = std::mem::replace(&mut message.waits, Waits::NoProcess) else {
             unreachable!("a request waits");
         };
         message.is_abandoned = true;
@@ -608,17 +505,18 @@ impl<'a> Run<'a> {
             message.waits = Waits::Query(Box::new(query));
         }
         let message = &self.messages[index];
-        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.asks(0);
+        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.checks(0);
         let is_heard = message.is_query() || !takes_of_window;
-        self.must(is_heard, "what is taken for nobody stays in the process");
+        let says = || "what is taken for an abandoned request stays in the process".into();
+        self.must(is_heard, says);
         let message = &mut self.messages[index];
         if message.is_executed {
-            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::Nobody);
+            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::NoProcess);
             if is_lost {
                 let units = std::mem::take(&mut message.taken);
                 self.ledger.lose(message.executed, units);
             }
-            if matches!(message.waits, Waits::Nobody) {
+            if matches!(message.waits, Waits::NoProcess) {
                 self.messages.remove(index);
             }
         }
@@ -626,14 +524,14 @@ impl<'a> Run<'a> {
     }
 
     /// A request whose query is carried out and replied to at once.
-    fn request_at_once(&mut self, process: usize, cost: u64) {
+    pub(crate) fn request_at_once(&mut self, process: usize, cost: u64) {
         let earlier = self.messages.len();
         self.begin(process, cost);
         self.bring_in(earlier);
     }
 
     /// All messages but the first few reach the store, and their replies come.
-    fn bring_in(&mut self, but: usize) {
+    pub(crate) fn bring_in(&mut self, but: usize) {
         while self.messages.len() > but {
             match self.messages[but].is_executed {
                 true => self.deliver(but),
@@ -642,237 +540,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Nothing is under way any more. All is flushed, as when the processes end, and all units have to be where they belong.
-    pub(crate) fn end(mut self) {
-        self.flush();
-        self.check("at the end");
-        if self.processes.iter().any(|it| it.is_removed) {
-            return;
-        }
-        self.leases_are_wanted_again();
-        // Whoever is asked for all there is.
-        for _ in 0..2 {
-            self.now += TRUST;
-            while self.somebody_is_admitted() {}
-            self.check_limit();
-            self.flush();
-            self.check("when all that there is was asked for");
-        }
-        self.check_used_up();
+    pub(crate) fn must(&self, is_so: bool, says: impl FnOnce() -> String) {
+        assert!(is_so, "{}: {:?} in {:?}", says(), self.trace, self.world);
     }
-
-    fn somebody_is_admitted(&mut self) -> bool {
-        for process in 0..self.processes.len() {
-            self.request_at_once(process, 1);
-        }
-        let last = self.requests.iter().rev().take(self.processes.len());
-        last.filter(|request| request.is_admitted).count() > 0
-    }
-
-    fn flush(&mut self) {
-        for process in 0..self.processes.len() {
-            for bound in 0..self.processes[process].bound.len() {
-                let is_retired = bound + 1 < self.processes[process].bound.len();
-                // What a retired rule set holds has gone back by itself, unless that did not run.
-                let is_back = is_retired && !self.did_not_run();
-                for _ in 0..9 {
-                    if is_back && self.processes[process].bound[bound].is_reported() {
-                        break;
-                    }
-                    let queries = self.processes[process].bound[bound].flush(self.now);
-                    if queries.is_empty() {
-                        break;
-                    }
-                    self.send_all(process, bound, queries);
-                    self.bring_in(0);
-                }
-                let is_reported = self.processes[process].bound[bound].is_reported();
-                self.must(is_reported, "everything is reported");
-            }
-        }
-    }
-
-    fn did_not_run(&self) -> bool {
-        let mut trace = self.trace.iter();
-        trace.any(|event| matches!(event, Event::NotRun(_)))
-    }
-
-    /// No query is taken for one that is still under way.
-    fn leases_are_wanted_again(&mut self) {
-        if !self.world.is_leased() {
-            return;
-        }
-        for process in 0..self.processes.len() {
-            // So much is asked for that a lease would pay.
-            self.now += TRUST;
-            self.request_at_once(process, self.world.quota.limit() - 1);
-            self.now += TRUST;
-            self.begin(process, self.world.quota.limit() - 1);
-            let Some(message) = self.messages.first() else {
-                continue;
-            };
-            if let Content::Query { leases, checks, .. } = &message.content
-                && checks.iter().any(|check| check.rule() == 0)
-            {
-                let is_wanted = leases.iter().any(|item| item.query.wants_grant());
-                self.must(is_wanted, "a lease is wanted");
-            }
-            self.bring_in(0);
-        }
-        self.flush();
-    }
-
-    fn check(&self, when: &str) {
-        let (world, now) = (self.world, self.store_now());
-        for it in &self.processes {
-            let on_lease = it.engine.units_on_lease(self.now);
-            self.must(
-                on_lease == 0,
-                &format!("{on_lease} units are on lease {when}"),
-            );
-            let unreported = it.engine.units_unreported();
-            let told = format!("{unreported} units are unreported {when}");
-            self.must(unreported == 0, &told);
-            let lost = it.lost.load(Ordering::Relaxed);
-            let told = format!("{lost} units are said to be lost, {} are", it.really_lost);
-            self.must(lost == it.really_lost, &told);
-        }
-        if !world.is_window() {
-            if self.was_reset {
-                return;
-            }
-            let left = self.ledger.left_in_bucket(&world.quota, now);
-            let in_store = i128::from(self.store.assess(now, 0).remaining);
-            let told = format!("the exact bucket has {left}, the store {in_store} {when}");
-            return self.must(left >= in_store, &told);
-        }
-        let counted = self.store.counted(now);
-        let (admitted, lost) = self.ledger.of_window(world, now);
-        let told = format!("{counted} are counted, {admitted} admitted, {lost} lost {when}");
-        if self.was_reset {
-            let never = self.ledger.never_reported();
-            self.must(admitted <= counted + never + self.ledger.excused(), &told);
-        } else if world.is_leased() {
-            self.must(counted == admitted + lost, &told);
-        } else if !world.turns() {
-            let never = self.ledger.never_reported();
-            self.must(counted + never == admitted + lost, &told);
-        } else {
-            self.must(counted <= self.ledger.total() + lost, &told);
-        }
-    }
-
-    fn check_limit(&self) {
-        let (world, limit) = (self.world, self.world.quota.limit());
-        let beyond = match world.consistency {
-            Consistency::Eventual { max_unreported, .. } => {
-                // What is lost with a report, or comes back after a reset, is let through once more.
-                world.processes as u64 * max_unreported + self.ledger.never_reported()
-            }
-            _ => 0,
-        };
-        let most = self.ledger.most_in_a_window();
-        let is_fixed = world.is_window()
-            && world.quota.algorithm() == tollgate_core::AlgorithmKind::FixedWindow;
-        if is_fixed {
-            let told = format!("{most} units were admitted in one window");
-            self.must(most <= limit + beyond + self.ledger.excused(), &told);
-        }
-    }
-
-    /// All of a fixed window that was not lost could be used.
-    fn check_used_up(&self) {
-        let world = self.world;
-        let is_fixed = world.quota.algorithm() == tollgate_core::AlgorithmKind::FixedWindow;
-        if !is_fixed || !world.is_leased() || self.was_reset {
-            return;
-        }
-        let (admitted, lost) = self.ledger.of_window(world, self.store_now());
-        let told = format!("{admitted} are admitted and {lost} lost of all");
-        self.must(admitted + lost == world.quota.limit(), &told);
-    }
-
-    fn must(&self, is_so: bool, told: &str) {
-        assert!(is_so, "{told}: {:?} in {:?}", self.trace, self.world);
-    }
-}
-
-impl Request {
-    /// Whether it came before the events that are explored.
-    fn is_of_prelude(&self, index: usize, run: &Run<'_>) -> bool {
-        index < 3 * run.world.processes
-    }
-}
-
-impl Message {
-    fn is_query(&self) -> bool {
-        matches!(self.waits, Waits::Query(_))
-    }
-
-    fn asks(&self, rule: u16) -> bool {
-        match &self.content {
-            Content::Query { checks, .. } => checks.iter().any(|check| check.rule() == rule),
-            _ => false,
-        }
-    }
-}
-
-/// The store carries out a query, as one step. The reply, and the units of the first rule that were taken and granted.
-fn carry_out(
-    store: &mut State,
-    now: Tick,
-    (checks, reports, leases): (&[Check], &[Check], &[LeaseItem]),
-    is_denied: bool,
-) -> (Reply, u64, u64) {
-    for item in leases {
-        if let Some(returned) = item.query.returned {
-            store.take_back(now, returned);
-        }
-    }
-    let reports = reports.iter().map(|report| {
-        store.take(now, report.cost());
-        let answer = store.assess(now, 0);
-        ReportReply::Counted {
-            left: answer.remaining,
-            reset_after: answer.reset_after,
-        }
-    });
-    let reports = reports.collect();
-    let answer = |check: &Check| match check.rule() {
-        0 => store.assess(now, check.cost()),
-        _ => by_decree(is_denied),
-    };
-    let mut answers: Vec<_> = checks.iter().map(answer).collect();
-    let (mut taken, mut grant) = (0, None);
-    let is_alone = checks.len() == 1;
-    if is_alone || answers.iter().all(|answer| answer.fits) {
-        for (check, answer) in checks.iter().zip(&mut answers) {
-            if check.rule() != 0 {
-                continue;
-            }
-            let wanted = leases
-                .first()
-                .map_or(LeaseQuery::default(), |item| LeaseQuery {
-                    returned: None,
-                    ..item.query
-                });
-            (*answer, grant) = store.acquire(now, check.cost(), &wanted);
-            taken = u64::from(answer.fits) * check.cost();
-        }
-    }
-    let verdicts = checks.iter().zip(answers);
-    let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
-    let lease = |_: &LeaseItem| LeaseReply {
-        is_refused: false,
-        grant: grant.map_or(GrantReply::None, GrantReply::Granted),
-    };
-    let granted = grant.map_or(0, |grant| grant.units());
-    let reply = Reply {
-        at: now,
-        decision: Decision::new(now, verdicts, |_| true),
-        shared: IndexSet::default(),
-        reports,
-        leases: leases.iter().map(lease).collect(),
-    };
-    (reply, taken, granted)
 }

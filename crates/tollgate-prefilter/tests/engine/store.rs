@@ -1,12 +1,12 @@
 //! The store: a state of each rule, and what a query does to them.
 
 use tollgate_core::{
-    Check, Quota, Retry, Source, Tick, Verdict,
+    Check, Decision, Quota, Retry, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{
-    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor,
-    WindowState,
+    BucketGrantor, BucketState, Grant, GrantReply, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms,
+    Reply, ReportReply, ReturnedLease, WindowGrantor, WindowState,
 };
 
 /// The state of a rule.
@@ -77,10 +77,7 @@ impl State {
 
     /// A lease comes back.
     pub(crate) fn take_back(&mut self, now: Tick, returned: ReturnedLease) {
-        let query = LeaseQuery {
-            returned: Some(returned),
-            ..LeaseQuery::default()
-        };
+        let query = LeaseQuery::default().with_returned(Some(returned));
         let _ = self.acquire(now, 0, &query);
     }
 
@@ -155,4 +152,54 @@ pub(crate) fn by_decree(is_denied: bool) -> Assessment {
             false => Retry::Now,
         },
     }
+}
+
+/// The store carries out a query, as one step. The reply, and the units of the first rule that were taken and granted.
+pub(crate) fn carry_out(
+    store: &mut State,
+    now: Tick,
+    (checks, reports, leases): (&[Check], &[Check], &[LeaseItem]),
+    is_denied: bool,
+) -> (Reply, u64, u64) {
+    for item in leases {
+        if let Some(returned) = item.query.returned {
+            store.take_back(now, returned);
+        }
+    }
+    let reports = reports.iter().map(|report| {
+        store.take(now, report.cost());
+        let answer = store.assess(now, 0);
+        ReportReply::counted(answer.remaining, answer.reset_after)
+    });
+    let reports = reports.collect();
+    let answer = |check: &Check| match check.rule() {
+        0 => store.assess(now, check.cost()),
+        _ => by_decree(is_denied),
+    };
+    let mut answers: Vec<_> = checks.iter().map(answer).collect();
+    let (mut taken, mut grant) = (0, None);
+    let is_alone = checks.len() == 1;
+    if is_alone || answers.iter().all(|answer| answer.fits) {
+        for (check, answer) in checks.iter().zip(&mut answers) {
+            if check.rule() != 0 {
+                continue;
+            }
+            let wanted = leases
+                .first()
+                .map_or(LeaseQuery::default(), |item| item.query.with_returned(None));
+            (*answer, grant) = store.acquire(now, check.cost(), &wanted);
+            taken = u64::from(answer.fits) * check.cost();
+        }
+    }
+    let verdicts = checks.iter().zip(answers);
+    let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
+    let lease = grant.map_or(GrantReply::None, GrantReply::Granted);
+    let granted = grant.map_or(0, |grant| grant.units());
+    let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+    reply.reports = reports;
+    reply.leases = leases
+        .iter()
+        .map(|_| LeaseReply::new(false, lease))
+        .collect();
+    (reply, taken, granted)
 }

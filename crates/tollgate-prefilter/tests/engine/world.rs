@@ -18,7 +18,7 @@ pub(crate) struct World {
     /// How many requests come, and what each may cost.
     pub(crate) requests: usize,
     pub(crate) costs: &'static [u64],
-    /// How many events happen besides that requests are sent, decided and replied to, and of which kinds.
+    /// How many other events happen than that requests are sent, decided and replied to, and of which kinds.
     pub(crate) extras: usize,
     pub(crate) kinds: &'static [Kind],
 }
@@ -29,9 +29,9 @@ pub(crate) enum Other {
     None,
     /// Decided in one step with the first.
     Together,
-    /// Asked before it, in a place of its own.
+    /// Decided before it, in a place of its own.
     Before,
-    /// Asked after it, in a place of its own.
+    /// Decided after it, in a place of its own.
     After,
     /// Decided in one step with the first, after a third rule in a place of its own.
     TogetherAfterAThird,
@@ -40,7 +40,7 @@ pub(crate) enum Other {
 /// Kinds of events that only happen now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// No reply to a query is waited for any more. It is carried out all the same, or is lost.
+    /// No reply to a query is waited for any more. It is still carried out, or is lost.
     GiveUp,
     /// The same, by dropping it.
     Drop,

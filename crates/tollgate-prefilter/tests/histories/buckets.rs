@@ -59,7 +59,7 @@ pub(crate) fn terms(quota: &Quota, permille: u16, weather: &Weather) -> Option<L
     })
 }
 
-/// A quota, and weather in which between a third and three times as much is asked for as it lets through.
+/// A quota, and a demand between a third and three times of what it admits.
 pub(crate) fn quotas() -> impl Strategy<Value = (Quota, Weather)> {
     let rates = prop::sample::select(vec![7_u64, 23, 97, 100, 499, 997, 5_003, 20_011]);
     let periods = prop::sample::select(vec![1_u64, 1, 1, 7, 60]);

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tollgate_core::Tick;
 use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, LeaseTerms, ReturnedLease};
 
-/// The store, and an oracle beside it.
+/// The store, and an oracle.
 pub(crate) trait Shared {
     /// The store carries out a query at `now` by its clock. Whether the request was granted, and what is granted.
     fn acquire(&mut self, now: Tick, cost: u64, query: &LeaseQuery) -> (bool, Option<Grant>);
@@ -20,7 +20,7 @@ pub(crate) trait Shared {
     /// Units of a window come back that no process has a place for. Of a bucket there are none.
     fn refund(&mut self, _now: Tick, _window: u64, _units: u64) {}
 
-    /// So many units that were spent before a reset may come back after it, and pass beside the limit.
+    /// So many units that were spent before a reset may come back after it, and exceed the limit.
     fn excuse(&mut self, _units: u64) {}
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Cluster<S> {
     pub(crate) sums: Sums,
 }
 
-/// Units of leases, all told.
+/// Units of leases, in total.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) granted: u64,
     pub(crate) spent: u64,
     pub(crate) handed_back: u64,
     pub(crate) burnt: u64,
-    /// Of what was handed back, units that did not reach the store.
+    /// Returned units that did not reach the store.
     pub(crate) missed: u64,
     /// Units that were let through.
     pub(crate) admitted: u64,
@@ -225,12 +225,12 @@ impl<S: Shared> Cluster<S> {
             }
             Event::Deliver(query, at, grant) => {
                 let units = grant.map_or(0, |grant| grant.units());
-                let heard = self.clock(&self.processes[query.of]);
+                let received = self.clock(&self.processes[query.of]);
                 let process = &mut self.processes[query.of];
                 if process.life != query.life {
                     self.sums.burnt += units;
                 } else if !query.query.is_empty() {
-                    let times = (query.sent, heard);
+                    let times = (query.sent, received);
                     let left = process.holder.on_reply(times, at, grant, &self.terms);
                     if let Some(Grant::Scheduled { units, .. }) = grant {
                         self.sums.ahead += units;
@@ -356,10 +356,7 @@ impl<S: Shared> Cluster<S> {
             let left = returned.map_or(0, |returned| returned.left);
             assert_eq!(std::mem::take(&mut process.hand), left);
             self.sums.handed_back += left;
-            let query = LeaseQuery {
-                returned,
-                ..LeaseQuery::default()
-            };
+            let query = LeaseQuery::default().with_returned(returned);
             let clock = self.now.saturating_add_signed(self.ahead);
             self.shared.acquire(clock, 0, &query);
         }
@@ -379,7 +376,7 @@ impl<S: Shared> Cluster<S> {
             process.hand = process.hand.checked_sub(cost).expect("it was granted");
             self.sums.alone += 1;
             if self.in_thousand(self.weather.denied) {
-                // By another rule, which was asked; or it is refunded later.
+                // By another rule, in the store; or it is refunded later.
                 let delay = match self.rng.bool() {
                     true => self.rng.u64(0..=2 * self.weather.delay),
                     false => self.rng.u64(1..=20_000_000),

@@ -23,26 +23,21 @@ pub(crate) fn grantor() -> impl Strategy<Value = (BucketGrantor, u64)> {
 fn query(rng: &mut Rng, grants: &mut Vec<ReturnedLease>) -> LeaseQuery {
     let returned = (!grants.is_empty() && rng.bool()).then(|| {
         let grant = grants.swap_remove(rng.usize(0..grants.len()));
-        ReturnedLease {
-            left: rng.u64(0..=grant.size),
-            ..grant
-        }
+        ReturnedLease::new(grant.size, rng.u64(0..=grant.size), grant.generation)
     });
     let (tracked, scheduled) = (rng.u64(0..100), rng.u64(0..100));
-    LeaseQuery {
-        returned,
-        tracked,
-        scheduled,
-    }
+    LeaseQuery::default()
+        .with_returned(returned)
+        .with_tracked(tracked)
+        .with_scheduled(scheduled)
 }
 
 fn grant(grants: &mut Vec<ReturnedLease>, grant: Option<Grant>) {
-    if let Some(Grant::Tracked { units, generation }) = grant {
-        grants.push(ReturnedLease {
-            size: units,
-            left: units,
-            generation,
-        });
+    if let Some(Grant::Tracked {
+        units, generation, ..
+    }) = grant
+    {
+        grants.push(ReturnedLease::new(units, units, generation));
     }
 }
 
@@ -102,7 +97,7 @@ proptest! {
             grantor.settle(&mut often, now);
         }
         grantor.settle(&mut once, now);
-        let query = LeaseQuery { tracked: 100, ..LeaseQuery::default() };
+        let query = LeaseQuery::default().with_tracked(100);
         let answer = grantor.acquire(&mut often, now, 1, &query);
         prop_assert_eq!(answer, grantor.acquire(&mut once, now, 1, &query));
     }

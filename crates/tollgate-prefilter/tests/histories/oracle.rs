@@ -52,7 +52,7 @@ pub(crate) struct ExactWindow {
     window: u128,
     current: u128,
     previous: u128,
-    /// What may pass beside the limit in this window, and in the one before.
+    /// What may exceed the limit in this window, and in the one before.
     excused: [u128; 2],
 }
 
@@ -70,7 +70,7 @@ impl ExactWindow {
         }
     }
 
-    /// So many units may pass beside the limit.
+    /// This many units may exceed the limit.
     pub(crate) fn excuse(&mut self, units: u64) {
         self.excused[0] += u128::from(units);
     }

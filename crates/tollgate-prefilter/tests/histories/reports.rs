@@ -99,7 +99,7 @@ impl Reporters {
             Event::Answer(of, Some(units), sent, left) => {
                 self.tallies[of].reported(units, (sent, now), left);
             }
-            Event::Answer(of, None, sent, left) => self.tallies[of].learned(sent, left),
+            Event::Answer(of, None, sent, left) => self.tallies[of].on_remaining(sent, left),
             Event::Lost(of, units) => self.lost += self.tallies[of].lost(units),
         }
     }

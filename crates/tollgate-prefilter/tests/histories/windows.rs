@@ -40,7 +40,7 @@ impl<A: Algorithm> Shared for Window<A> {
 
     fn refund(&mut self, now: Tick, window: u64, units: u64) {
         let quota = &self.quota;
-        // As it is told of a unit that is taken in that window.
+        // As for a unit that is taken in that window.
         let mut then = A::State::default();
         quota.take(&mut then, window * self.length, 1);
         let taken = Taken {
@@ -55,7 +55,7 @@ impl<A: Algorithm> Shared for Window<A> {
     }
 }
 
-/// A limit, a length, and weather in which between half and twice as much is asked for.
+/// A limit, a length, and a demand between half and twice the limit.
 fn windows() -> impl Strategy<Value = (u64, Duration, Weather)> {
     let limits = prop::sample::select(vec![20_u64, 97, 499, 5_003]);
     let seconds = prop::sample::select(vec![1_u64, 7, 60]);

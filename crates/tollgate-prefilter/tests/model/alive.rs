@@ -1,5 +1,8 @@
-//! What states are told apart by: without it no exploration would end, for time goes on.
+//! What distinguishes states: without it no exploration would end, for time goes on.
 
+use std::hash::{DefaultHasher, Hasher};
+
+use smallvec::SmallVec;
 use tollgate_core::Tick;
 use tollgate_prefilter::{Grant, LeaseQuery, ReturnedLease};
 
@@ -10,9 +13,12 @@ use crate::{
     world::World,
 };
 
+/// What distinguishes states, before it is hashed.
+pub(crate) type Bytes = SmallVec<[u8; 128]>;
+
 impl<L: ModelStore> World<L> {
-    /// All that matters from here on.
-    pub(crate) fn alive(&self, system: &System<L>) -> Vec<u8> {
+    /// A hash of all that matters from here on.
+    pub(crate) fn alive(&self, system: &System<L>) -> u64 {
         let generation = system.store.generation(system.clock);
         // Longer ago than any lease lives is long ago.
         let life = self.terms.tracked_life();
@@ -51,18 +57,22 @@ impl<L: ModelStore> World<L> {
             let Some(Answer { at, fits, grant }) = query.answer else {
                 return before;
             };
-            // All that was asked is done with.
+            // What was requested no longer matters.
             let mut after = [100, 0, 0, 0, 0, 0, 0, system.store.phase(at), 0];
             match grant {
-                Some(Grant::Tracked { units, generation }) => {
+                Some(Grant::Tracked {
+                    units, generation, ..
+                }) => {
                     (after[1], after[2]) = (units as u8, age(generation));
                 }
                 Some(Grant::Scheduled {
                     units,
                     after: waits,
+                    ..
                 }) => {
                     (after[3], after[8]) = (units as u8, 1 + waits as u8);
                 }
+                Some(grant) => unreachable!("{grant:?} is of no kind that is modelled"),
                 None => {}
             }
             if self.leaving {
@@ -79,12 +89,12 @@ impl<L: ModelStore> World<L> {
             }
             after
         };
-        let mut processes: Vec<[u8; 28]> = Vec::with_capacity(system.processes.len());
+        let mut processes: SmallVec<[[u8; 28]; 3]> = SmallVec::new();
         for process in &system.processes {
             let mut bytes = [0; 28];
             let until = process.holder.until().unwrap_or(0);
             if system.now < until || self.fault == Some(Fault::SpentTooLate) {
-                let tracked = returned(process.holder.clone().take_out(until.saturating_sub(1)));
+                let tracked = returned({ process.holder }.take_out(until.saturating_sub(1)));
                 bytes[..3].copy_from_slice(&tracked);
                 bytes[3] = until.saturating_sub(system.now) as u8;
                 bytes[4] = process.holder.held(until.saturating_sub(1)) as u8;
@@ -94,9 +104,9 @@ impl<L: ModelStore> World<L> {
                     *byte = due.map_or(u8::MAX, |due| due as u8);
                 }
             }
-            if let Some(asked) = &process.query {
-                bytes[5] = 1 + since(asked.sent);
-                bytes[6..15].copy_from_slice(&query(asked));
+            if let Some(sent) = &process.query {
+                bytes[5] = 1 + since(sent.sent);
+                bytes[6..15].copy_from_slice(&query(sent));
             }
             if let Some(window) = process.holder.window()
                 && age(window) < 2
@@ -115,8 +125,8 @@ impl<L: ModelStore> World<L> {
                     Some(window) => 1 + age(window),
                     None => 1 + since(pending.spent),
                 };
-                let told = [pending.is_forgotten, pending.is_of_another];
-                [bytes[25], bytes[26]] = told.map(u8::from);
+                let reported = [pending.is_forgotten, pending.is_of_another];
+                [bytes[25], bytes[26]] = reported.map(u8::from);
                 if self.fault == Some(Fault::LostWithLease) {
                     bytes[27] = 1 + u8::from(process.holder.until() == pending.until);
                 }
@@ -126,10 +136,11 @@ impl<L: ModelStore> World<L> {
         }
         // Which process is which does not matter.
         processes.sort_unstable();
-        let mut strays: Vec<_> = system.strays.iter().map(query).collect();
+        let mut strays: SmallVec<[_; 1]> = system.strays.iter().map(query).collect();
         strays.sort_unstable();
-        let mut alive = processes.concat();
-        alive.extend(strays.concat());
+        let mut alive = Bytes::new();
+        alive.extend_from_slice(processes.as_flattened());
+        alive.extend_from_slice(strays.as_flattened());
         alive.push(system.steps_back);
         if self.follows_units() {
             alive.extend(system.lost.map(|units| units as u8));
@@ -137,6 +148,8 @@ impl<L: ModelStore> World<L> {
         system
             .store
             .alive(system.clock, system.steps_back > 0, &mut alive);
-        alive
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&alive);
+        hasher.finish()
     }
 }

@@ -1,36 +1,47 @@
 //! A bucket of one unit a microsecond.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, Gcra},
 };
-use tollgate_prefilter::{BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms};
+use tollgate_prefilter::{
+    BucketGrantor, BucketState, Grant, LeaseQuery, LeaseTerms, ReturnedLease,
+};
 
-use crate::{fault::Fault, model_store::ModelStore};
+use crate::{alive::Bytes, fault::Fault, model_store::ModelStore};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
-    pub(crate) quota: Gcra,
-    pub(crate) grantor: BucketGrantor,
+    /// The same in all states of a world: a state is copied for each step.
+    pub(crate) fixed: Arc<Fixed>,
     pub(crate) state: BucketState,
-    pub(crate) terms: LeaseTerms,
-    burst: i64,
     /// What the exact bucket holds.
     level: i64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(crate) quota: Gcra,
+    pub(crate) grantor: BucketGrantor,
+    pub(crate) terms: LeaseTerms,
+    burst: i64,
 }
 
 impl Bucket {
     pub(crate) fn new(burst: u64, terms: LeaseTerms) -> Self {
         let quota = Quota::token_bucket(burst).refill(1, Duration::from_micros(1));
-        Self {
+        let fixed = Fixed {
             quota: Gcra::new(&quota).expect("a bucket"),
             grantor: BucketGrantor::new(&quota, terms).expect("a bucket"),
-            state: BucketState::default(),
             terms,
             burst: burst as i64,
-            level: burst as i64,
+        };
+        Self {
+            state: BucketState::default(),
+            level: fixed.burst,
+            fixed: Arc::new(fixed),
         }
     }
 }
@@ -53,7 +64,10 @@ impl ModelStore for Bucket {
         query: &LeaseQuery,
     ) -> (bool, Option<Grant>) {
         let query = Fault::before(fault, self, clock, query);
-        let (answer, grant) = self.grantor.acquire(&mut self.state, clock, cost, &query);
+        let (answer, grant) = self
+            .fixed
+            .grantor
+            .acquire(&mut self.state, clock, cost, &query);
         Fault::after(fault, self);
         if answer.fits {
             self.admit(cost);
@@ -64,9 +78,9 @@ impl ModelStore for Bucket {
     fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
         match fault {
             Some(Fault::ResetForgets) => self.state = BucketState::default(),
-            _ => self.grantor.reset(&mut self.state, clock),
+            _ => self.fixed.grantor.reset(&mut self.state, clock),
         }
-        self.level = self.burst;
+        self.level = self.fixed.burst;
     }
 
     fn admit(&mut self, units: u64) {
@@ -85,7 +99,7 @@ impl ModelStore for Bucket {
     fn excuse(&mut self, _units: u64) {}
 
     fn tick(&mut self, _now: Tick) {
-        self.level = self.burst.min(self.level + 1);
+        self.level = self.fixed.burst.min(self.level + 1);
     }
 
     fn holds(&self) -> bool {
@@ -94,29 +108,29 @@ impl ModelStore for Bucket {
 
     fn covers(&self, clock: Tick, held: u64) -> bool {
         let mut state = self.state;
-        self.grantor.settle(&mut state, clock);
+        self.fixed.grantor.settle(&mut state, clock);
         // A unit a microsecond: below nothing where scheduled leases are out.
         let used = state.arrival.tat().saturating_sub(clock);
-        self.burst - used as i64 + held as i64 <= self.level
+        self.fixed.burst - used as i64 + held as i64 <= self.level
     }
 
-    fn accounts_for(&self, _clock: Tick, _held: Vec<(u64, u64)>, _lost: [u64; 2]) -> bool {
+    fn accounts_for(&self, _clock: Tick, _held: &[ReturnedLease], _lost: [u64; 2]) -> bool {
         true
     }
 
     fn generation(&self, clock: Tick) -> u64 {
-        clock / self.terms.tracked_life()
+        clock / self.fixed.terms.tracked_life()
     }
 
     fn phase(&self, _at: Tick) -> u8 {
         0
     }
 
-    fn alive(&self, clock: Tick, goes_back: bool, bytes: &mut Vec<u8>) {
+    fn alive(&self, clock: Tick, goes_back: bool, bytes: &mut Bytes) {
         let mut state = self.state;
         if !goes_back {
             // Whatever comes next begins with it.
-            self.grantor.settle(&mut state, clock);
+            self.fixed.grantor.settle(&mut state, clock);
         }
         let leases = state.leases;
         let mut behind = 0;
@@ -126,7 +140,7 @@ impl ModelStore for Bucket {
         bytes.extend([
             self.level as u8,
             state.arrival.tat().saturating_sub(clock) as u8,
-            (clock % self.terms.tracked_life()) as u8,
+            (clock % self.fixed.terms.tracked_life()) as u8,
             behind.clamp(-20, 20) as u8,
             leases.current as u8,
             leases.previous as u8,

@@ -37,7 +37,7 @@ fn tracked(burst: u64, reserve: u64) -> World<Bucket> {
     }
 }
 
-/// The same, where queries that nobody waits for any more may still arrive.
+/// The same, where queries that no process waits for any more may still arrive.
 fn straying() -> World<Bucket> {
     World {
         costs: &[1],

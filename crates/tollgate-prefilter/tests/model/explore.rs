@@ -19,8 +19,9 @@ pub(crate) fn holds_for<L: ModelStore>(steps: usize, world: World<L>) {
 
 fn nothing_is_wrong<L: ModelStore>(checker: &impl Checker<World<L>>) {
     eprintln!(
-        "{} states, the furthest {} steps away",
+        "{} states of {} steps, the furthest {} steps away",
         checker.unique_state_count(),
+        checker.state_count(),
         checker.max_depth()
     );
     if let Some((name, path)) = checker.discoveries().into_iter().next() {

@@ -5,7 +5,7 @@ use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease, TrackedL
 
 use crate::{bucket::Bucket, system::Pending};
 
-/// A rule that somebody forgot.
+/// A rule of the protocol that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// What is on lease is not held back from the burst.
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     OneLife,
     /// A process does not look at the deadline.
     SpentTooLate,
-    /// What was handed back with a query whose answer was lost is handed back again.
+    /// What was returned with a query whose answer was lost is returned again.
     HandedBackAgain,
     /// A lease comes back that is not tracked any more.
     OldGeneration,
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     RefundedNow,
     /// What went with a query that was refused is taken for lost.
     RefusedIsLost,
-    /// Nobody hears the answer to a query whose caller has gone.
+    /// The reply to a query whose caller has gone is not processed.
     DroppedUnheard,
     /// What is left of the window before does not go back.
     BeforeStays,
@@ -69,13 +69,9 @@ impl Fault {
         query: &LeaseQuery,
     ) -> LeaseQuery {
         let mut query = *query;
-        let generation = clock / bucket.terms.tracked_life();
-        let Bucket {
-            quota,
-            grantor,
-            state,
-            ..
-        } = bucket;
+        let generation = clock / bucket.fixed.terms.tracked_life();
+        let Bucket { fixed, state, .. } = bucket;
+        let (quota, grantor) = (&fixed.quota, &fixed.grantor);
         match fault {
             Some(Self::CapAfterRelease) => {
                 if let Some(grant) = query.returned.take()
@@ -102,11 +98,9 @@ impl Fault {
                 state.leases = TrackedLeases::default();
             }
             Some(Self::StepBackRenumbers) if state.leases.generation > generation => {
-                state.leases = TrackedLeases {
-                    generation,
-                    current: state.leases.total(),
-                    previous: 0,
-                };
+                let total = state.leases.total();
+                state.leases = TrackedLeases::default();
+                (state.leases.generation, state.leases.current) = (generation, total);
             }
             _ => {}
         }
@@ -120,8 +114,8 @@ impl Fault {
         }
     }
 
-    /// What a process takes a lease for, and when it believes to have heard of it.
-    pub(crate) fn heard(
+    /// What a process takes a lease for, and when it believes to have received it.
+    pub(crate) fn received(
         fault: Option<Self>,
         (sent, now): (Tick, Tick),
         grant: Option<Grant>,
@@ -129,11 +123,10 @@ impl Fault {
         match (fault, grant) {
             (Some(Self::PacedFromQuery), _) => (sent, grant),
             (Some(Self::NotPaced), Some(Grant::Scheduled { units, .. })) => {
-                let generation = 0;
-                (now, Some(Grant::Tracked { units, generation }))
+                (now, Some(Grant::tracked(units, 0)))
             }
             (Some(Self::NotQueued), Some(Grant::Scheduled { units, .. })) => {
-                (now, Some(Grant::Scheduled { units, after: 0 }))
+                (now, Some(Grant::scheduled(units, 0)))
             }
             _ => (now, grant),
         }

@@ -1,11 +1,11 @@
-//! The store, and beside it what was really admitted.
+//! The store, and what was really admitted.
 
 use std::fmt::Debug;
 
 use tollgate_core::Tick;
-use tollgate_prefilter::{Grant, LeaseQuery};
+use tollgate_prefilter::{Grant, LeaseQuery, ReturnedLease};
 
-use crate::fault::Fault;
+use crate::{alive::Bytes, fault::Fault};
 
 /// A grantor with its state, and an exact limit that knows what was admitted where and when it was.
 pub(crate) trait ModelStore: Clone + Debug + PartialEq + Send + Sync + 'static {
@@ -40,7 +40,7 @@ pub(crate) trait ModelStore: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn change(&mut self);
 
     /// So many units that are spent, or held beyond what is tracked, are out when the key is reset: they may come back, and
-    /// pass beside the limit.
+    /// exceed the limit.
     fn excuse(&mut self, units: u64);
 
     /// A microsecond has passed.
@@ -53,8 +53,8 @@ pub(crate) trait ModelStore: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn covers(&self, clock: Tick, held: u64) -> bool;
 
     /// Whether all that is counted now was admitted, or is held under the number of a generation or a window, or was lost in
-    /// this window or in the one before. Nothing is asked of a bucket: what it loses comes back.
-    fn accounts_for(&self, clock: Tick, held: Vec<(u64, u64)>, lost: [u64; 2]) -> bool;
+    /// this window or in the one before. Always true for a bucket: what it loses comes back.
+    fn accounts_for(&self, clock: Tick, held: &[ReturnedLease], lost: [u64; 2]) -> bool;
 
     /// The number of the generation or the window of leases that are granted now.
     fn generation(&self, clock: Tick) -> u64;
@@ -63,5 +63,5 @@ pub(crate) trait ModelStore: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn phase(&self, at: Tick) -> u8;
 
     /// All that matters of it from here on, if the clock may or may not go back.
-    fn alive(&self, clock: Tick, goes_back: bool, bytes: &mut Vec<u8>);
+    fn alive(&self, clock: Tick, goes_back: bool, bytes: &mut Bytes);
 }

@@ -12,9 +12,9 @@ use crate::{
 /// How far the largest worlds are explored, in steps: a lease has been granted, spent and run out by then.
 const STEPS: usize = 16;
 
-/// Two processes, a line and lives of so many ticks, and a unit that may be on lease.
-fn schedule(burst: u64, line: u64, life: u64) -> World<Bucket> {
-    let schedule = ScheduleTerms::by_hand(1, 1, burst - 1, line, life);
+/// Two processes, a horizon and lives in ticks, and a unit that may be on lease.
+fn schedule(burst: u64, horizon: u64, life: u64) -> World<Bucket> {
+    let schedule = ScheduleTerms::by_hand(1, 1, burst - 1, horizon, life);
     let terms = LeaseTerms::of_bucket(1, 3).in_grants_of(2, 1);
     let terms = terms.with_schedule(Some(schedule.expect("it does not fill up")));
     World {
@@ -36,7 +36,7 @@ fn schedule(burst: u64, line: u64, life: u64) -> World<Bucket> {
     }
 }
 
-/// Two units ahead, which live for three ticks, beside a tracked lease.
+/// Two units ahead, which live for three ticks, and a tracked lease.
 fn short() -> World<Bucket> {
     World {
         queries: &[0],
@@ -68,12 +68,12 @@ fn what_a_bucket_does_not_have_yet_is_spent_as_it_comes_back() {
 }
 
 #[test]
-fn scheduled_leases_in_line_are_never_spent_too_early() {
+fn scheduled_leases_in_a_queue_are_never_spent_too_early() {
     holds(long());
 }
 
 #[test]
-fn three_processes_in_line_spend_nothing_too_early() {
+fn three_processes_in_a_queue_spend_nothing_too_early() {
     holds_for(
         STEPS,
         World {

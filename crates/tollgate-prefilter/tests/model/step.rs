@@ -26,11 +26,10 @@ impl<L: ModelStore> World<L> {
         process.query = Some(Query {
             sent: now,
             cost,
-            query: LeaseQuery {
-                returned: returned.or(process.again.take()),
-                tracked: wants.0,
-                scheduled: wants.1,
-            },
+            query: LeaseQuery::default()
+                .with_returned(returned.or(process.again.take()))
+                .with_tracked(wants.0)
+                .with_scheduled(wants.1),
             is_dropped: false,
             is_forgotten: false,
             answer: None,
@@ -78,7 +77,7 @@ impl<L: ModelStore> World<L> {
                 unknown += u64::from(!pending.is_forgotten);
                 pending.is_forgotten = true;
             }
-            let mut held: Vec<_> = Vec::from_iter(process.holder.clone().take_out(system.now));
+            let mut held: Vec<_> = Vec::from_iter({ process.holder }.take_out(system.now));
             if let Some(query) = &mut process.query {
                 held.extend(query.on_its_way());
                 if query.answer.is_some_and(|answer| answer.fits) && !query.is_forgotten {
@@ -97,7 +96,7 @@ impl<L: ModelStore> World<L> {
         system.store.excuse(unknown);
     }
 
-    fn forsake(&self, system: &mut System<L>, of: usize, on_its_way: bool) -> bool {
+    fn give_up(&self, system: &mut System<L>, of: usize, on_its_way: bool) -> bool {
         let Some(query) = system.processes[of].query.take() else {
             return !on_its_way;
         };
@@ -117,8 +116,8 @@ impl<L: ModelStore> World<L> {
         let now = system.now;
         match action {
             Action::Tick => {
-                let asked = |process: &Process| process.query.as_ref().map(|asked| asked.sent);
-                let oldest = system.processes.iter().filter_map(asked).min();
+                let sent = |process: &Process| process.query.as_ref().map(|query| query.sent);
+                let oldest = system.processes.iter().filter_map(sent).min();
                 if let (Some(sent), Some(patience)) = (oldest, self.patience)
                     && now >= sent + patience
                 {
@@ -196,7 +195,7 @@ impl<L: ModelStore> World<L> {
                 let Some(query) = process.query.take_if(|one| one.answer.is_none()) else {
                     return false;
                 };
-                // What an earlier binding holds nobody will hand back again: it has ended.
+                // What an earlier binding held is not returned again: it has ended.
                 if process.holder == LeaseHolder::default() {
                     self.lose(system, query.query.returned);
                     return true;
@@ -219,10 +218,7 @@ impl<L: ModelStore> World<L> {
                 process.query = Some(Query {
                     sent: now,
                     cost: 0,
-                    query: LeaseQuery {
-                        returned,
-                        ..LeaseQuery::default()
-                    },
+                    query: LeaseQuery::default().with_returned(returned),
                     is_dropped: false,
                     is_forgotten: false,
                     answer: None,
@@ -265,12 +261,12 @@ impl<L: ModelStore> World<L> {
                     Some(Fault::WindowOutlived) => (sent, 0),
                     _ => (sent, answer.at),
                 };
-                let (heard, grant) = Fault::heard(self.fault, (sent, now), answer.grant);
+                let (received, grant) = Fault::received(self.fault, (sent, now), answer.grant);
                 let holder = &mut process.holder;
                 if self.fault == Some(Fault::LeaseReplacesUnits) && grant.is_some() {
                     holder.take_out(now);
                 }
-                let left = holder.on_reply((sent, heard), at, grant, &self.terms);
+                let left = holder.on_reply((sent, received), at, grant, &self.terms);
                 if let Some(left) = left.filter(|_| self.fault != Some(Fault::BeforeIsReplaced)) {
                     let clock = system.clock;
                     system.store.refund(clock, left.generation, left.left);
@@ -297,10 +293,10 @@ impl<L: ModelStore> World<L> {
                     process.again = query.query.returned;
                 }
                 process.holder.lost();
-                return self.forsake(system, of, on_its_way);
+                return self.give_up(system, of, on_its_way);
             }
             Action::Crash(of, on_its_way) => {
-                if !self.forsake(system, of, on_its_way) {
+                if !self.give_up(system, of, on_its_way) {
                     return false;
                 }
                 let held = system.processes[of].holder.take_out(now);

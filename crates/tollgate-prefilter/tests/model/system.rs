@@ -2,34 +2,35 @@
 
 use std::hash::{Hash, Hasher};
 
+use smallvec::SmallVec;
 use tollgate_core::Tick;
 use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
 
 use crate::model_store::ModelStore;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct System<L> {
     /// The time of the processes.
     pub(crate) now: Tick,
     /// The time of the store.
     pub(crate) clock: Tick,
     pub(crate) store: L,
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: SmallVec<[Process; 2]>,
     pub(crate) strays: Vec<Query>,
     pub(crate) steps_back: u8,
     /// Units of this window, and of the one before, that a crash or an answer that was lost has cost.
     pub(crate) lost: [u64; 2],
-    /// All that matters from here on, with times relative to now: what states are told apart by.
-    pub(crate) alive: Vec<u8>,
+    /// A hash of all that matters from here on, with times relative to now: what distinguishes states.
+    pub(crate) alive: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Process {
     pub(crate) holder: LeaseHolder,
     pub(crate) query: Option<Query>,
     /// A unit that was spent on a request which is not let through yet, or may be refunded.
     pub(crate) pending: Option<Pending>,
-    /// What a faulty process hands back once more.
+    /// What a faulty process returns once more.
     pub(crate) again: Option<ReturnedLease>,
 }
 
@@ -45,12 +46,12 @@ pub(crate) struct Pending {
     pub(crate) is_of_another: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Query {
     pub(crate) sent: Tick,
     pub(crate) cost: u64,
     pub(crate) query: LeaseQuery,
-    /// Nobody waits for the decision any more, and the process hears it all the same.
+    /// Its caller has gone, and the process still processes the reply.
     pub(crate) is_dropped: bool,
     /// The key was reset since it was carried out.
     pub(crate) is_forgotten: bool,
@@ -72,7 +73,7 @@ pub(crate) enum Action {
     StepBack(Tick),
     /// What was used is forgotten.
     Reset,
-    /// A request that says nothing beside its cost reaches the store.
+    /// A request without anything about leases reaches the store.
     Plain(u64),
     /// A process answers from its lease.
     Spend(usize, u64),
@@ -98,7 +99,7 @@ pub(crate) enum Action {
     GiveUp(usize, bool),
     /// The process dies and starts empty; its query is lost, or still on its way.
     Crash(usize, bool),
-    /// A query that nobody waits for is carried out.
+    /// A query that no process waits for is carried out.
     ExecuteStray(usize),
     /// Or is lost.
     LoseStray(usize),
@@ -107,18 +108,17 @@ pub(crate) enum Action {
 impl<L: ModelStore> System<L> {
     /// Whether all that the store counts was admitted, or is somewhere, or was lost in a way that is allowed to cost.
     pub(crate) fn loses_nothing(&self) -> bool {
-        let mut held = Vec::new();
+        let mut held: SmallVec<[ReturnedLease; 4]> = SmallVec::new();
         for process in &self.processes {
             // Also what has run out: it goes back.
-            held.extend(process.holder.clone().take_out(self.now));
+            let mut holder = process.holder;
+            held.extend(holder.take_out(self.now));
             if let Some(query) = &process.query {
                 held.extend(query.on_its_way());
             }
         }
         held.extend(self.strays.iter().filter_map(Query::on_its_way));
-        let held = held.iter().map(|grant| (grant.generation, grant.left));
-        self.store
-            .accounts_for(self.clock, held.collect(), self.lost)
+        self.store.accounts_for(self.clock, &held, self.lost)
     }
 }
 
@@ -128,19 +128,29 @@ impl Query {
         match self.answer {
             None => self.query.returned,
             Some(answer) => match answer.grant? {
-                Grant::Tracked { units, generation } => Some(ReturnedLease {
-                    size: units,
-                    left: units,
-                    generation,
-                }),
+                Grant::Tracked {
+                    units, generation, ..
+                } => Some(ReturnedLease::new(units, units, generation)),
                 _ => None,
             },
         }
     }
 }
 
+impl<L: Clone> Clone for System<L> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            // All at once: by itself it copies one after the other.
+            processes: SmallVec::from_slice(&self.processes),
+            strays: self.strays.clone(),
+            ..*self
+        }
+    }
+}
+
 impl<L> Hash for System<L> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.alive.hash(state);
+        state.write_u64(self.alive);
     }
 }

@@ -1,14 +1,16 @@
 //! Windows of a few microseconds.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use tollgate_core::{
     Quota, Tick,
     algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
-use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, WindowGrantor, WindowState};
+use tollgate_prefilter::{
+    Grant, LeaseQuery, LeaseTerms, ReturnedLease, WindowGrantor, WindowState,
+};
 
-use crate::{fault::Fault, model_store::ModelStore};
+use crate::{alive::Bytes, fault::Fault, model_store::ModelStore};
 
 /// A quota that counts in windows, and what counts of the window before after so many ticks of this one, times the length.
 pub(crate) trait Windowed:
@@ -48,12 +50,10 @@ impl Windowed for SlidingWindow {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Window<A: Windowed> {
-    quota: A,
-    grantor: WindowGrantor<A>,
-    terms: LeaseTerms,
+    /// The same in all states of a world, by limit: a state is copied for each step.
+    fixed: Arc<Fixed<A>>,
     state: WindowState<A::State>,
     limit: u64,
-    length: Tick,
     now: Tick,
     /// What was really admitted in this window, and in the one before.
     current: u64,
@@ -62,20 +62,37 @@ pub(crate) struct Window<A: Windowed> {
     /// The limit that is not in force, and the largest that was in this window, and in the one before.
     other: u64,
     most: [u64; 2],
-    /// What may pass beside the limit in this window, and in the one before.
+    /// What may exceed the limit in this window, and in the one before.
     excused: [u64; 2],
+}
+
+/// A limit.
+#[derive(Debug)]
+struct Fixed<A> {
+    quota: A,
+    grantor: WindowGrantor<A>,
+    terms: LeaseTerms,
+    length: Tick,
+}
+
+impl<A: Windowed> Fixed<A> {
+    fn new(limit: u64, length: Tick, terms: &LeaseTerms) -> Self {
+        let quota = A::new(&A::quota(limit, Duration::from_micros(length))).expect("a window");
+        Self {
+            grantor: WindowGrantor::new(quota.clone(), terms).expect("a window"),
+            quota,
+            terms: *terms,
+            length,
+        }
+    }
 }
 
 impl<A: Windowed> Window<A> {
     pub(crate) fn new(limit: u64, length: Tick, terms: &LeaseTerms) -> Self {
-        let (quota, grantor) = Self::grantor(limit, length, terms);
         Self {
-            grantor,
-            quota,
-            terms: *terms,
+            fixed: Arc::new(Fixed::new(limit, length, terms)),
             state: WindowState::default(),
             limit,
-            length,
             now: Self::START,
             current: 0,
             previous: 0,
@@ -92,17 +109,11 @@ impl<A: Windowed> Window<A> {
         self
     }
 
-    fn grantor(limit: u64, length: Tick, terms: &LeaseTerms) -> (A, WindowGrantor<A>) {
-        let quota = A::new(&A::quota(limit, Duration::from_micros(length))).expect("a window");
-        let grantor = WindowGrantor::new(quota.clone(), terms).expect("a window");
-        (quota, grantor)
-    }
-
     /// The units that count at a time, or did in the window before.
     fn counted(&self, at: Tick) -> u64 {
         let mut counts = self.state.counts;
         // A unit more, for what is over is seen by who takes.
-        self.quota.take(&mut counts, at, 1);
+        self.fixed.quota.take(&mut counts, at, 1);
         A::weight(&counts) - 1
     }
 
@@ -132,7 +143,10 @@ impl<A: Windowed> ModelStore for Window<A> {
         cost: u64,
         query: &LeaseQuery,
     ) -> (bool, Option<Grant>) {
-        let (answer, grant) = self.grantor.acquire(&mut self.state, clock, cost, query);
+        let (answer, grant) = self
+            .fixed
+            .grantor
+            .acquire(&mut self.state, clock, cost, query);
         if answer.fits {
             self.admit(cost);
         }
@@ -142,16 +156,16 @@ impl<A: Windowed> ModelStore for Window<A> {
     fn reset(&mut self, fault: Option<Fault>, clock: Tick) {
         match fault {
             Some(Fault::ResetForgets) => self.state = WindowState::default(),
-            _ => self.grantor.reset(&mut self.state, clock),
+            _ => self.fixed.grantor.reset(&mut self.state, clock),
         }
         (self.current, self.previous) = (0, 0);
     }
 
     fn admit(&mut self, units: u64) {
         self.current += units;
-        let before = self.previous * A::overlap(self.now % self.length, self.length);
-        self.exceeded |=
-            units > 0 && self.current * self.length + before > self.most() * self.length;
+        let before = self.previous * A::overlap(self.now % self.fixed.length, self.fixed.length);
+        self.exceeded |= units > 0
+            && self.current * self.fixed.length + before > self.most() * self.fixed.length;
     }
 
     fn begin(&mut self) {
@@ -159,7 +173,7 @@ impl<A: Windowed> ModelStore for Window<A> {
     }
 
     fn take_back(&mut self, window: Option<u64>, units: u64) {
-        let now = self.now / self.length;
+        let now = self.now / self.fixed.length;
         match window.map(|window| now - window) {
             Some(0) => self.current -= units,
             Some(1) => self.previous -= units,
@@ -170,15 +184,16 @@ impl<A: Windowed> ModelStore for Window<A> {
     fn refund(&mut self, clock: Tick, window: u64, units: u64) {
         let taken = Taken {
             at: clock,
-            fresh_at: (window + A::WEIGHS) * self.length,
+            fresh_at: (window + A::WEIGHS) * self.fixed.length,
         };
         let counts = &mut self.state.counts;
-        self.quota.refund(counts, clock, taken, units);
+        self.fixed.quota.refund(counts, clock, taken, units);
     }
 
     fn change(&mut self) {
         std::mem::swap(&mut self.limit, &mut self.other);
-        (self.quota, self.grantor) = Self::grantor(self.limit, self.length, &self.terms);
+        let (length, terms) = (self.fixed.length, &self.fixed.terms);
+        self.fixed = Arc::new(Fixed::new(self.limit, length, terms));
         self.most[0] = self.most[0].max(self.limit);
     }
 
@@ -188,7 +203,7 @@ impl<A: Windowed> ModelStore for Window<A> {
 
     fn tick(&mut self, now: Tick) {
         self.now = now;
-        if now.is_multiple_of(self.length) {
+        if now.is_multiple_of(self.fixed.length) {
             self.previous = std::mem::take(&mut self.current);
             self.most = [self.limit, self.most[0]];
             self.excused = [0, self.excused[0]];
@@ -200,43 +215,47 @@ impl<A: Windowed> ModelStore for Window<A> {
     }
 
     fn covers(&self, clock: Tick, held: u64) -> bool {
-        let left = self.quota.assess(&self.state.counts, clock, 0).remaining;
-        let before = self.previous * A::overlap(self.now % self.length, self.length);
-        let used = (self.current + left + held) * self.length + before;
-        // Nobody can spend what is left of a window that the one before fills.
-        left + held == 0 || used <= self.most() * self.length
+        let left = self
+            .fixed
+            .quota
+            .assess(&self.state.counts, clock, 0)
+            .remaining;
+        let before = self.previous * A::overlap(self.now % self.fixed.length, self.fixed.length);
+        let used = (self.current + left + held) * self.fixed.length + before;
+        // No process can spend what is left of a window that the one before fills.
+        left + held == 0 || used <= self.most() * self.fixed.length
     }
 
-    fn accounts_for(&self, clock: Tick, held: Vec<(u64, u64)>, lost: [u64; 2]) -> bool {
+    fn accounts_for(&self, clock: Tick, held: &[ReturnedLease], lost: [u64; 2]) -> bool {
         let counted = self.counted(clock);
         let admitted = [self.current, self.previous];
         let now = self.generation(clock);
         let weighs = |window: u64| window <= now && window + A::WEIGHS > now;
-        let held = held.into_iter().filter(|(window, _)| weighs(*window));
-        let held: u64 = held.map(|(_, units)| units).sum();
+        let held = held.iter().filter(|lease| weighs(lease.generation));
+        let held: u64 = held.map(|lease| lease.left).sum();
         let known = (0..A::WEIGHS as usize).map(|ago| admitted[ago] + lost[ago]);
         counted <= known.sum::<u64>() + held
     }
 
     fn generation(&self, clock: Tick) -> u64 {
-        clock / self.length
+        clock / self.fixed.length
     }
 
     fn phase(&self, at: Tick) -> u8 {
-        (at % self.length) as u8
+        (at % self.fixed.length) as u8
     }
 
-    fn alive(&self, clock: Tick, _goes_back: bool, bytes: &mut Vec<u8>) {
+    fn alive(&self, clock: Tick, _goes_back: bool, bytes: &mut Bytes) {
         // What the state says of this window and of the next: all there is to see of its counters.
-        let left = |at: Tick| self.quota.assess(&self.state.counts, at, 0).remaining as u8;
-        let start = clock - clock % self.length;
-        let granted = if self.state.window == clock / self.length {
+        let left = |at: Tick| self.fixed.quota.assess(&self.state.counts, at, 0).remaining as u8;
+        let start = clock - clock % self.fixed.length;
+        let granted = if self.state.window == clock / self.fixed.length {
             self.state.granted
         } else {
             0
         };
         bytes.extend([
-            (clock % self.length) as u8,
+            (clock % self.fixed.length) as u8,
             self.current as u8,
             self.previous as u8,
             u8::from(self.exceeded),
@@ -247,9 +266,9 @@ impl<A: Windowed> ModelStore for Window<A> {
             self.excused[1] as u8,
             granted as u8,
         ]);
-        bytes.extend((0..2 * self.length).map(|tick| left(start + tick)));
+        bytes.extend((0..2 * self.fixed.length).map(|tick| left(start + tick)));
         // What is hidden behind a window that is full, and may come back: all that counts, and what will in the next window.
-        let next = start + self.length;
+        let next = start + self.fixed.length;
         bytes.extend([clock, next].map(|at| self.counted(at) as u8));
     }
 }

@@ -50,7 +50,7 @@ fn no_sliding_window_counts_too_much() {
 }
 
 /// A process whose requests are denied by another rule after their units were spent, or dropped by their callers, or refunded late;
-/// whose queries are refused, and which binds its rules anew. Beside it another one that takes.
+/// whose queries are refused, and which binds its rules anew, while others take units.
 fn leaving<A: Windowed>() -> World<Window<A>> {
     World {
         processes: 1,
@@ -72,7 +72,7 @@ fn both_denied<A: Windowed>() -> World<Window<A>> {
     }
 }
 
-/// Where a query may arrive after nobody waits for it any more.
+/// Where a query may arrive after its process has given it up.
 fn straying<A: Windowed>() -> World<Window<A>> {
     World {
         queries: &[0],

@@ -1,8 +1,9 @@
 //! The processes, the network between them and the store, and what any of them may do.
 //!
-//! What a process wants and when it hands back is not decided here: the checker tries everything. The leases, their deadlines
-//! and what a hand-back says are the real [`LeaseHolder`](tollgate_prefilter::LeaseHolder)'s, what the store does is the real grantor's.
+//! What a process wants and when it returns leases is not decided here: the checker tries everything. The leases, their deadlines
+//! and what is returned are the real [`LeaseHolder`](tollgate_prefilter::LeaseHolder)'s, what the store does is the real grantor's.
 
+use smallvec::smallvec;
 use stateright::{Model, Property};
 use tollgate_core::Tick;
 use tollgate_prefilter::LeaseTerms;
@@ -32,7 +33,7 @@ pub(crate) struct World<L> {
     pub(crate) wants: &'static [u64],
     /// Units wanted in a scheduled lease, where there is none.
     pub(crate) ahead: &'static [u64],
-    /// Queries that nobody waits for any more and that may still reach the store.
+    /// Queries that no process waits for any more and that may still reach the store.
     pub(crate) strays: usize,
     /// For how many ticks a query is on its way at most, if there is a bound.
     pub(crate) patience: Option<Tick>,
@@ -66,17 +67,18 @@ impl<L: ModelStore> Model for World<L> {
             now: L::START,
             clock: L::START,
             store: self.store.clone(),
-            processes: vec![Process::default(); self.processes],
+            processes: smallvec![Process::default(); self.processes],
             strays: Vec::new(),
             steps_back: self.steps_back.0,
             lost: [0; 2],
-            alive: Vec::new(),
+            alive: 0,
         };
         system.alive = self.alive(&system);
         vec![system]
     }
 
     fn actions(&self, system: &System<L>, actions: &mut Vec<Action>) {
+        // An action that is left out here because it changes nothing saves a copy of the state.
         // What breaks a promise once need not be followed further.
         if !system.store.holds() {
             return;
@@ -101,11 +103,17 @@ impl<L: ModelStore> Model for World<L> {
                 actions.push(Action::Begin(of));
             }
             if self.leaving {
-                actions.push(match &process.query {
-                    Some(_) => Action::Drop(of),
-                    None => Action::Rebind(of),
-                });
-                actions.push(Action::Refuse(of));
+                match &process.query {
+                    None => actions.push(Action::Rebind(of)),
+                    Some(query) => {
+                        if !query.is_dropped && query.cost > 0 {
+                            actions.push(Action::Drop(of));
+                        }
+                        if query.answer.is_none() {
+                            actions.push(Action::Refuse(of));
+                        }
+                    }
+                }
             }
             if process.pending.is_some() {
                 actions.push(Action::GiveBack(of));
@@ -122,11 +130,10 @@ impl<L: ModelStore> Model for World<L> {
                     }
                 }
                 Some(query) if query.answer.is_none() => {
-                    actions.extend([
-                        Action::Execute(of),
-                        Action::GiveUp(of, true),
-                        Action::Crash(of, true),
-                    ]);
+                    actions.push(Action::Execute(of));
+                    if system.strays.len() < self.strays {
+                        actions.extend([Action::GiveUp(of, true), Action::Crash(of, true)]);
+                    }
                 }
                 Some(_) => actions.push(Action::Deliver(of)),
             }
@@ -164,10 +171,10 @@ impl<L: ModelStore> Model for World<L> {
                     let held = |process: &Process| {
                         let mut holder = process.holder;
                         // As if the answer came now; while it is on its way, nothing is held.
-                        if let Some(asked) = &process.query
-                            && let Some(answer) = asked.answer
+                        if let Some(query) = &process.query
+                            && let Some(answer) = query.answer
                         {
-                            let times = (asked.sent, system.now);
+                            let times = (query.sent, system.now);
                             let _ = holder.on_reply(times, answer.at, answer.grant, &world.terms);
                         }
                         holder.held(system.now)

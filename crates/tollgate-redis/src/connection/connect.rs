@@ -261,10 +261,10 @@ mod tests {
             &further,
         );
         let answers = format!("{HELLO}+OK\r\n+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n");
-        let (logged_in, heard) = tokio::join!(logged_in, hear(&mut server, &answers));
+        let (logged_in, received) = tokio::join!(logged_in, hear(&mut server, &answers));
         let version = env!("CARGO_PKG_VERSION");
         assert_eq!(
-            heard,
+            received,
             [
                 "HELLO 3 AUTH limits sesame SETNAME tollgate:shop",
                 "CLIENT SETINFO LIB-NAME tollgate-redis",
@@ -287,15 +287,15 @@ mod tests {
         let place = place();
         let logged_in = log_in(&mut handshake, &place, &access, Some("shop"), &[]);
         let refused = "-NOAUTH Authentication required.\r\n".repeat(3);
-        let told = async {
+        let reported = async {
             let unknown = format!("-ERR unknown command 'HELLO'\r\n{refused}");
             hear(&mut server, &unknown).await;
             let answers = "+OK\r\n-ERR no names\r\n-ERR no\r\n-ERR no\r\n+OK\r\n";
             hear(&mut server, answers).await
         };
-        let (logged_in, heard) = tokio::join!(logged_in, told);
-        assert_eq!(heard[..2], ["AUTH sesame", "CLIENT SETNAME shop"]);
-        assert_eq!(heard.last().map(String::as_str), Some("SELECT 1"));
+        let (logged_in, received) = tokio::join!(logged_in, reported);
+        assert_eq!(received[..2], ["AUTH sesame", "CLIENT SETNAME shop"]);
+        assert_eq!(received.last().map(String::as_str), Some("SELECT 1"));
         let (peer, _) = logged_in.expect("it is logged in");
         assert_eq!(
             (peer.protocol, peer.to_string()),

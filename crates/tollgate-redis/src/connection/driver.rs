@@ -53,7 +53,7 @@ pub(super) struct Driver<S> {
     timer: Pin<Box<Sleep>>,
     armed: Option<Alarm>,
     /// When the server was last heard, or asked after everything was answered.
-    heard: Instant,
+    last_received: Instant,
     was_of_use: bool,
 }
 
@@ -89,7 +89,7 @@ impl<S: Transport> Driver<S> {
             decoder: Decoder::default(),
             timer: Box::pin(sleep_until(now)),
             armed: None,
-            heard: now,
+            last_received: now,
             was_of_use: false,
         }
     }
@@ -128,7 +128,7 @@ impl<S: Transport> Driver<S> {
                 Poll::Ready(Ok(0)) => return Err(Lost::Closed),
                 Poll::Ready(Ok(_)) => {}
             }
-            self.heard = Instant::now();
+            self.last_received = Instant::now();
             self.receive()?;
         }
     }
@@ -149,10 +149,10 @@ impl<S: Transport> Driver<S> {
                     break;
                 }
             };
-            match self.backlog.answer(reply, self.heard) {
-                Ok(heard) => {
-                    answered += heard.answered;
-                    failed += heard.failed;
+            match self.backlog.answer(reply, self.last_received) {
+                Ok(received) => {
+                    answered += received.answered;
+                    failed += received.failed;
                 }
                 Err(lost) => end = end.and(Err(lost)),
             }
@@ -176,7 +176,7 @@ impl<S: Transport> Driver<S> {
                 }
                 self.first = 0;
                 if !was_owed {
-                    self.heard = Instant::now();
+                    self.last_received = Instant::now();
                     // What is written together is also answered together. A server that has nothing to do begins with one
                     // command, and its answers are read while it is at the next ones.
                     self.first = self.backlog.first_command();
@@ -213,7 +213,7 @@ impl<S: Transport> Driver<S> {
         if self.armed == Some(Alarm::Deadline) {
             return self.backlog.poll_waiting(cx);
         }
-        let silent = self.heard + self.silence;
+        let silent = self.last_received + self.silence;
         let silent = self.backlog.is_owed().then_some((silent, Alarm::Silence));
         let first = self.backlog.poll_first_deadline(cx);
         let first = first.map(|at| (at, Alarm::Deadline));
@@ -228,7 +228,7 @@ impl<S: Transport> Driver<S> {
         let now = Instant::now();
         let (expired, end) = self.backlog.expire(now);
         self.breaker.record(0, expired);
-        let silent = self.backlog.is_owed() && now >= self.heard + self.silence;
+        let silent = self.backlog.is_owed() && now >= self.last_received + self.silence;
         if silent || end.is_err() {
             // What the server has not read yet it should not run later.
             self.stream.forget_on_drop();

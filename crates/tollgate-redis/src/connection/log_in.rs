@@ -60,7 +60,7 @@ impl CredentialsSource {
         let Some(source) = &self.0 else {
             return Ok((access.clone(), None));
         };
-        let credentials = source.ask().await?;
+        let credentials = source.fetch().await?;
         Ok((with_login(access, &credentials), Some(credentials)))
     }
 
@@ -73,7 +73,7 @@ impl CredentialsSource {
         let good = last.filter(|(_, due)| *due > Instant::now());
         let credentials = match good {
             Some((credentials, _)) => credentials,
-            None => source.ask().await?,
+            None => source.fetch().await?,
         };
         Ok(with_login(access, &credentials))
     }
@@ -127,7 +127,7 @@ impl CredentialsSource {
 }
 
 impl Source {
-    async fn ask(&self) -> Result<Credentials, ConnectError> {
+    async fn fetch(&self) -> Result<Credentials, ConnectError> {
         let failed = |why: &dyn fmt::Display| ConnectError::no_credentials(why);
         let answer = async { self.provider.credentials().await };
         let credentials = match timeout(PATIENCE, answer).await {
@@ -147,7 +147,7 @@ impl Source {
         queue: &Queue,
         deadline: Duration,
     ) -> Result<Credentials, ConnectError> {
-        let credentials = self.ask().await?;
+        let credentials = self.fetch().await?;
         if let Some(command) = auth(&credentials.login) {
             let deadline = Instant::now() + deadline;
             let (waiting, call) = Waiting::new(Request::command(&command), deadline);

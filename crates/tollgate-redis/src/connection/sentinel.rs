@@ -16,11 +16,11 @@ use crate::{
 
 /// The sentinels of a master, of which the majority decides where it is.
 #[derive(Debug)]
-pub(super) struct Resolver(Arc<Question>);
+pub(super) struct Resolver(Arc<SentinelQuery>);
 
 /// How each of them is asked.
 #[derive(Debug)]
-struct Question {
+struct SentinelQuery {
     sentinels: Sentinels,
     access: Access,
     patience: Duration,
@@ -37,7 +37,7 @@ impl Resolver {
         connector: Connector,
         map: AddressMap,
     ) -> Self {
-        Self(Arc::new(Question {
+        Self(Arc::new(SentinelQuery {
             sentinels,
             access,
             patience,
@@ -51,14 +51,14 @@ impl Resolver {
     pub(super) async fn resolve(&self) -> Result<Place, ConnectError> {
         let places = self.0.sentinels.places();
         // Dropped with this future, and all connections with it.
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         for number in 0..places.len() {
-            let question = Arc::clone(&self.0);
-            asked.spawn(async move { question.ask(number).await });
+            let query = Arc::clone(&self.0);
+            queries.spawn(async move { query.send(number).await });
         }
         let mut votes: Vec<(Place, usize)> = Vec::new();
         let mut last = unresolved("there are no sentinels");
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = queries.join_next().await {
             match answer {
                 Ok(Ok(master)) => {
                     let known = votes.iter().position(|(place, _)| *place == master);
@@ -102,8 +102,8 @@ fn elect(votes: Vec<(Place, usize)>, without: ConnectError) -> Result<Place, Con
     })
 }
 
-impl Question {
-    async fn ask(&self, number: usize) -> Result<Place, ConnectError> {
+impl SentinelQuery {
+    async fn send(&self, number: usize) -> Result<Place, ConnectError> {
         let Some(place) = self.sentinels.places().get(number) else {
             return Err(unresolved("there is no such sentinel"));
         };
@@ -120,10 +120,10 @@ impl Question {
 
     async fn master_by(&self, place: &Place) -> Result<Place, ConnectError> {
         let name = self.sentinels.master();
-        let question = vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
+        let query = vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
         let connected = self
             .connector
-            .connect(place, &self.access, &[question])
+            .connect(place, &self.access, &[query])
             .await?;
         match connected.answers.first() {
             Some(Ok(answer)) => match answer.list() {

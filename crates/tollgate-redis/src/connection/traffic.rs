@@ -12,7 +12,7 @@ pub(crate) enum Resent {
     /// Its slot is with another server.
     Moved,
     /// Its slot is on its way to another server.
-    Asked,
+    AskRedirect,
 }
 
 /// Who counts. Called from the tasks that drive connections: it may not block.

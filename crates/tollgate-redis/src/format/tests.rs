@@ -117,7 +117,7 @@ impl Server {
         let count = call.keys().len().to_string();
         let head = [b"EVAL", process.script.as_bytes(), count.as_bytes()];
         let command = head.into_iter().chain(call.keys()).chain(call.args());
-        self.connection.ask(command).integers()
+        self.connection.command(command).integers()
     }
 
     fn decide(&mut self, process: &Process, mut call: Call, checks: &[Check]) -> Decision {

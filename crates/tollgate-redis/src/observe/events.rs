@@ -90,14 +90,14 @@ impl Events {
         {
             not_logged_in_anew(node, why);
         }
-        let told = {
+        let reported = {
             let mut nodes = lock(&self.nodes);
             match nodes.get_mut(node) {
                 Some(standing) => standing.audit_replies(event),
                 None => nodes.entry(node.into()).or_default().audit_replies(event),
             }
         };
-        match told {
+        match reported {
             Some(Transition::Lost(why)) => lost(node, why),
             Some(Transition::Found) => found(node),
             None => {}
@@ -112,8 +112,10 @@ impl Events {
             {
                 let mut nodes = lock(&self.nodes);
                 let standing = nodes.entry(node.into()).or_default();
-                let told = standing.peer.as_ref();
-                if told.is_some_and(|(at, peer)| *peer == text && now.duration_since(*at) < PAUSE) {
+                let reported = standing.peer.as_ref();
+                if reported
+                    .is_some_and(|(at, peer)| *peer == text && now.duration_since(*at) < PAUSE)
+                {
                     return;
                 }
                 standing.peer = Some((now, text));
@@ -312,7 +314,7 @@ mod tests {
         let mut hear = |event: NodeEvent| {
             standing
                 .audit_replies(&event)
-                .map(|told| told == Transition::Found)
+                .map(|reported| reported == Transition::Found)
         };
         let (returned, open) = (BreakerState::Closed, BreakerState::Open);
         assert_eq!(hear(connected()), None);

@@ -89,13 +89,13 @@ impl RuleMeters {
 
     /// Seldom, so that handles are looked up.
     pub(super) fn bounds(of: &Labels, bound: u64, reserve: u64) {
-        let told = |name: &'static str, units: u64| {
+        let reported = |name: &'static str, units: u64| {
             let rule = Arc::clone(&of.rule);
             gauge!(name, "rule" => rule, "consistency" => of.consistency).set(units as f64);
         };
-        told(BOUND, bound);
+        reported(BOUND, bound);
         if reserve > 0 {
-            told(RESERVE, reserve);
+            reported(RESERVE, reserve);
         }
     }
 }

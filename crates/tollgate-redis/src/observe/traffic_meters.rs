@@ -20,7 +20,7 @@ struct Handles {
     with_script: Counter,
     alone: Counter,
     moved: Counter,
-    asked: Counter,
+    ask: Counter,
 }
 
 impl TrafficMeters {
@@ -34,7 +34,7 @@ impl TrafficMeters {
                 with_script: resent("noscript"),
                 alone: resent("alone"),
                 moved: resent("moved"),
-                asked: resent("ask"),
+                ask: resent("ask"),
             }
         })
     }
@@ -55,7 +55,7 @@ impl Traffic for TrafficMeters {
             Resent::WithScript => &handles.with_script,
             Resent::Alone => &handles.alone,
             Resent::Moved => &handles.moved,
-            Resent::Asked => &handles.asked,
+            Resent::AskRedirect => &handles.ask,
         }
         .increment(1);
     }

@@ -62,9 +62,9 @@ impl Subscription {
         // What is set is set whole.
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = begun.get_or_insert_with(|| {
-            let (told, latest) = watch::channel(Latest::default());
+            let (reported, latest) = watch::channel(Latest::default());
             let stream = self.provider.subscribe();
-            let reader = runtime.spawn(read(stream, told)).abort_handle();
+            let reader = runtime.spawn(read(stream, reported)).abort_handle();
             Begun { latest, reader }
         });
         Ok(begun.latest.clone())
@@ -125,10 +125,10 @@ impl Drop for Subscription {
 /// Keeps what a stream gives until it ends.
 async fn read(
     mut stream: std::pin::Pin<Box<dyn Stream<Item = RedisResult<BasicAuth>> + Send>>,
-    told: watch::Sender<Latest>,
+    reported: watch::Sender<Latest>,
 ) {
     while let Some(item) = std::future::poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
-        told.send_modify(|latest| match item {
+        reported.send_modify(|latest| match item {
             Ok(auth) => {
                 let user = auth.username();
                 latest.credentials = Some(Credentials {

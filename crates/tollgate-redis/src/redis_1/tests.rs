@@ -73,9 +73,9 @@ fn what_redis_rs_does_by_itself_is_taken_over_too() {
 async fn a_socket_is_tuned_as_the_address_says() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
-    for (told, seconds, user_timeout) in [(false, 5, 3), (true, 77, 9)] {
+    for (reported, seconds, user_timeout) in [(false, 5, 3), (true, 77, 9)] {
         let mut settings = TcpSettings::default();
-        if told {
+        if reported {
             let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(77));
             settings = settings
                 .set_keepalive(keepalive)

@@ -67,8 +67,8 @@ impl Backend {
             return Cluster::start(address, options).map(Self::Cluster);
         }
         let name = name_of(&address);
-        let told = name.clone();
-        options.events = EventSink::new(move |event| observer.node(&told, event));
+        let reported = name.clone();
+        options.events = EventSink::new(move |event| observer.node(&reported, event));
         let node = Node::start(address, options)?;
         Ok(Self::One { name, node })
     }
@@ -127,7 +127,7 @@ impl Backend {
         }
     }
 
-    /// The servers that may be asked, and whether requests are kept from them.
+    /// The servers that decide requests, and whether requests are kept from them.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {
             Self::One { name, node } => vec![(name.clone(), node.breaker())],

@@ -8,7 +8,7 @@ use tollgate_core::{
     StoreErrorKind,
     store::{Receipt, RuleStore, Settlement},
 };
-use tollgate_prefilter::{Begin, NoReply, Query};
+use tollgate_prefilter::{Begin, Effective, NoReply, Query};
 
 use crate::{
     encode::Encoder,
@@ -60,9 +60,10 @@ impl Bound {
             encoder.fits_a_cluster()?;
         }
         let encoder = Arc::new(encoder);
-        let on_redis = RulesOnRedis::new(&shared, &encoder);
-        let local = shared.engine.bind(Arc::clone(&rules), Box::new(on_redis));
-        let effective = |rule, plan| local.effective(rule).nth(plan).flatten();
+        let effective = |rule: usize, plan| {
+            let exact = shared.exact(rules.rules().get(rule)?);
+            Effective::in_rule_set(&rules, rule, plan, exact)
+        };
         let counts = shared
             .observer
             .bound(&rules, effective, shared.instances.known());
@@ -71,13 +72,13 @@ impl Bound {
             let exact = shared.exact(&rules.rules()[rule]);
             exact.map_or_else(counts, |_| None)
         };
-        let meter = match shared.meter {
-            Some(one_in) => {
-                let (keyspace, now) = (shared.keyspace.clone(), shared.process_clock.now());
-                Some(Meter::new(one_in, &rules, keyspace, now, followed)?)
-            }
-            None => None,
-        };
+        let meter = shared
+            .meter
+            .map(|one_in| Meter::new(one_in, &shared, &rules, followed))
+            .transpose()?
+            .map(Arc::new);
+        let on_redis = RulesOnRedis::new(&shared, &encoder, &meter);
+        let local = shared.engine.bind(Arc::clone(&rules), Box::new(on_redis));
         let inner = Arc::new(Inner {
             local,
             counts,
@@ -98,37 +99,17 @@ impl Bound {
         &self.inner
     }
 
-    fn ask(&self, query: Query) -> Step<Decision> {
+    fn send(&self, query: Query) -> Step<Decision> {
         match InFlight::start(&self.inner, query, CallFor::Requests) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding::new(in_flight))),
             ControlFlow::Break(decision) => Step::Ready(decision),
         }
     }
 
-    /// Follows a request once it is decided.
-    fn followed(&self, checks: &[Check], step: Step<Decision>) -> Step<Decision> {
-        let answer = match step {
-            Step::Ready(decision) => {
-                self.inner.follow(checks, &decision);
-                return Step::Ready(decision);
-            }
-            Step::Wait(answer) => answer,
-        };
-        let (inner, checks) = (Arc::clone(&self.inner), Checks::from_slice(checks));
-        Step::Wait(Pending::new(async move {
-            let decision = answer.await;
-            inner.follow(&checks, &decision);
-            decision
-        }))
-    }
-
     fn reset_in_one_slot(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
         let inner = &self.inner;
         let mut call = inner.shared.new_call();
         let reset = inner.local.begin_reset(&checks, inner.now());
-        for check in checks.iter().filter(|check| check.cost() > 0) {
-            inner.meter_reset(check.with_cost(0));
-        }
         let returned = reset.returned().iter();
         let returned = returned.map(|(check, it)| call.close(&inner.encoder, check, *it));
         let returned: SmallVec<[_; 1]> = returned.collect();
@@ -197,33 +178,29 @@ impl RuleStore for Bound {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        let step = match self.inner.local.begin(checks, self.inner.now()) {
+        match self.inner.local.begin(checks, self.inner.now()) {
             Begin::Decided(decision) => {
                 self.inner.count_decided(decision.verdicts());
-                self.inner.follow(checks, &decision);
-                return Step::Ready(decision);
+                Step::Ready(decision)
             }
-            Begin::Query(query) => self.ask(query),
-        };
-        if self.inner.follows(checks) {
-            return self.followed(checks, step);
+            Begin::Query(query) => self.send(query),
         }
-        step
     }
 
     fn resolved(&self, checks: &[Check], decision: &Decision) {
-        self.inner.meter_resolved(checks, decision);
+        if let Some(meter) = &self.inner.meter {
+            meter.on_fallback(checks, decision, self.inner.now());
+        }
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
         match self.inner.local.peek(checks, self.inner.now()) {
             Begin::Decided(decision) => Step::Ready(decision),
-            Begin::Query(query) => self.ask(query),
+            Begin::Query(query) => self.send(query),
         }
     }
 
     fn settle(&self, receipts: &[Receipt], how: Settlement) {
-        self.inner.meter_settlement(receipts, how);
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
         send_follow_up(&self.inner, follow_up);

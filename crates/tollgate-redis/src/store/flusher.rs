@@ -64,7 +64,7 @@ impl Drop for Flusher {
         retire(&self.inner);
         if !self.inner.local.is_reported() {
             let inner = Arc::clone(&self.inner);
-            self.inner.spawn(async move {
+            self.inner.shared.spawn(async move {
                 let _ = timeout(SHUTDOWN_GRACE, flush(&inner)).await;
             });
         }

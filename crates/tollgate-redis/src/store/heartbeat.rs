@@ -30,7 +30,7 @@ static COUNT: LazyLock<Arc<Script>> =
 static COMPARE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
 
-/// How often an instance is heard, give or take a fifth, unless something else is said.
+/// How often an instance sends a heartbeat, give or take a fifth. Default of the builder.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// After a pause of more intervals between two counts nothing is known of the time in between: Redis may have been started anew.
@@ -45,7 +45,7 @@ const GONE_AFTER: u32 = 3;
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
 
-/// The task that is heard. Dropping this ends it.
+/// The task that sends heartbeats. Dropping this ends it.
 #[derive(Debug)]
 pub(super) struct Heartbeat(AbortHandle);
 
@@ -90,7 +90,7 @@ struct Heart {
     gone_after: String,
     count: InstanceCount,
     conflicts: QuotaConflicts,
-    /// Those that were told of.
+    /// Those that are reported.
     strangers: BTreeSet<KeyTags>,
 }
 

@@ -91,7 +91,7 @@ impl InFlight {
                     });
                 }
                 Err(why) => match query.finish(Err(why), inner.now()) {
-                    Next::Ask(next) => query = next,
+                    Next::Query(next) => query = next,
                     Next::Done(done) => {
                         send_follow_up(inner, done.follow_up);
                         return ControlFlow::Break(done.decision);
@@ -114,7 +114,7 @@ impl InFlight {
             Err(_) => Err(NoReply::Unknown),
         };
         match self.query.finish(reply, inner.now()) {
-            Next::Ask(query) => Self::start_by(&inner, query, self.what_for, self.by),
+            Next::Query(query) => Self::start_by(&inner, query, self.what_for, self.by),
             Next::Done(done) => {
                 if takes {
                     inner.count_decided(done.decision.verdicts());
@@ -160,7 +160,7 @@ impl ReplyLayout {
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotRun)?;
         if checks.is_nothing() && !query.checks().is_empty() || call.is_empty() {
-            return Err(NoReply::NothingToAsk);
+            return Err(NoReply::NothingToSend);
         }
         let grants = query.leases().iter().map(|item| {
             let terms = query.lease_terms(item)?;
@@ -184,17 +184,17 @@ impl ReplyLayout {
             place if was_refused(place) => ReportReply::Refused,
             // Of a value that is not ours as little is known as of a call without an answer.
             place => match place.and_then(|place| reply.reported(place)) {
-                Some((left, reset_after)) => ReportReply::Counted { left, reset_after },
+                Some((left, reset_after)) => ReportReply::counted(left, reset_after),
                 None => ReportReply::Unknown,
             },
         };
-        let lease = |(returned, grant): (&Option<u16>, &Option<u16>)| LeaseReply {
-            is_refused: was_refused(*returned),
-            grant: match grant.map(|place| reply.grant(place)) {
+        let lease = |(returned, grant): (&Option<u16>, &Option<u16>)| {
+            let grant = match grant.map(|place| reply.grant(place)) {
                 None | Some(Some(None)) => GrantReply::None,
                 Some(Some(Some(grant))) => GrantReply::Granted(grant),
                 Some(None) => GrantReply::Lost,
-            },
+            };
+            LeaseReply::new(was_refused(*returned), grant)
         };
         let mut shared = IndexSet::default();
         for (index, check) in query.checks().iter().enumerate() {
@@ -206,13 +206,12 @@ impl ReplyLayout {
                 shared.insert(index);
             }
         }
-        Reply {
-            at: reply.at(),
-            decision: reply.decision(&self.checks, query.checks(), &inner.rules),
-            shared,
-            reports: self.reports.iter().map(report).collect(),
-            leases: self.returned.iter().zip(&self.grants).map(lease).collect(),
-        }
+        let decision = reply.decision(&self.checks, query.checks(), &inner.rules);
+        let mut decoded = Reply::new(reply.at(), decision);
+        decoded.shared = shared;
+        decoded.reports = self.reports.iter().map(report).collect();
+        decoded.leases = self.returned.iter().zip(&self.grants).map(lease).collect();
+        decoded
     }
 }
 
@@ -255,7 +254,7 @@ impl Drop for Deciding {
                 in_flight.query = query;
                 let guard = &mut in_flight._guard;
                 guard.get_or_insert_with(|| inner.shared.in_flight_calls.begin());
-                inner.spawn(in_flight.run());
+                inner.shared.spawn(in_flight.run());
             }
         }
     }
@@ -279,7 +278,7 @@ pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
             false => CallFor::Leases,
         };
         if let ControlFlow::Continue(in_flight) = InFlight::start(inner, query, what_for) {
-            inner.spawn(in_flight.run());
+            inner.shared.spawn(in_flight.run());
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{any::Any, sync::Arc};
 
-use tokio::runtime::Handle;
 use tollgate_core::{
     Outcome, RuleSet, Tick, Verdict,
     store::{Receipt, Settlement},
@@ -29,7 +28,7 @@ pub(super) struct Inner {
     pub(super) local: BoundRules,
     /// What is counted of decisions, by rule and plan.
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
-    pub(super) meter: Option<Meter>,
+    pub(super) meter: Option<Arc<Meter>>,
     /// Ends with the last store, limiter and layer.
     pub(super) _heartbeat: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -39,11 +38,6 @@ impl Inner {
     #[inline]
     pub(super) fn now(&self) -> Tick {
         self.shared.process_clock.now()
-    }
-
-    /// The time by the server's clock, as far as this process knows it.
-    pub(super) fn store_now(&self) -> Tick {
-        self.shared.engine.store_now(self.now())
     }
 
     /// Sends settlements, whose replies no request waits for.
@@ -101,13 +95,5 @@ impl Inner {
                 cap.give_back();
             }
         }
-    }
-
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // In another runtime, such as that of a test, the task goes there.
-        match Handle::try_current() {
-            Ok(here) => here.spawn(task),
-            Err(_) => self.shared.runtime.spawn(task),
-        };
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many instances share the store, for requests; 0 before Redis has told.
+/// How many instances share the store, for requests; 0 before Redis has replied.
 #[derive(Debug, Default)]
 pub(super) struct Instances(AtomicU32);
 

@@ -31,7 +31,7 @@ pub(super) struct QuotaConflicts(BTreeMap<String, Conflict>);
 #[derive(Debug)]
 struct Conflict {
     since: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl QuotaConflicts {
@@ -55,11 +55,11 @@ impl QuotaConflicts {
             }
             let conflict = self.0.entry(rule.clone()).or_insert(Conflict {
                 since: now,
-                is_told: false,
+                is_reported: false,
             });
             let since = now.duration_since(conflict.since);
-            if since >= DEPLOYMENT && !conflict.is_told {
-                conflict.is_told = true;
+            if since >= DEPLOYMENT && !conflict.is_reported {
+                conflict.is_reported = true;
                 let here: Vec<_> = here.iter().map(String::as_str).collect();
                 lasting.push(LastingConflict {
                     rule: rule.clone(),
@@ -166,13 +166,13 @@ mod tests {
             assert_eq!(lasting, [], "after {second} s");
         }
         let (_, lasting) = conflicts.compare(&own, &all, began + DEPLOYMENT);
-        let told = LastingConflict {
+        let reported = LastingConflict {
             rule: "per-ip".into(),
             here: "bucket(5 per 3600s, 5 at once)".into(),
             elsewhere: "fixed_window(6000 per 60s)".into(),
             since: DEPLOYMENT,
         };
-        assert_eq!(lasting, [told]);
+        assert_eq!(lasting, [reported]);
         let (_, lasting) = conflicts.compare(&own, &all, began + 2 * DEPLOYMENT);
         assert_eq!(lasting, []);
     }

@@ -45,7 +45,7 @@ impl RedisStore {
         }
     }
 
-    /// How many instances share the store, as Redis has told; 0 before it has. It grows at once, and falls when Redis has
+    /// How many instances share the store, as Redis has counted; 0 before it has. It grows at once, and falls when Redis has
     /// counted fewer for half a minute: after a restart without a disk each instance would find itself alone.
     #[must_use]
     pub fn instances(&self) -> u32 {
@@ -63,7 +63,7 @@ impl RedisStore {
     }
 
     /// How this store counts a rule: its own quota with plan number 0, or that of a plan. It is
-    /// [`Exact`](Effective::Exact), with the reason, where the rule cannot have the consistency that it asks for.
+    /// [`Exact`](Effective::Exact), with the reason, where the rule cannot have its consistency.
     ///
     /// ```
     /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
@@ -150,7 +150,7 @@ impl RedisStore {
     ///
     /// # Cancel safety
     ///
-    /// What was sent is sent, and its answers are still heard. Nothing more is sent but what falls due.
+    /// What was sent is sent, and its replies are still processed. Nothing more is sent but what falls due.
     pub async fn flush(&self, within: Duration) -> u64 {
         self.in_use.flush(&self.shared, within).await
     }
@@ -166,7 +166,7 @@ impl RedisStore {
             .unwrap_or(BreakerState::Closed)
     }
 
-    /// The servers that may be asked, by where they listen, and whether requests are kept from them: one, or each primary of
+    /// The servers that decide requests, by where they listen, and whether requests are kept from them: one, or each primary of
     /// a cluster that is known.
     #[must_use]
     pub fn breakers(&self) -> Vec<(String, BreakerState)> {
@@ -201,7 +201,7 @@ mod tests {
         Check, Consistency, Decision, Fingerprint, Quota, Retry, SECOND, Source, Verdict,
         algorithm::Assessment, store::RuleStore,
     };
-    use tollgate_prefilter::{Begin, IndexSet, Next, Reply};
+    use tollgate_prefilter::{Begin, Next, Reply};
 
     use super::*;
     use crate::keys::Keys;
@@ -234,13 +234,7 @@ mod tests {
                 retry: Retry::Now,
             };
             let verdict = Verdict::new(0, 0, answer, Source::Store);
-            let reply = Reply {
-                at: now,
-                decision: Decision::new(now, [verdict], |_| true),
-                shared: IndexSet::default(),
-                reports: smallvec::smallvec![],
-                leases: smallvec::smallvec![],
-            };
+            let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
             let Next::Done(done) = query.finish(Ok(reply), now) else {
                 panic!("there is one rule");
             };

@@ -82,13 +82,13 @@ impl Shared {
         self.send_by(call, what_for, None)
     }
 
-    /// As [`send`](Self::send), with the deadline of a request that is asked about by several calls.
+    /// As [`send`](Self::send), with the deadline of a request that takes several calls.
     pub(super) fn send_by(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
         self.observer.sent(what_for);
         self.backend.send(&SCRIPT, call, by)
     }
 
-    /// Sends a settlement, whose answer nobody waits for.
+    /// Sends a settlement, whose reply no request waits for.
     pub(super) fn settle(&self, call: &Call) {
         let answer = self.send(call, CallFor::Settlements);
         match Handle::try_current() {
@@ -102,6 +102,15 @@ impl Shared {
             }
             _ => self.observer.settlement_lost(),
         }
+    }
+
+    /// Runs a task that no request waits for.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // In another runtime, such as that of a test, the task goes there.
+        match Handle::try_current() {
+            Ok(here) => here.spawn(task),
+            Err(_) => self.runtime.spawn(task),
+        };
     }
 
     /// The reply to a call of so many checks, once it is there.

@@ -9,7 +9,7 @@ use tollgate_core::{Check, Decision, HOUR, Key, Limiter, MINUTE, Quota, Rule, al
 use tollgate_redis::RedisStore;
 
 use crate::support::{
-    child::ask,
+    child::acquire,
     moved_server::{Micros, MovedServer},
     quotas::{every_algorithm, horizon, wait},
 };
@@ -38,7 +38,7 @@ impl Moved<'_> {
     }
 
     async fn take(&self, cost: u64) -> Decision {
-        ask(&self.limiter, &self.check(cost)).await
+        acquire(&self.limiter, &self.check(cost)).await
     }
 
     async fn is_left(&self, units: u64) {
@@ -54,13 +54,13 @@ impl Moved<'_> {
     async fn is_denied(&self) -> Duration {
         let denied = self.take(1).await;
         assert!(!denied.is_allowed(), "{:?}", self.quota);
-        let told = wait(denied.retry());
+        let reported = wait(denied.retry());
         assert!(
-            told <= 2 * self.quota.window(),
-            "{told:?}: {:?}",
+            reported <= 2 * self.quota.window(),
+            "{reported:?}: {:?}",
             self.quota
         );
-        told
+        reported
     }
 
     /// Asserts that the state lives until it is fresh, and not longer.
@@ -128,10 +128,10 @@ async fn a_clock_that_jumps_back_refills_nothing_and_locks_out_for_at_most_two_w
         moved.uses_everything_up().await;
         moved.server.jump(BACK);
         moved.is_left(0).await;
-        let told = moved.is_denied().await;
+        let reported = moved.is_denied().await;
         moved.is_left(0).await;
         moved.lives_until_it_is_fresh().await;
-        moved.goes_on(told);
+        moved.goes_on(reported);
         assert!(moved.take(1).await.is_allowed(), "{:?}", moved.quota);
         moved.goes_on(horizon(&moved.quota));
         moved.is_left(LIMIT).await;
@@ -201,9 +201,9 @@ async fn a_clock_jump_that_is_reverted_locks_out_for_at_most_two_windows() {
         moved.uses_everything_up().await;
         moved.server.jump(-AHEAD);
         moved.is_left(0).await;
-        let told = moved.is_denied().await;
+        let reported = moved.is_denied().await;
         moved.lives_until_it_is_fresh().await;
-        moved.goes_on(told);
+        moved.goes_on(reported);
         assert!(moved.take(1).await.is_allowed(), "{:?}", moved.quota);
         moved.goes_on(horizon(&moved.quota));
         moved.is_left(LIMIT).await;

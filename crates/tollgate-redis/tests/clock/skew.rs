@@ -19,7 +19,7 @@ use tollgate_redis::RedisStore;
 
 use crate::support::{
     blocking_server::RedisServer,
-    child::ask,
+    child::acquire,
     quotas::{every_algorithm, horizon},
 };
 
@@ -56,7 +56,7 @@ impl Process {
         let check = self.limiter.check(rule, &Key::of("client"));
         let check = [check.expect("the rule is there")];
         let mut taken = 0;
-        while ask(&self.limiter, &check).await.is_allowed() {
+        while acquire(&self.limiter, &check).await.is_allowed() {
             taken += 1;
         }
         taken

@@ -49,7 +49,7 @@ async fn reset(limiter: &Limiter, client: &str) -> Result<bool, StoreError> {
     reset.expect("the rule is there").await
 }
 
-async fn is_told(limiter: &Limiter, what: &str) {
+async fn reports(limiter: &Limiter, what: &str) {
     eventually(&format!("an error says {what}"), || async {
         let error = reset(limiter, "client").await.err()?;
         error.to_string().contains(what).then_some(())
@@ -100,7 +100,7 @@ async fn the_user_of_the_guide_may_do_all_that_a_store_does_also_after_a_failove
 async fn an_error_names_the_command_that_the_user_of_the_guide_lacks() {
     let cluster = RedisCluster::start().await;
     let limiter = limiter_without(&cluster, "+cluster|slots").await;
-    is_told(&limiter, "'cluster|slots'").await;
+    reports(&limiter, "'cluster|slots'").await;
 
     works(&limiter_without(&cluster, "+cluster|info").await).await;
 
@@ -108,7 +108,7 @@ async fn an_error_names_the_command_that_the_user_of_the_guide_lacks() {
     works(&limiter).await;
     let (slot, from) = cluster.slot("{shop}").await;
     let moving = MovingSlot::begin(&cluster, slot, from, (from + 1) % 3).await;
-    is_told(&limiter, "+asking").await;
+    reports(&limiter, "+asking").await;
     moving.finish().await;
     works(&limiter).await;
 }

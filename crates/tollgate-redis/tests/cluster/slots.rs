@@ -29,7 +29,7 @@ async fn a_slot_that_moves_back_and_forth_gives_no_unit_away_and_loses_none() {
     let (slot, first) = cluster.slot("{faults}").await;
     let mut service = Service::start(&cluster.url()).await;
     let mut owner = first;
-    let asks_on = async || {
+    let goes_on = async || {
         let until = service.layout() + 60;
         eventually("the service asks on", || async {
             (service.layout() >= until).then_some(())
@@ -39,13 +39,13 @@ async fn a_slot_that_moves_back_and_forth_gives_no_unit_away_and_loses_none() {
     for _ in 0..6 {
         let to = (owner + 1) % 3;
         let moving = MovingSlot::begin(&cluster, slot, owner, to).await;
-        asks_on().await;
+        goes_on().await;
         for rule in ["deny", "cap", "degraded"] {
             moving.carry(|key| key.contains(rule)).await;
-            asks_on().await;
+            goes_on().await;
         }
         moving.finish().await;
-        asks_on().await;
+        goes_on().await;
         owner = to;
     }
     assert!(sent_on(&cluster).await > 0);

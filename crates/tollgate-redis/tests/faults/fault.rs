@@ -124,8 +124,8 @@ impl Fault {
                 for key in states(&mut admin) {
                     let aside = [&key[..], b":aside"].concat();
                     done(&admin.say("MULTI"));
-                    let _ = admin.ask([&b"RENAME"[..], &key, &aside]);
-                    let _ = admin.ask([&b"HSET"[..], &key, b"field", b"value"]);
+                    let _ = admin.command([&b"RENAME"[..], &key, &aside]);
+                    let _ = admin.command([&b"HSET"[..], &key, b"field", b"value"]);
                     let _ = admin.say("EXEC");
                     healing.aside.push((aside, key));
                 }
@@ -158,7 +158,7 @@ impl Fault {
             Self::WrongType => {
                 let mut admin = admin();
                 for (aside, key) in &healing.aside {
-                    done(&admin.ask([&b"RENAME"[..], aside, key]));
+                    done(&admin.command([&b"RENAME"[..], aside, key]));
                 }
             }
             Self::Full => {

@@ -10,12 +10,12 @@
 mod support;
 
 mod fault;
+mod fleet;
 mod flood;
 mod once;
 mod part;
 mod partial;
 mod scheduled;
 mod seed;
-mod site;
 mod start;
 mod young;

@@ -6,7 +6,7 @@ use tollgate_redis::RedisStore;
 
 use crate::support::{
     blocking_server,
-    child::{ask, patient_store},
+    child::{acquire, patient_store},
     eventually::eventually,
     instance::DEADLINE,
     proxy::{Fault, Proxy},
@@ -77,7 +77,7 @@ async fn a_script_that_is_flushed_in_the_middle_costs_no_request_and_no_unit() {
         tasks.spawn(async move {
             let mut admitted = 0;
             for _ in 0..LIMIT / TASKS + 10 {
-                admitted += u64::from(ask(&limiter, &[check]).await.is_allowed());
+                admitted += u64::from(acquire(&limiter, &[check]).await.is_allowed());
             }
             admitted
         });
@@ -104,7 +104,7 @@ async fn four_hundred_callers_of_one_key_read_and_write_it_once_each() {
     let store = patient_store(&format!("redis://{}", server.address())).await;
     let (limiter, check) = counting(&store);
     // The server knows the script from now on.
-    assert!(ask(&limiter, &[check]).await.is_allowed());
+    assert!(acquire(&limiter, &[check]).await.is_allowed());
     let mut connection = Resp::connect(server.address());
     connection.say("CONFIG RESETSTAT");
     let layout: Vec<_> = (0..CALLERS).map(|_| limiter.acquire(&[check])).collect();

@@ -43,8 +43,8 @@ impl Broken {
         let [Value::Bytes(key)] = &keys[..] else {
             panic!("{keys:?} is not one key");
         };
-        let _ = connection.ask([&b"DEL"[..], key]);
-        let _ = connection.ask([&b"HSET"[..], key, b"field", b"value"]);
+        let _ = connection.command([&b"DEL"[..], key]);
+        let _ = connection.command([&b"HSET"[..], key, b"field", b"value"]);
         broken
     }
 

@@ -1,11 +1,11 @@
 //! Faults one after the other, in the order of the seed.
 
-use crate::{fault::Fault, seed::Seed, site::Site};
+use crate::{fault::Fault, fleet::Fleet, seed::Seed};
 
 async fn survives(faults: &[Fault]) {
     let seed = Seed::new();
-    let mut site = Site::start(&seed).await;
-    site.suffers(faults).await;
+    let mut fleet = Fleet::start(&seed).await;
+    fleet.suffers(faults).await;
 }
 
 #[tokio::test]

@@ -47,8 +47,8 @@ impl Service {
         self.server.restart().await;
         eventually("each has been heard", || async {
             assert_eq!(self.known(), [INSTANCES as u32; INSTANCES]);
-            let heard = self.server.ask(&["ZCARD", "{young}:instances"]).await;
-            (heard == format!(":{INSTANCES}\r\n")).then_some(())
+            let received = self.server.command(&["ZCARD", "{young}:instances"]).await;
+            (received == format!(":{INSTANCES}\r\n")).then_some(())
         })
         .await;
     }

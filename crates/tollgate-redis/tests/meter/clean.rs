@@ -6,7 +6,7 @@ use tollgate_core::{
     Check, Consistency, Fingerprint, LeaseShare, MINUTE, Outcome, Quota, Rule, SECOND, Source,
 };
 
-use crate::{Site, seen};
+use crate::{Fleet, seen};
 
 fn quotas() -> [Quota; 4] {
     [
@@ -23,25 +23,28 @@ const WINDOW: u64 = 1_000_000;
 /// Two processes at about twice the limit for some ten seconds by their clock. Gives what the meters have seen, and how many
 /// requests were answered from leases.
 async fn at_twice_the_limit(quota: Quota, consistency: Consistency) -> (crate::Seen, u64) {
-    let site = Site::start().await;
+    let fleet = Fleet::start().await;
     let rules = [Rule::new("per-key", quota).consistency(consistency)];
-    let processes = [site.process(1, &rules).await, site.process(1, &rules).await];
+    let processes = [
+        fleet.process(1, &rules).await,
+        fleet.process(1, &rules).await,
+    ];
     let mut random = fastrand::Rng::with_seed(7);
     let (mut from_grants, mut refused) = (0, 0);
     let requests = 4_000;
     for request in 1..=requests {
         let pause = random.u64(..5_000);
-        let now = site.clock.now();
+        let now = fleet.clock.now();
         if request % 10 == 0 || now / WINDOW != (now + pause) / WINDOW {
             // Time goes on only if the meters do, as far as it does for them in a service: to the end of a window, and for no
             // longer than they rely upon.
             let [one, other] = &processes;
             seen(&[one, other], request - 1).await;
         }
-        site.clock.advance(Duration::from_micros(pause));
+        fleet.clock.advance(Duration::from_micros(pause));
         let process = &processes[random.usize(..2)];
         let check = Check::new(0, Fingerprint::from_bits(7), 1);
-        let decision = process.ask(&[check]).await;
+        let decision = process.acquire(&[check]).await;
         from_grants += u64::from(decision.verdicts()[0].source() == Source::Lease);
         refused += u64::from(decision.outcome() == Outcome::Deny);
     }

@@ -65,14 +65,14 @@ async fn a_meter_sees_the_same_on_a_cluster() {
             one.bound.settle(&[holding], Settlement::Refund(10));
             // Its own settlements come before what it asks next.
             take(&one, check(exact, key, 15)).await;
-            let denied = one.ask(&[check(exact, key, 1)]).await;
+            let denied = one.acquire(&[check(exact, key, 1)]).await;
             assert_eq!(denied.outcome(), Outcome::Deny);
             requests += 3;
         }
         for counted in 4..8 {
             for process in [&one, &other] {
                 for _ in 0..20 {
-                    let decision = process.ask(&[check(counted, key, 1)]).await;
+                    let decision = process.acquire(&[check(counted, key, 1)]).await;
                     admitted += u64::from(decision.is_allowed());
                     requests += 1;
                 }
@@ -92,7 +92,7 @@ async fn a_meter_sees_the_same_on_a_cluster() {
     // Units of which no account hears.
     for exact in 0..4 {
         take(&unseen, check(exact, 100, 20)).await;
-        let denied = other.ask(&[check(exact, 100, 1)]).await;
+        let denied = other.acquire(&[check(exact, 100, 1)]).await;
         assert_eq!(denied.outcome(), Outcome::Deny);
     }
     seen(&[&one, &other], requests + 4).await;

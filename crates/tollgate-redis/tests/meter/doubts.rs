@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tollgate_core::{Check, Consistency, HOUR, Outcome, Quota, Rule, Step, store::Settlement};
 
-use crate::{LATER, Process, Site, followed::take, seen, unit, until};
+use crate::{Fleet, LATER, Process, followed::take, seen, unit, until};
 
 const QUOTAS: [Quota; 4] = [
     Quota::fixed_window(100, HOUR),
@@ -19,7 +19,7 @@ const QUOTAS: [Quota; 4] = [
 struct Bench {
     runtime: Runtime,
     late: Runtime,
-    site: Site,
+    fleet: Fleet,
     one: Process,
     other: Process,
     /// No account knows of this one.
@@ -39,18 +39,21 @@ impl Bench {
         let (mut runtime, mut late) = (Builder::new_multi_thread(), Builder::new_current_thread());
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a thread");
-        let (site, one, other, unseen) = runtime.block_on(async {
-            let site = Site::start().await;
-            let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
-            let unseen = site.unseen(&rules).await;
-            (site, one, other, unseen)
+        let (fleet, one, other, unseen) = runtime.block_on(async {
+            let fleet = Fleet::start().await;
+            let (one, other) = (
+                fleet.process(1, &rules).await,
+                fleet.process(1, &rules).await,
+            );
+            let unseen = fleet.unseen(&rules).await;
+            (fleet, one, other, unseen)
         });
         // As long as a meter has to run before it believes what it knows.
-        site.clock.advance(2 * HOUR);
+        fleet.clock.advance(2 * HOUR);
         Self {
             runtime,
             late: late.enable_all().build().expect("a runtime"),
-            site,
+            fleet,
             one,
             other,
             unseen,
@@ -68,13 +71,13 @@ impl Bench {
     fn nothing_was_false(&self, quota: Quota) {
         self.runtime.block_on(async {
             let all = unit(8).with_cost(100);
-            assert!(self.unseen.ask(&[all]).await.is_allowed());
+            assert!(self.unseen.acquire(&[all]).await.is_allowed());
             for times in 1..=2 {
-                let refused = self.other.ask(&[unit(8)]).await;
+                let refused = self.other.acquire(&[unit(8)]).await;
                 assert_eq!(refused.outcome(), Outcome::Deny);
                 let before = seen(&[&self.other], 1 + times).await.falsely;
                 assert_eq!(before, times - 1, "{quota:?}");
-                self.site.clock.advance(LATER);
+                self.fleet.clock.advance(LATER);
                 let seen = until(&[&self.other], |seen| seen.falsely >= times).await;
                 assert_eq!((seen.falsely, seen.over), (times, 0), "{quota:?}");
             }
@@ -87,10 +90,10 @@ fn units_that_another_process_tells_of_later_make_no_refusal_false() {
     for quota in QUOTAS {
         let bench = Bench::new(quota);
         let all = unit(7).with_cost(100);
-        let taken = bench.late.block_on(bench.one.ask(&[all]));
+        let taken = bench.late.block_on(bench.one.acquire(&[all]));
         assert!(taken.is_allowed());
         bench.runtime.block_on(async {
-            let refused = bench.other.ask(&[unit(7)]).await;
+            let refused = bench.other.acquire(&[unit(7)]).await;
             assert_eq!(refused.outcome(), Outcome::Deny);
             assert_eq!(seen(&[&bench.other], 1).await.falsely, 0, "{quota:?}");
         });
@@ -105,18 +108,18 @@ fn units_reported_after_their_window_make_no_later_denial_false() {
     let bench = Bench::new(quota);
     // From the middle of an hour to its end.
     let end = HOUR / 2 - Duration::from_millis(10);
-    bench.site.clock.advance(end);
+    bench.fleet.clock.advance(end);
     let all = unit(7).with_cost(100);
-    let taken = bench.late.block_on(bench.one.ask(&[all]));
+    let taken = bench.late.block_on(bench.one.acquire(&[all]));
     assert!(taken.is_allowed());
-    bench.site.clock.advance(Duration::from_millis(20));
+    bench.fleet.clock.advance(Duration::from_millis(20));
     bench.runtime.block_on(async {
-        let refused = bench.other.ask(&[unit(7)]).await;
+        let refused = bench.other.acquire(&[unit(7)]).await;
         assert_eq!(refused.outcome(), Outcome::Deny);
         assert_eq!(seen(&[&bench.other], 1).await.falsely, 0);
     });
-    let told = bench.late.block_on(seen(&[&bench.one], 1));
-    assert_eq!(told.dropped, 1);
+    let reported = bench.late.block_on(seen(&[&bench.one], 1));
+    assert_eq!(reported.dropped, 1);
     bench.runtime.block_on(Bench::is_carried_out(&bench.one));
     bench.nothing_was_false(quota);
 }
@@ -150,11 +153,11 @@ fn units_that_another_process_gives_back_and_tells_of_later_are_not_above_the_li
             for process in [one, other] {
                 for _ in 0..100 {
                     let unit = Check::new(1, unit(7).key(), 1);
-                    admitted += u64::from(process.ask(&[unit]).await.is_allowed());
+                    admitted += u64::from(process.acquire(&[unit]).await.is_allowed());
                 }
             }
             seen(&[one, other], 203).await;
-            bench.site.clock.advance(LATER);
+            bench.fleet.clock.advance(LATER);
             let seen = until(&[one, other], |seen| seen.over >= admitted - 100).await;
             assert_eq!(seen.over, admitted - 100, "{quota:?}");
         });

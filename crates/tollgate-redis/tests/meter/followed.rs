@@ -7,10 +7,10 @@ use tollgate_core::{
 };
 use tollgate_redis::{Keys, RedisStore};
 
-use crate::{Process, Site, seen, unit};
+use crate::{Fleet, Process, seen, unit};
 
 pub(crate) async fn take(process: &Process, check: Check) -> Receipt {
-    let decision = process.ask(&[check]).await;
+    let decision = process.acquire(&[check]).await;
     assert!(decision.is_allowed());
     let lasts = decision.verdicts()[0].reset_after().as_micros() as u64;
     Receipt::of_store(check, Taken::new(decision.at(), decision.at() + lasts))
@@ -18,11 +18,11 @@ pub(crate) async fn take(process: &Process, check: Check) -> Receipt {
 
 #[tokio::test]
 async fn processes_agree_on_the_keys_that_they_follow() {
-    let site = Site::start().await;
+    let fleet = Fleet::start().await;
     let rules = [Rule::new("per-key", Quota::fixed_window(2, HOUR))];
     let (one, other) = (
-        site.process(10, &rules).await,
-        site.process(10, &rules).await,
+        fleet.process(10, &rules).await,
+        fleet.process(10, &rules).await,
     );
     let mut random = fastrand::Rng::with_seed(7);
     let keys: Vec<_> = (0..500).map(|_| random.u128(..)).collect();
@@ -49,8 +49,8 @@ async fn refunds_and_resets_reach_the_account() {
         Quota::gcra(10, HOUR),
         Quota::sliding_buckets(10, HOUR),
     ] {
-        let site = Site::start().await;
-        let process = site.process(1, &[Rule::new("per-key", quota)]).await;
+        let fleet = Fleet::start().await;
+        let process = fleet.process(1, &[Rule::new("per-key", quota)]).await;
         let ten = unit(7).with_cost(10);
         let holding = take(&process, ten).await;
         process.bound.settle(&[holding], Settlement::Refund(6));
@@ -73,17 +73,17 @@ async fn refunds_and_resets_reach_the_account() {
 
 #[tokio::test]
 async fn a_refusal_by_one_rule_is_none_of_the_others() {
-    let site = Site::start().await;
+    let fleet = Fleet::start().await;
     let rules = [
         Rule::new("small", Quota::fixed_window(1, HOUR)),
         Rule::new("large", Quota::fixed_window(100, HOUR)),
     ];
-    let process = site.process(1, &rules).await;
+    let process = fleet.process(1, &rules).await;
     let key = Fingerprint::from_bits(7);
     let both = [Check::new(0, key, 1), Check::new(1, key, 1)];
-    assert!(process.ask(&both).await.is_allowed());
+    assert!(process.acquire(&both).await.is_allowed());
     for _ in 0..20 {
-        assert!(!process.ask(&both).await.is_allowed());
+        assert!(!process.acquire(&both).await.is_allowed());
     }
     // Of the large one only what passed.
     let seen = seen(&[&process], 22).await;
@@ -95,12 +95,12 @@ async fn a_refusal_by_one_rule_is_none_of_the_others() {
 
 #[tokio::test]
 async fn a_lost_meter_report_is_counted_and_delays_no_request() {
-    let mut site = Site::start().await;
+    let mut fleet = Fleet::start().await;
     let rules = [Rule::new("per-key", Quota::fixed_window(100, HOUR))];
-    let process = site.process(1, &rules).await;
+    let process = fleet.process(1, &rules).await;
     take(&process, unit(7)).await;
     assert_eq!(seen(&[&process], 1).await.dropped, 0);
-    site.server.kill();
+    fleet.server.kill();
     let limiter = tollgate_core::Limiter::new(process.store.clone(), rules).expect("a valid rule");
     let check = limiter.check("per-key", &tollgate_core::Key::shared());
     let check = check.expect("it is there");
@@ -113,8 +113,8 @@ async fn a_lost_meter_report_is_counted_and_delays_no_request() {
 
 #[tokio::test]
 async fn without_a_meter_there_is_no_second_account_and_no_figure() {
-    let site = Site::start().await;
-    let address = format!("redis://127.0.0.1:{}", site.server.port());
+    let fleet = Fleet::start().await;
+    let address = format!("redis://127.0.0.1:{}", fleet.server.port());
     let store = RedisStore::builder(&address, "meter", Keys::plain());
     let store = store.connect().expect("a runtime");
     store.connected().await;

@@ -26,7 +26,7 @@ use crate::support::redis_server::{PATIENCE, RedisServer};
 const START: u64 = 1_700_001_000_000_000;
 
 /// A Redis, a clock, and processes that share them.
-struct Site {
+struct Fleet {
     server: RedisServer,
     clock: ManualClock,
 }
@@ -46,7 +46,7 @@ struct Seen {
     dropped: u64,
 }
 
-impl Site {
+impl Fleet {
     async fn start() -> Self {
         Self {
             server: RedisServer::start(&[]).await,
@@ -91,7 +91,7 @@ impl Process {
         Self { store, bound }
     }
 
-    async fn ask(&self, checks: &[Check]) -> Decision {
+    async fn acquire(&self, checks: &[Check]) -> Decision {
         self.bound.acquire(checks).await
     }
 

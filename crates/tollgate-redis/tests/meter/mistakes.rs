@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    LATER, Site, seen,
+    Fleet, LATER, seen,
     support::resp::{Resp, Value},
     unit, until,
 };
@@ -30,14 +30,17 @@ async fn units_that_two_processes_admit_above_the_limit_are_counted() {
         Quota::token_bucket(100).refill(1, HOUR),
         Quota::sliding_buckets(100, HOUR),
     ] {
-        let site = Site::start().await;
+        let fleet = Fleet::start().await;
         let rules = [Rule::new("per-key", quota).consistency(eventual(100))];
-        let processes = [site.process(1, &rules).await, site.process(1, &rules).await];
+        let processes = [
+            fleet.process(1, &rules).await,
+            fleet.process(1, &rules).await,
+        ];
         let mut admitted = 0;
         for process in &processes {
             // Its first request asks; of all others it reports an hour later.
             for _ in 0..100 {
-                let decision = process.ask(&[unit(7)]).await;
+                let decision = process.acquire(&[unit(7)]).await;
                 admitted += u64::from(decision.is_allowed());
                 if !decision.is_allowed() {
                     break;
@@ -47,7 +50,7 @@ async fn units_that_two_processes_admit_above_the_limit_are_counted() {
         assert!(admitted > 190, "{admitted} of {quota:?}");
         let [one, other] = &processes;
         seen(&[one, other], admitted).await;
-        site.clock.advance(LATER);
+        fleet.clock.advance(LATER);
         let seen = until(&[one, other], |seen| seen.over >= admitted - 100).await;
         assert_eq!(seen.over, admitted - 100, "{quota:?}");
         assert_eq!((seen.falsely, seen.dropped), (0, 0), "{quota:?}");
@@ -56,16 +59,16 @@ async fn units_that_two_processes_admit_above_the_limit_are_counted() {
 
 #[tokio::test]
 async fn what_passes_while_the_store_fails_counts_as_well() {
-    let site = Site::start().await;
+    let fleet = Fleet::start().await;
     let rule = Rule::new("open", Quota::fixed_window(10, HOUR));
     let rules = [rule.on_store_error(OnStoreError::Allow)];
-    let process = site.process(1, &rules).await;
+    let process = fleet.process(1, &rules).await;
     let limiter = tollgate_core::Limiter::new(process.store.clone(), rules).expect("a valid rule");
     let check = limiter.check("open", &tollgate_core::Key::shared());
     let check = check.expect("it is there");
     assert!(limiter.acquire(&[check]).await.is_allowed());
     // Somebody else's value in its place.
-    let mut connection = Resp::connect((Ipv4Addr::LOCALHOST, site.server.port()).into());
+    let mut connection = Resp::connect((Ipv4Addr::LOCALHOST, fleet.server.port()).into());
     let Value::List(names) = connection.say("KEYS *:open:f1") else {
         panic!("keys are a list");
     };
@@ -80,42 +83,45 @@ async fn what_passes_while_the_store_fails_counts_as_well() {
         assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
     }
     seen(&[&process], 30).await;
-    site.clock.advance(LATER);
+    fleet.clock.advance(LATER);
     let seen = until(&[&process], |seen| seen.over >= 20).await;
     assert_eq!((seen.over, seen.dropped), (20, 0));
 }
 
 #[tokio::test]
 async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
-    let site = Site::start().await;
+    let fleet = Fleet::start().await;
     let rules = [Rule::new(
         "per-key",
         Quota::token_bucket(10).refill(1, SECOND),
     )];
-    let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
+    let (one, other) = (
+        fleet.process(1, &rules).await,
+        fleet.process(1, &rules).await,
+    );
     // As long as a meter has to run before it believes what it knows.
-    site.clock.advance(Duration::from_secs(60));
+    fleet.clock.advance(Duration::from_secs(60));
     let all = unit(7).with_cost(10);
-    let taken = one.ask(&[all]).await;
+    let taken = one.acquire(&[all]).await;
     assert!(taken.is_allowed());
-    let denied = other.ask(&[unit(7)]).await;
+    let denied = other.acquire(&[unit(7)]).await;
     assert_eq!(denied.outcome(), Outcome::Deny);
     assert_eq!(seen(&[&one, &other], 2).await.falsely, 0);
 
     let fresh_at = taken.at() + taken.verdicts()[0].reset_after().as_micros() as u64;
     let holding = Receipt::of_store(all, Taken::new(taken.at(), fresh_at));
     one.bound.settle(&[holding], Settlement::Refund(5));
-    site.clock.advance(Duration::from_millis(100));
+    fleet.clock.advance(Duration::from_millis(100));
     // The account learns of it some time after the rule. What looks false is asked about once more, and what was given back
     // little more than half a second ago may have been too late for it.
     let mut requests = 2;
     // The bound holds for a second.
     while requests < 880 && other.seen().falsely == 0 {
-        let denied = other.ask(&[unit(7)]).await;
+        let denied = other.acquire(&[unit(7)]).await;
         assert_eq!(denied.verdicts()[0].source(), Source::DenyCache);
         requests += 1;
         seen(&[&one, &other], requests).await;
-        site.clock.advance(Duration::from_millis(1));
+        fleet.clock.advance(Duration::from_millis(1));
     }
     let seen = until(&[&one, &other], |seen| seen.falsely > 0).await;
     assert_eq!(seen.over, 0);
@@ -123,17 +129,20 @@ async fn a_refusal_by_a_bound_that_a_refund_has_made_stale_is_seen() {
 
 #[tokio::test]
 async fn a_refusal_while_units_are_on_lease_elsewhere_is_seen() {
-    let site = Site::start().await;
+    let fleet = Fleet::start().await;
     let leased = Consistency::Leased {
         share: LeaseShare::percent(10),
     };
     let rules = [Rule::new("per-key", Quota::fixed_window(1_000, HOUR)).consistency(leased)];
-    let (one, other) = (site.process(1, &rules).await, site.process(1, &rules).await);
-    site.clock.advance(HOUR);
+    let (one, other) = (
+        fleet.process(1, &rules).await,
+        fleet.process(1, &rules).await,
+    );
+    fleet.clock.advance(HOUR);
     let mut requests = 0;
     loop {
-        site.clock.advance(Duration::from_millis(10));
-        let decision = one.ask(&[unit(7)]).await;
+        fleet.clock.advance(Duration::from_millis(10));
+        let decision = one.acquire(&[unit(7)]).await;
         requests += 1;
         if decision.verdicts()[0].source() == Source::Lease {
             break;
@@ -141,7 +150,7 @@ async fn a_refusal_while_units_are_on_lease_elsewhere_is_seen() {
         assert!(requests < 900, "nothing was granted");
     }
     loop {
-        let decision = other.ask(&[unit(7)]).await;
+        let decision = other.acquire(&[unit(7)]).await;
         requests += 1;
         if !decision.is_allowed() {
             break;
@@ -151,10 +160,10 @@ async fn a_refusal_while_units_are_on_lease_elsewhere_is_seen() {
     }
     // Each on a connection of its own: the last admission of the one may be told after the denial of the other.
     seen(&[&one, &other], requests).await;
-    let denied = other.ask(&[unit(7)]).await;
+    let denied = other.acquire(&[unit(7)]).await;
     assert_eq!(denied.outcome(), Outcome::Deny);
     seen(&[&one, &other], requests + 1).await;
-    site.clock.advance(LATER);
+    fleet.clock.advance(LATER);
     let seen = until(&[&one, &other], |seen| seen.falsely > 0).await;
     assert_eq!((seen.over, seen.dropped), (0, 0));
 }

@@ -6,7 +6,7 @@ use tollgate_core::{Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, Rule,
 use tollgate_prefilter::LeaseTerms;
 
 use crate::{
-    job::LEASED,
+    load::LEASED,
     service::{NOW, Service},
     support::{numbers::Numbers, redis_server::RedisServer},
 };
@@ -116,7 +116,7 @@ async fn nothing_is_admitted_that_memory_would_deny() {
         let seen = history(&server.url(), seed, 1 + seed % 3, false).await;
         assert!(seen.allowed > 0, "seed {seed}: {seen:?}");
         granted += seen.granted;
-        server.ask(&["FLUSHALL"]).await;
+        server.command(&["FLUSHALL"]).await;
     }
     assert!(
         granted > HISTORIES * 10,
@@ -128,7 +128,7 @@ async fn nothing_is_admitted_that_memory_would_deny() {
 fn line(quota: &Quota) -> u64 {
     let terms = LeaseTerms::new(quota, 100).expect("it is granted");
     terms.schedule().map_or(0, |schedule| {
-        schedule.line() * quota.rate() / quota.period().as_micros() as u64
+        schedule.horizon() * quota.rate() / quota.period().as_micros() as u64
     })
 }
 
@@ -141,7 +141,7 @@ async fn a_client_of_one_limiter_is_denied_what_is_in_line_and_a_few_units_too_e
         let seen = history(&server.url(), seed, 1, true).await;
         let line = line(&quotas()[seed as usize % quotas().len()]);
         assert!(seen.idle <= line + FEW, "seed {seed}: {seen:?}");
-        server.ask(&["FLUSHALL"]).await;
+        server.command(&["FLUSHALL"]).await;
     }
 }
 
@@ -153,6 +153,6 @@ async fn a_client_of_several_limiters_is_denied_what_the_others_hold_and_a_few_u
         let quota = quotas()[seed as usize % quotas().len()];
         let held = quota.limit() / 10 + 2 * line(&quota);
         assert!(seen.idle <= held + FEW, "seed {seed}: {seen:?}");
-        server.ask(&["FLUSHALL"]).await;
+        server.command(&["FLUSHALL"]).await;
     }
 }

@@ -6,8 +6,8 @@ use tollgate_core::{Consistency, HOUR, MINUTE, SECOND};
 
 use crate::{
     counts::Counts,
-    job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
-    site::{PATIENT, PROCESSES, Site},
+    fleet::{Fleet, PATIENT, PROCESSES},
+    load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
     support::{
         blocking_server::RedisServer,
         resp::{Resp, Value},
@@ -28,27 +28,27 @@ pub(crate) fn calls(server: &RedisServer) -> u64 {
 }
 
 /// Calls of the script and what became of the requests, without those that came before.
-fn counted(server: &RedisServer, site: &mut Site, job: &Job) -> (u64, Counts) {
+fn counted(server: &RedisServer, fleet: &mut Fleet, load: &Load) -> (u64, Counts) {
     let before = calls(server);
-    let counts = site.run(job);
+    let counts = fleet.run(load);
     let calls = calls(server) - before;
     assert_eq!(counts.fallback, 0);
     (calls, counts)
 }
 
-fn start() -> (RedisServer, Site) {
+fn start() -> (RedisServer, Fleet) {
     let server = RedisServer::start(&[]);
-    let site = Site::start(&format!("redis://{}", server.address()), PATIENT);
-    (server, site)
+    let fleet = Fleet::start(&format!("redis://{}", server.address()), PATIENT);
+    (server, fleet)
 }
 
 /// Eight clients, of which each asks about 180 times a second: by every process, four requests at a time.
-fn hot(name: &str, limit: Limit, lasts: Duration) -> Job {
-    Job {
+fn hot(name: &str, limit: Limit, lasts: Duration) -> Load {
+    Load {
         keys: 8,
         at_once: 4,
         pause: Duration::from_millis(40),
-        ..Job::new([Ask::new(name, limit, LEASED)], lasts)
+        ..Load::new([RuleLoad::new(name, limit, LEASED)], lasts)
     }
 }
 
@@ -62,33 +62,33 @@ fn hot_clients_under_their_limit_cost_few_calls() {
     const MOST: u64 = 150;
     // On a slow machine there are fewer requests for what a process asks of a client to begin with.
     const TO_BEGIN: u64 = PROCESSES as u64 * 8 * 8;
-    let (server, mut site) = start();
+    let (server, mut fleet) = start();
     for (name, limit) in [
         ("bucket", bucket(20_000, 20_000, MINUTE)),
         ("fixed", Limit::Fixed(20_000, MINUTE)),
     ] {
-        site.turn_over();
-        let job = hot(name, limit, Duration::from_secs(3));
-        let (calls, counts) = counted(&server, &mut site, &job);
+        fleet.turn_over();
+        let load = hot(name, limit, Duration::from_secs(3));
+        let (calls, counts) = counted(&server, &mut fleet, &load);
         let each = permille(calls, counts);
         println!("{name}: {each} ‰ calls a request, {counts:?}");
         assert_eq!(counts.allowed, counts.layout, "somebody is above the limit");
         let most = TO_BEGIN + counts.layout * MOST / 1_000;
         assert!(calls <= most, "{name}: {calls} calls, {most} at most");
-        site.keeps_its_bounds(&job, 0);
+        fleet.keeps_its_bounds(&load, 0);
     }
 }
 
 /// Here the burst is used up within a second, so that one unit too many is seen.
 #[test]
 fn hot_clients_close_to_their_limit_stay_under_it() {
-    let (server, mut site) = start();
-    let job = hot("close", bucket(200, 200, SECOND), Duration::from_secs(3));
-    let (calls, counts) = counted(&server, &mut site, &job);
+    let (server, mut fleet) = start();
+    let load = hot("close", bucket(200, 200, SECOND), Duration::from_secs(3));
+    let (calls, counts) = counted(&server, &mut fleet, &load);
     let each = permille(calls, counts);
     println!("close: {each} ‰ calls a request, {counts:?}");
     assert!(counts.lease > 0, "{counts:?}");
-    site.keeps_its_bounds(&job, 0);
+    fleet.keeps_its_bounds(&load, 0);
 }
 
 #[test]
@@ -96,21 +96,21 @@ fn who_is_far_over_the_limit_costs_a_process_about_a_call_a_second() {
     const LIMIT: u64 = 100;
     const SECONDS: u64 = 3;
     const TASKS: u64 = 2;
-    let (server, mut site) = start();
+    let (server, mut fleet) = start();
     for (name, consistency) in [
         ("exact", Consistency::Exact),
         ("leased", LEASED),
         ("eventual", eventual(5)),
     ] {
-        let job = Job {
+        let load = Load {
             tasks: TASKS,
             at_once: 10,
-            ..Job::new(
-                [Ask::new(name, bucket(LIMIT, 1, HOUR), consistency)],
+            ..Load::new(
+                [RuleLoad::new(name, bucket(LIMIT, 1, HOUR), consistency)],
                 Duration::from_secs(SECONDS),
             )
         };
-        let (calls, counts) = counted(&server, &mut site, &job);
+        let (calls, counts) = counted(&server, &mut fleet, &load);
         println!("{name}: {calls} calls, {counts:?}");
         // Until it is over the limit each unit may be a call. Then one for each second that was begun, in which both tasks
         // may ask at once, and reports of what was admitted before.
@@ -126,20 +126,20 @@ fn who_is_far_over_the_limit_costs_a_process_about_a_call_a_second() {
 
 #[test]
 fn a_client_that_comes_once_costs_one_call_at_most() {
-    let (server, mut site) = start();
+    let (server, mut fleet) = start();
     for (name, consistency) in [
         ("exact", EXACT),
         ("leased", LEASED),
         ("eventual", eventual(5)),
     ] {
-        let ask = Ask::new(name, bucket(100, 100, MINUTE), consistency);
-        let job = Job {
+        let rule_load = RuleLoad::new(name, bucket(100, 100, MINUTE), consistency);
+        let load = Load {
             cold: true,
             at_once: 2,
             pause: Duration::from_millis(10),
-            ..Job::new([ask], Duration::from_secs(1))
+            ..Load::new([rule_load], Duration::from_secs(1))
         };
-        let (calls, counts) = counted(&server, &mut site, &job);
+        let (calls, counts) = counted(&server, &mut fleet, &load);
         println!("{name}: {calls} calls, {counts:?}");
         // One more for each process, of which the server does not know the script.
         assert!(

@@ -9,7 +9,7 @@ pub(crate) struct Counts {
     pub(crate) allowed: u64,
     /// Verdicts by who made them.
     pub(crate) store: u64,
-    pub(crate) learned: u64,
+    pub(crate) deny_cached: u64,
     pub(crate) lease: u64,
     pub(crate) eventual: u64,
     pub(crate) fallback: u64,
@@ -21,7 +21,7 @@ impl Counts {
             layout: self.layout + other.layout,
             allowed: self.allowed + other.allowed,
             store: self.store + other.store,
-            learned: self.learned + other.learned,
+            deny_cached: self.deny_cached + other.deny_cached,
             lease: self.lease + other.lease,
             eventual: self.eventual + other.eventual,
             fallback: self.fallback + other.fallback,

@@ -7,8 +7,8 @@ use tollgate_core::SECOND;
 
 use crate::{
     clock,
-    job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
-    site::{PROCESSES, Site},
+    fleet::{Fleet, PROCESSES},
+    load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
     support::{
         eventually::eventually,
         moved_server::MovedServer,
@@ -23,19 +23,19 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const BURST: u64 = 300;
 
 /// For one client with one rule: more than it may have, until it is ended.
-fn job(name: &str, limit: Limit, consistency: tollgate_core::Consistency) -> Job {
-    Job {
+fn load(name: &str, limit: Limit, consistency: tollgate_core::Consistency) -> Load {
+    Load {
         pause: Duration::from_millis(8),
-        ..Job::new([Ask::new(name, limit, consistency)], PATIENCE)
+        ..Load::new([RuleLoad::new(name, limit, consistency)], PATIENCE)
     }
 }
 
 /// A job for every rule of this program: each asks for one of them.
-fn jobs(limit: Limit) -> [Job; 3] {
+fn loads(limit: Limit) -> [Load; 3] {
     [
-        job("exact", limit, EXACT),
-        job("leased", limit, LEASED),
-        job("eventual", limit, eventual(20)),
+        load("exact", limit, EXACT),
+        load("leased", limit, LEASED),
+        load("eventual", limit, eventual(20)),
     ]
 }
 
@@ -44,10 +44,10 @@ fn limit() -> Limit {
 }
 
 /// Waits until the processes were admitted most of a burst: after two of these nothing is left of it.
-async fn admitted_more(site: &Site) {
-    let before = site.units(0);
+async fn admitted_more(fleet: &Fleet) {
+    let before = fleet.units(0);
     eventually("more is admitted", || async {
-        (site.units(0) >= before + BURST * 3 / 4).then_some(())
+        (fleet.units(0) >= before + BURST * 3 / 4).then_some(())
     })
     .await;
 }
@@ -55,44 +55,44 @@ async fn admitted_more(site: &Site) {
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_are_killed_and_replaced_while_they_hold_units() {
     let server = RedisServer::start(&[]).await;
-    let mut site = Site::start(&server.url(), DEADLINE);
-    for job in jobs(limit()) {
-        site.turn_over();
-        site.begin(&job);
+    let mut fleet = Fleet::start(&server.url(), DEADLINE);
+    for load in loads(limit()) {
+        fleet.turn_over();
+        fleet.begin(&load);
         for place in [0, 3, 0, 7, 5] {
-            admitted_more(&site).await;
-            site.replace(place, &job);
+            admitted_more(&fleet).await;
+            fleet.replace(place, &load);
         }
-        assert!(site.end().allowed > 0);
-        site.keeps_its_bounds(&job, 0);
+        assert!(fleet.end().allowed > 0);
+        fleet.keeps_its_bounds(&load, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgets_everything_gives_a_burst_again_and_no_more() {
     let mut server = RedisServer::start(&[]).await;
-    let mut site = Site::start(&server.url(), DEADLINE);
-    for job in jobs(limit()) {
-        site.turn_over();
-        site.begin(&job);
+    let mut fleet = Fleet::start(&server.url(), DEADLINE);
+    for load in loads(limit()) {
+        fleet.turn_over();
+        fleet.begin(&load);
         for _ in 0..2 {
-            admitted_more(&site).await;
+            admitted_more(&fleet).await;
             server.restart().await;
         }
-        admitted_more(&site).await;
-        assert!(site.end().allowed > 0);
-        site.keeps_its_bounds(&job, 2);
+        admitted_more(&fleet).await;
+        assert!(fleet.end().allowed > 0);
+        fleet.keeps_its_bounds(&load, 2);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stands_still_lets_nothing_more_through() {
     let server = RedisServer::start(&[]).await;
-    let mut site = Site::start(&server.url(), DEADLINE);
-    for job in jobs(limit()) {
-        site.turn_over();
-        site.begin(&job);
-        admitted_more(&site).await;
+    let mut fleet = Fleet::start(&server.url(), DEADLINE);
+    for load in loads(limit()) {
+        fleet.turn_over();
+        fleet.begin(&load);
+        admitted_more(&fleet).await;
         server.stop();
         // Shorter than a lease lives.
         let until = clock::now() + 1_200_000;
@@ -100,9 +100,9 @@ async fn a_server_that_stands_still_lets_nothing_more_through() {
             sleep(Duration::from_millis(20)).await;
         }
         server.resume();
-        admitted_more(&site).await;
-        assert!(site.end().allowed > 0);
-        site.keeps_its_bounds(&job, 0);
+        admitted_more(&fleet).await;
+        assert!(fleet.end().allowed > 0);
+        fleet.keeps_its_bounds(&load, 0);
     }
 }
 
@@ -110,17 +110,17 @@ async fn a_server_that_stands_still_lets_nothing_more_through() {
 async fn connections_that_are_cut_and_answers_that_are_lost_let_nothing_more_through() {
     let server = RedisServer::start(&[]).await;
     let proxy = Proxy::start(server.port(), 7).await;
-    let mut site = Site::start(&proxy.url(), DEADLINE);
-    for job in jobs(limit()) {
-        site.turn_over();
-        site.begin(&job);
+    let mut fleet = Fleet::start(&proxy.url(), DEADLINE);
+    for load in loads(limit()) {
+        fleet.turn_over();
+        fleet.begin(&load);
         for fault in [
             Fault::ResetAfter(700),
             Fault::Delay(Duration::from_millis(5), Duration::from_millis(60)),
             Fault::ResetAfter(2_000),
             Fault::Close,
         ] {
-            admitted_more(&site).await;
+            admitted_more(&fleet).await;
             proxy.set(fault);
             let accepted = proxy.accepted();
             eventually("the fault is felt", || async {
@@ -129,14 +129,14 @@ async fn connections_that_are_cut_and_answers_that_are_lost_let_nothing_more_thr
             })
             .await;
             if matches!(fault, Fault::Delay(..)) {
-                admitted_more(&site).await;
+                admitted_more(&fleet).await;
             }
             proxy.set(Fault::None);
         }
-        assert!(site.end().allowed > 0);
+        assert!(fleet.end().allowed > 0);
         // What was in a report whose answer was lost is given up: as if so many processes had been killed.
-        site.gave_up(3 * PROCESSES as u64);
-        site.keeps_its_bounds(&job, 0);
+        fleet.gave_up(3 * PROCESSES as u64);
+        fleet.keeps_its_bounds(&load, 0);
     }
 }
 
@@ -144,15 +144,15 @@ async fn connections_that_are_cut_and_answers_that_are_lost_let_nothing_more_thr
 async fn a_clock_that_jumps_ahead_gives_a_burst_again_and_one_that_jumps_back_nothing() {
     const NOW: i64 = 1_790_000_000_000_000;
     let mut server = MovedServer::start(NOW);
-    let mut site = Site::start(&server.url(), DEADLINE);
-    for job in jobs(limit()) {
-        site.turn_over();
-        site.begin(&job);
+    let mut fleet = Fleet::start(&server.url(), DEADLINE);
+    for load in loads(limit()) {
+        fleet.turn_over();
+        fleet.begin(&load);
         for by in [300_000, -2_000_000, 12_000_000, -40_000_000] {
-            admitted_more(&site).await;
+            admitted_more(&fleet).await;
             server.jump(by);
         }
-        assert!(site.end().allowed > 0);
-        site.keeps_its_bounds(&job, 2);
+        assert!(fleet.end().allowed > 0);
+        fleet.keeps_its_bounds(&load, 2);
     }
 }

@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    job::LEASED,
+    load::LEASED,
     service::{Service, check},
     support::{
         eventually::eventually,

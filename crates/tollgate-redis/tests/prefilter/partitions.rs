@@ -4,7 +4,7 @@ use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule,
 use tollgate_redis::{Keys, Partition, Secret};
 
 use crate::{
-    job::{LEASED, eventual},
+    load::{LEASED, eventual},
     service::{Service, check},
     support::{redis_cluster::RedisCluster, redis_server::RedisServer},
 };

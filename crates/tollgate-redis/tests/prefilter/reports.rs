@@ -9,9 +9,9 @@ use tollgate_core::{Clock, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition, RedisStore, RedisStoreBuilder};
 
 use crate::{
-    job::{LEASED, eventual},
+    fleet::PATIENT,
+    load::{LEASED, eventual},
     service::{NOW, Service, check},
-    site::PATIENT,
     support::{
         eventually::eventually,
         redis_cluster::RedisCluster,
@@ -59,7 +59,7 @@ async fn is_lost(limiter: &Limiter) {
 
 /// How often the server ran the script.
 async fn calls(server: &RedisServer) -> u64 {
-    let stats = server.ask(&["INFO", "commandstats"]).await;
+    let stats = server.command(&["INFO", "commandstats"]).await;
     let line = |line: &'static str| stats.lines().find_map(move |text| text.strip_prefix(line));
     let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
     calls.map_or(0, |calls| calls.parse().expect("a number"))

@@ -7,29 +7,29 @@ use tollgate_core::{Consistency, SECOND};
 use crate::{
     calls::calls,
     counts::Counts,
-    job::{Ask, EXACT, Job, LEASED, bucket},
-    site::{PATIENT, Site},
+    fleet::{Fleet, PATIENT},
+    load::{EXACT, LEASED, Load, RuleLoad, bucket},
     support::blocking_server::RedisServer,
 };
 
 /// A client of 100 units a second that eight processes together are asked for many times as often; four times on a machine
 /// that is busy.
-fn crowd(name: &str, consistency: Consistency) -> Job {
-    Job {
+fn crowd(name: &str, consistency: Consistency) -> Load {
+    Load {
         at_once: 2,
         pause: Duration::from_millis(20),
-        ..Job::new(
-            [Ask::new(name, bucket(100, 100, SECOND), consistency)],
+        ..Load::new(
+            [RuleLoad::new(name, bucket(100, 100, SECOND), consistency)],
             Duration::from_secs(5),
         )
     }
 }
 
 /// What became of a job in each process, and how often Redis was asked for a thousand requests.
-fn run(server: &RedisServer, site: &mut Site, job: &Job) -> (Vec<Counts>, u64) {
+fn run(server: &RedisServer, fleet: &mut Fleet, load: &Load) -> (Vec<Counts>, u64) {
     let before = calls(server);
-    site.begin(job);
-    let processes = site.processes.iter_mut();
+    fleet.begin(load);
+    let processes = fleet.processes.iter_mut();
     let counts: Vec<_> = processes
         .map(|process| process.finish::<Counts>().expect("it lives"))
         .collect();
@@ -41,13 +41,13 @@ fn run(server: &RedisServer, site: &mut Site, job: &Job) -> (Vec<Counts>, u64) {
 fn a_client_far_above_its_limit_costs_few_calls_and_every_process_serves_its_part() {
     const MOST: u64 = 250;
     let server = RedisServer::start(&[]);
-    let mut site = Site::start(&format!("redis://{}", server.address()), PATIENT);
+    let mut fleet = Fleet::start(&format!("redis://{}", server.address()), PATIENT);
     for (name, consistency) in [("exact", EXACT), ("leased", LEASED)] {
-        site.turn_over();
-        let job = crowd(name, consistency);
-        let (counts, each) = run(&server, &mut site, &job);
+        fleet.turn_over();
+        let load = crowd(name, consistency);
+        let (counts, each) = run(&server, &mut fleet, &load);
         println!("{name}: {each} ‰ calls a request, {counts:?}");
-        site.keeps_its_bounds(&job, 0);
+        fleet.keeps_its_bounds(&load, 0);
         if consistency == EXACT {
             continue;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Check, Decision, Key, Limiter, ManualClock, OnStoreError, Rule, Source};
 use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder};
 
-use crate::site::PATIENT;
+use crate::fleet::PATIENT;
 
 /// Longer than the clock is moved and the time that tests take.
 const MARGIN: Duration = Duration::from_secs(100_000_000);

@@ -5,21 +5,21 @@ use std::time::Duration;
 use tollgate_core::{HOUR, SECOND};
 
 use crate::{
-    job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
-    site::{PATIENT, Site},
+    fleet::{Fleet, PATIENT},
+    load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
     support::blocking_server::RedisServer,
 };
 
 /// Three rules, of which the one at a place is short.
-fn rules(prefix: &str, short: usize, limit: Limit) -> [Ask; 3] {
+fn rules(prefix: &str, short: usize, limit: Limit) -> [RuleLoad; 3] {
     let plenty = bucket(4_000, 1, HOUR);
     let mut limits = [plenty; 3];
     limits[short] = limit;
     let name = |of: &str| format!("{prefix}-{of}");
     [
-        Ask::new(&name("leased"), limits[0], LEASED),
-        Ask::new(&name("exact"), limits[1], EXACT),
-        Ask::new(&name("eventual"), limits[2], eventual(20)),
+        RuleLoad::new(&name("leased"), limits[0], LEASED),
+        RuleLoad::new(&name("exact"), limits[1], EXACT),
+        RuleLoad::new(&name("eventual"), limits[2], eventual(20)),
     ]
 }
 
@@ -28,27 +28,27 @@ fn each_rule_keeps_its_bound_and_a_denial_by_one_takes_nothing_from_the_others()
     let server = RedisServer::start(&[]);
     let address = format!("redis://{}", server.address());
     for short in 0..3 {
-        let asks = rules(&format!("short-{short}"), short, bucket(100, 100, SECOND));
-        let job = Job {
+        let rule_loads = rules(&format!("short-{short}"), short, bucket(100, 100, SECOND));
+        let load = Load {
             pause: Duration::from_millis(8),
-            ..Job::new(asks, Duration::from_secs(2))
+            ..Load::new(rule_loads, Duration::from_secs(2))
         };
-        let mut site = Site::start(&address, PATIENT);
-        let counts = site.run(&job);
+        let mut fleet = Fleet::start(&address, PATIENT);
+        let counts = fleet.run(&load);
         assert!(
             counts.allowed > 50 && counts.layout > counts.allowed * 3 / 2,
             "{counts:?}"
         );
-        site.keeps_its_bounds(&job, 0);
-        let units: Vec<_> = (0..3).map(|rule| site.units(rule)).collect();
+        fleet.keeps_its_bounds(&load, 0);
+        let units: Vec<_> = (0..3).map(|rule| fleet.units(rule)).collect();
         assert_eq!(units, [counts.allowed; 3]);
         // The others have as many left as was not admitted: less what processes hold, and what they have not reported.
-        let plenty = Job {
+        let plenty = Load {
             lasts: Duration::from_millis(1),
             tasks: 1,
-            ..job.clone()
+            ..load.clone()
         };
-        drop(site);
+        drop(fleet);
         let left = left(&address, &plenty);
         for (place, left) in left
             .into_iter()
@@ -68,12 +68,12 @@ fn each_rule_keeps_its_bound_and_a_denial_by_one_takes_nothing_from_the_others()
 }
 
 /// What is left to the one client of a job, by a store of this process.
-fn left(address: &str, job: &Job) -> Vec<u64> {
+fn left(address: &str, load: &Load) -> Vec<u64> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let store = crate::worker::store(address, PATIENT).await;
-        let limiter = job.limiter(&store);
-        let checks = crate::worker::checks(job, &limiter, 0).into_iter();
+        let limiter = load.limiter(&store);
+        let checks = crate::worker::checks(load, &limiter, 0).into_iter();
         let checks: Vec<_> = checks.map(|check| check.with_cost(0)).collect();
         let looked = limiter.peek(&checks).await;
         looked.verdicts().iter().map(|it| it.remaining()).collect()

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tollgate_core::{Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, SECOND, Source};
 
 use crate::{
-    job::{Ask, EXACT, Job, LEASED, bucket, eventual},
+    fleet::{Fleet, PATIENT},
+    load::{EXACT, LEASED, Load, RuleLoad, bucket, eventual},
     service::{Service, check},
-    site::{PATIENT, Site},
     support::{eventually::eventually, redis_server::RedisServer},
 };
 
@@ -85,23 +85,23 @@ async fn a_rule_set_that_takes_the_place_of_another_finds_what_was_used_and_gran
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_processes_change_from_one_consistency_to_another() {
     let server = RedisServer::start(&[]).await;
-    let mut site = Site::start(&server.url(), PATIENT);
+    let mut fleet = Fleet::start(&server.url(), PATIENT);
     let limit = bucket(400, 400, SECOND);
-    let job = |consistency| Job {
+    let load = |consistency| Load {
         pause: Duration::from_millis(10),
-        ..Job::new(
-            [Ask::new("rule", limit, consistency)],
+        ..Load::new(
+            [RuleLoad::new("rule", limit, consistency)],
             Duration::from_millis(700),
         )
     };
     for consistency in [EXACT, LEASED, EXACT] {
-        site.run(&job(consistency));
+        fleet.run(&load(consistency));
     }
-    site.keeps_its_bounds(&job(LEASED), 0);
+    fleet.keeps_its_bounds(&load(LEASED), 0);
     for consistency in [eventual(10), LEASED] {
-        site.run(&job(consistency));
+        fleet.run(&load(consistency));
     }
-    site.keeps_its_bounds(&job(eventual(10)), 0);
+    fleet.keeps_its_bounds(&load(eventual(10)), 0);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Check, Consistency, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
 
 use crate::{
-    job::{LEASED, eventual},
+    load::{LEASED, eventual},
     service::{Service, check},
     support::redis_server::RedisServer,
 };

@@ -13,7 +13,7 @@ use crate::{
     admission::{Admission, Book},
     clock,
     counts::Counts,
-    job::Job,
+    load::Load,
     support::process::{self, Process},
 };
 
@@ -54,28 +54,30 @@ pub(crate) fn play() {
         .expect("a runtime");
     let store = runtime.block_on(store(&address, deadline));
     process::reply(&());
-    let mut last: Option<(Job, Limiter)> = None;
-    for job in process::jobs::<Job>() {
-        let same = last.take().filter(|(last, _)| last.asks == job.asks);
+    let mut last: Option<(Load, Limiter)> = None;
+    for load in process::loads::<Load>() {
+        let same = last
+            .take()
+            .filter(|(last, _)| last.rule_loads == load.rule_loads);
         // What the limiter of the last job holds is spent in this one.
         let limiter = match same {
             Some((_, limiter)) => limiter,
             None => {
                 let _inside = runtime.enter();
-                job.limiter(&store)
+                load.limiter(&store)
             }
         };
-        process::reply(&runtime.block_on(run(&job, &limiter, &book)));
-        last = Some((job, limiter));
+        process::reply(&runtime.block_on(run(&load, &limiter, &book)));
+        last = Some((load, limiter));
     }
 }
 
-async fn run(job: &Job, limiter: &Limiter, book: &Path) -> Counts {
-    let until = clock::now() + job.lasts.as_micros() as u64;
+async fn run(load: &Load, limiter: &Limiter, book: &Path) -> Counts {
+    let until = clock::now() + load.lasts.as_micros() as u64;
     let mut tasks = JoinSet::new();
-    for task in 0..job.tasks {
+    for task in 0..load.tasks {
         tasks.spawn(work(
-            job.clone(),
+            load.clone(),
             limiter.clone(),
             task,
             book.to_owned(),
@@ -86,18 +88,18 @@ async fn run(job: &Job, limiter: &Limiter, book: &Path) -> Counts {
     counts.fold(Counts::default(), Counts::plus)
 }
 
-async fn work(job: Job, limiter: Limiter, task: u64, book: PathBuf, until: u64) -> Counts {
+async fn work(load: Load, limiter: Limiter, task: u64, book: PathBuf, until: u64) -> Counts {
     let end = end_of(&book);
     let mut book = Book::open(&book);
     let mut counts = Counts::default();
     let own = u64::from(std::process::id()) << 32 | task << 24;
     while clock::now() < until && !end.exists() {
-        for _ in 0..job.at_once {
-            let key = match job.cold {
+        for _ in 0..load.at_once {
+            let key = match load.cold {
                 true => own | counts.layout,
-                false => fastrand::u64(..job.keys.max(1)),
+                false => fastrand::u64(..load.keys.max(1)),
             };
-            let checks = checks(&job, &limiter, key);
+            let checks = checks(&load, &limiter, key);
             let earliest = clock::now();
             let decision = limiter.acquire(&checks).await;
             let latest = clock::now();
@@ -113,19 +115,22 @@ async fn work(job: Job, limiter: Limiter, task: u64, book: PathBuf, until: u64) 
                 book.write(&admissions.collect::<Vec<_>>());
             }
         }
-        sleep(job.pause).await;
+        sleep(load.pause).await;
     }
     counts
 }
 
-pub(crate) fn checks(job: &Job, limiter: &Limiter, key: u64) -> Vec<Check> {
+pub(crate) fn checks(load: &Load, limiter: &Limiter, key: u64) -> Vec<Check> {
     let key = Key::of([format!("client-{key}")]);
-    let asks = job.asks.iter();
-    asks.map(|ask| {
-        let check = limiter.check(&ask.name, &key).expect("the rule is there");
-        check.with_cost(fastrand::u64(1..=ask.costs.max(1)))
-    })
-    .collect()
+    let rule_loads = load.rule_loads.iter();
+    rule_loads
+        .map(|rule_load| {
+            let check = limiter
+                .check(&rule_load.name, &key)
+                .expect("the rule is there");
+            check.with_cost(fastrand::u64(1..=rule_load.costs.max(1)))
+        })
+        .collect()
 }
 
 fn count(decision: &Decision) -> Counts {
@@ -138,7 +143,7 @@ fn count(decision: &Decision) -> Counts {
         layout: 1,
         allowed: u64::from(decision.is_allowed()),
         store: by(Source::Store),
-        learned: by(Source::DenyCache),
+        deny_cached: by(Source::DenyCache),
         lease: by(Source::Lease),
         eventual: by(Source::Local),
         fallback: by(Source::Fallback),

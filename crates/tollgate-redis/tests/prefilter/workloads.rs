@@ -6,31 +6,31 @@ use tollgate_core::{MINUTE, SECOND};
 
 use crate::{
     counts::Counts,
-    job::{Ask, EXACT, Job, LEASED, Limit, bucket, eventual},
-    site::{PATIENT, Site},
+    fleet::{Fleet, PATIENT},
+    load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
     support::blocking_server::RedisServer,
 };
 
 const LASTS: Duration = Duration::from_millis(1_200);
 
 /// What the processes do of a job.
-type Drive = fn(&mut Site, &Job) -> Counts;
+type Drive = fn(&mut Fleet, &Load) -> Counts;
 
 /// A job under rules of each consistency.
-fn holds(limit: Limit, max_unreported: u64, shape: impl Fn(Job) -> Job, drive: Drive) {
+fn holds(limit: Limit, max_unreported: u64, shape: impl Fn(Load) -> Load, drive: Drive) {
     let server = RedisServer::start(&[]);
-    let mut site = Site::start(&format!("redis://{}", server.address()), PATIENT);
+    let mut fleet = Fleet::start(&format!("redis://{}", server.address()), PATIENT);
     for (name, consistency) in [
         ("exact", EXACT),
         ("leased", LEASED),
         ("eventual", eventual(max_unreported)),
     ] {
-        let job = shape(Job::new([Ask::new(name, limit, consistency)], LASTS));
-        site.turn_over();
-        let counts = drive(&mut site, &job);
+        let load = shape(Load::new([RuleLoad::new(name, limit, consistency)], LASTS));
+        fleet.turn_over();
+        let counts = drive(&mut fleet, &load);
         assert!(counts.allowed > 0, "{name}: {counts:?}");
         assert_eq!(counts.fallback, 0, "{counts:?}");
-        site.keeps_its_bounds(&job, 0);
+        fleet.keeps_its_bounds(&load, 0);
     }
 }
 
@@ -39,11 +39,11 @@ fn one_client_at_twice_its_limit() {
     holds(
         bucket(200, 800, SECOND),
         20,
-        |job| Job {
+        |load| Load {
             pause: Duration::from_millis(8),
-            ..job
+            ..load
         },
-        Site::run,
+        Fleet::run,
     );
 }
 
@@ -52,13 +52,13 @@ fn tenants_at_their_limit() {
     holds(
         bucket(300, 6_000, MINUTE),
         10,
-        |job| Job {
+        |load| Load {
             keys: 8,
             at_once: 2,
             pause: Duration::from_millis(20),
-            ..job
+            ..load
         },
-        Site::run,
+        Fleet::run,
     );
 }
 
@@ -67,34 +67,34 @@ fn requests_of_many_costs() {
     holds(
         bucket(1_000, 2_000, SECOND),
         100,
-        |job| Job {
-            asks: job
-                .asks
+        |load| Load {
+            rule_loads: load
+                .rule_loads
                 .into_iter()
-                .map(|ask| ask.costing_up_to(40))
+                .map(|rule_load| rule_load.costing_up_to(40))
                 .collect(),
             pause: Duration::from_millis(10),
-            ..job
+            ..load
         },
-        Site::run,
+        Fleet::run,
     );
 }
 
 #[test]
 fn fixed_windows() {
-    holds(Limit::Fixed(400, SECOND), 20, windows, Site::run);
+    holds(Limit::Fixed(400, SECOND), 20, windows, Fleet::run);
 }
 
 #[test]
 fn sliding_windows() {
-    holds(Limit::Sliding(400, SECOND), 20, windows, Site::run);
+    holds(Limit::Sliding(400, SECOND), 20, windows, Fleet::run);
 }
 
-fn windows(job: Job) -> Job {
-    Job {
+fn windows(load: Load) -> Load {
+    Load {
         keys: 2,
         pause: Duration::from_millis(10),
-        ..job
+        ..load
     }
 }
 
@@ -104,16 +104,16 @@ fn bursts_that_land_on_one_process() {
     holds(
         bucket(200, 200, SECOND),
         20,
-        |job| Job {
+        |load| Load {
             lasts: Duration::from_millis(300),
             at_once: 100,
-            ..job
+            ..load
         },
-        |site, job| {
+        |fleet, load| {
             let mut counts = Counts::default();
             for place in [0, 1, 0, 2, 3, 4, 0, 5] {
-                let process = &mut site.processes[place];
-                process.begin(job);
+                let process = &mut fleet.processes[place];
+                process.begin(load);
                 counts = counts.plus(process.finish().expect("it lives"));
             }
             counts
@@ -122,12 +122,12 @@ fn bursts_that_land_on_one_process() {
 }
 
 /// Nobody asks for anything, and the bucket fills up.
-fn idle(site: &mut Site, job: &Job) {
-    site.run(&Job {
+fn idle(fleet: &mut Fleet, load: &Load) {
+    fleet.run(&Load {
         lasts: Duration::from_millis(300),
         pause: Duration::from_millis(300),
         at_once: 0,
-        ..job.clone()
+        ..load.clone()
     });
 }
 
@@ -137,23 +137,23 @@ fn an_adversary_that_sweeps_over_all_processes() {
     holds(
         bucket(500, 500, SECOND),
         20,
-        |job| job,
-        |site, job| {
-            let little = Job {
+        |load| load,
+        |fleet, load| {
+            let little = Load {
                 lasts: Duration::from_millis(1_000),
                 tasks: 1,
                 pause: Duration::from_millis(25),
-                ..job.clone()
+                ..load.clone()
             };
-            let mut counts = site.run(&little);
-            idle(site, job);
-            let all = Job {
+            let mut counts = fleet.run(&little);
+            idle(fleet, load);
+            let all = Load {
                 lasts: Duration::from_millis(100),
                 at_once: 1_000,
                 tasks: 1,
-                ..job.clone()
+                ..load.clone()
             };
-            for process in &mut site.processes {
+            for process in &mut fleet.processes {
                 process.begin(&all);
                 counts = counts.plus(process.finish().expect("it lives"));
             }
@@ -168,23 +168,23 @@ fn processes_that_hoard() {
     holds(
         bucket(600, 3_000, SECOND),
         20,
-        |job| job,
-        |site, job| {
+        |load| load,
+        |fleet, load| {
             let mut counts = Counts::default();
             for _ in 0..2 {
-                let hoard = Job {
+                let hoard = Load {
                     lasts: Duration::from_millis(600),
                     pause: Duration::from_millis(5),
-                    ..job.clone()
+                    ..load.clone()
                 };
-                counts = counts.plus(site.run(&hoard));
-                idle(site, job);
-                let take = Job {
+                counts = counts.plus(fleet.run(&hoard));
+                idle(fleet, load);
+                let take = Load {
                     lasts: Duration::from_millis(100),
                     at_once: 200,
-                    ..job.clone()
+                    ..load.clone()
                 };
-                counts = counts.plus(site.run(&take));
+                counts = counts.plus(fleet.run(&take));
             }
             counts
         },

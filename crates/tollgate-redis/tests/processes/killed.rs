@@ -1,9 +1,9 @@
 //! A process that dies.
 
 use crate::{
-    site::{Site, TASKS},
+    fleet::{Fleet, TASKS},
     support::{
-        child::{Ask, Job},
+        child::{Load, RuleLoad},
         quotas::ALGORITHMS,
     },
 };
@@ -14,27 +14,28 @@ async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for()
     const LIMIT: u64 = 1_000;
     const ATTEMPTS: u64 = 3;
     for algorithm in 0..ALGORITHMS {
-        let mut site = Site::start();
-        let job = Job {
+        let mut fleet = Fleet::start();
+        let load = Load {
             tasks: TASKS,
             attempts: ATTEMPTS,
             dies_after: 0,
-            asks: vec![Ask {
+            rule_loads: vec![RuleLoad {
                 rule: "shared".to_owned(),
                 algorithm,
                 limit: LIMIT,
                 cost: 1,
                 clients: 1,
+                leased: 0,
             }],
         };
-        let doomed = Job {
+        let doomed = Load {
             dies_after: 50,
-            ..job.clone()
+            ..load.clone()
         };
-        let (first, others) = site.processes.split_at_mut(1);
+        let (first, others) = fleet.processes.split_at_mut(1);
         first[0].begin(&doomed);
         for process in &mut *others {
-            process.begin(&job);
+            process.begin(&load);
         }
         assert_eq!(first[0].finish::<u64>(), None, "it has not died");
         for process in &mut *others {
@@ -42,19 +43,19 @@ async fn a_process_that_is_killed_takes_no_more_with_it_than_it_was_asking_for()
         }
         // Once more, until nothing is left.
         for process in &mut *others {
-            process.begin(&job);
+            process.begin(&load);
         }
         for process in others {
             assert!(process.finish::<u64>().is_some());
         }
         // A task of the dead process may have been admitted and not have said so.
-        let metered = site.metered();
+        let metered = fleet.metered();
         assert!(
             (LIMIT - TASKS..=LIMIT).contains(&metered),
             "{metered} of {LIMIT} were admitted"
         );
-        let limiter = job.limiter(&site.store().await);
-        let left = limiter.peek(&job.checks(&limiter, 0)).await;
+        let limiter = load.limiter(&fleet.store().await);
+        let left = limiter.peek(&load.checks(&limiter, 0)).await;
         assert_eq!(left.verdicts()[0].remaining(), 0);
     }
 }

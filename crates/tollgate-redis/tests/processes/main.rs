@@ -3,8 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod fleet;
 mod killed;
-mod site;
 mod together;
 mod versions;
 

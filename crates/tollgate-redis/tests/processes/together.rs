@@ -3,9 +3,9 @@
 use tollgate_core::{MAX_PERIOD, Quota};
 
 use crate::{
-    site::{Site, TASKS},
+    fleet::{Fleet, TASKS},
     support::{
-        child::{Ask, Job},
+        child::{Load, RuleLoad},
         quotas::{ALGORITHMS, every_algorithm},
     },
 };
@@ -18,23 +18,24 @@ fn name(algorithm: usize) -> &'static str {
 #[test]
 fn four_processes_admit_exactly_the_limit() {
     const LIMIT: u64 = 1_000;
-    let mut site = Site::start();
+    let mut fleet = Fleet::start();
     for algorithm in 0..ALGORITHMS {
-        let before = site.metered();
-        let admitted = site.run(&Job {
+        let before = fleet.metered();
+        let admitted = fleet.run(&Load {
             tasks: TASKS,
             attempts: 6,
             dies_after: 0,
-            asks: vec![Ask {
+            rule_loads: vec![RuleLoad {
                 rule: name(algorithm).to_owned(),
                 algorithm,
                 limit: LIMIT,
                 cost: 1,
                 clients: 1,
+                leased: 0,
             }],
         });
         assert_eq!(admitted, LIMIT, "{}", name(algorithm));
-        assert_eq!(site.metered() - before, LIMIT, "{}", name(algorithm));
+        assert_eq!(fleet.metered() - before, LIMIT, "{}", name(algorithm));
     }
 }
 
@@ -42,30 +43,31 @@ fn four_processes_admit_exactly_the_limit() {
 async fn among_four_processes_a_request_of_several_rules_takes_from_all_or_from_none() {
     const CLIENTS: u64 = 3;
     const EACH: u64 = 100;
-    let mut site = Site::start();
-    let store = site.store().await;
+    let mut fleet = Fleet::start();
+    let store = fleet.store().await;
     for algorithm in 0..ALGORITHMS {
-        let ask = |suffix: &str, limit, cost, clients| Ask {
+        let rule_load = |suffix: &str, limit, cost, clients| RuleLoad {
             rule: format!("{}-{suffix}", name(algorithm)),
             algorithm,
             limit,
             cost,
             clients,
+            leased: 0,
         };
-        let job = Job {
+        let load = Load {
             tasks: TASKS,
             attempts: 3,
             dies_after: 0,
-            asks: vec![
-                ask("all", 1_000, 1, 1),
-                ask("bytes", 1_000, 2, 1),
-                ask("client", EACH, 1, CLIENTS),
+            rule_loads: vec![
+                rule_load("all", 1_000, 1, 1),
+                rule_load("bytes", 1_000, 2, 1),
+                rule_load("client", EACH, 1, CLIENTS),
             ],
         };
-        assert_eq!(site.run(&job), CLIENTS * EACH, "{}", name(algorithm));
-        let limiter = job.limiter(&store);
+        assert_eq!(fleet.run(&load), CLIENTS * EACH, "{}", name(algorithm));
+        let limiter = load.limiter(&store);
         for client in 0..CLIENTS {
-            let left = limiter.peek(&job.checks(&limiter, client)).await;
+            let left = limiter.peek(&load.checks(&limiter, client)).await;
             let left: Vec<_> = left
                 .verdicts()
                 .iter()
@@ -74,9 +76,9 @@ async fn among_four_processes_a_request_of_several_rules_takes_from_all_or_from_
             assert_eq!(left, [700, 400, 0], "{}", name(algorithm));
         }
         // Now every request is denied, by one of its three rules.
-        let before = site.dump();
+        let before = fleet.dump();
         assert!(before.len() >= 5);
-        assert_eq!(site.run(&job), 0, "{}", name(algorithm));
-        assert_eq!(site.dump(), before, "{}", name(algorithm));
+        assert_eq!(fleet.run(&load), 0, "{}", name(algorithm));
+        assert_eq!(fleet.dump(), before, "{}", name(algorithm));
     }
 }

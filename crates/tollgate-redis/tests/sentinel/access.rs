@@ -27,7 +27,7 @@ async fn user_without(servers: &[&RedisServer], line: &str, command: &str, name:
         .map(|word| if word == "tollgate" { name } else { word })
         .collect();
     for server in servers {
-        assert_eq!(server.ask(&words).await, "+OK\r\n", "{words:?}");
+        assert_eq!(server.command(&words).await, "+OK\r\n", "{words:?}");
     }
 }
 

@@ -53,14 +53,14 @@ async fn a_planned_failover_loses_nothing_that_was_replicated() {
     let mut service = used_up(&group).await;
     eventually("a fail-over is begun", || async {
         let begun = group.sentinels[0]
-            .ask(&["SENTINEL", "FAILOVER", "mymaster"])
+            .command(&["SENTINEL", "FAILOVER", "mymaster"])
             .await;
         begun.starts_with("+OK").then_some(())
     })
     .await;
     group.is_promoted().await;
     eventually("the new master is asked", || async {
-        let stats = group.replica.ask(&["INFO", "commandstats"]).await;
+        let stats = group.replica.command(&["INFO", "commandstats"]).await;
         stats.contains("cmdstat_evalsha").then_some(())
     })
     .await;
@@ -77,8 +77,8 @@ async fn a_master_that_wakes_up_after_it_was_replaced_admits_nothing_more() {
     service.recovers("the fail-over").await;
     group.master.resume();
     eventually("the old master is told who it is", || async {
-        let told = group.master.is_in_role("slave").await;
-        told.then_some(())
+        let reported = group.master.is_in_role("slave").await;
+        reported.then_some(())
     })
     .await;
     service.recovers("the return of the old master").await;

@@ -21,7 +21,7 @@ impl Split {
         group.is_replicated().await;
         let answers = group
             .master
-            .ask_all(&[
+            .commands(&[
                 &["AUTH", "rl", "first"],
                 &["ACL", "SETUSER", "default", "off"],
                 &["CLIENT", "KILL", "USER", "default"],
@@ -87,7 +87,7 @@ async fn a_master_whose_replica_says_nothing_refuses_after_the_lag_that_it_was_g
     let group = Group::start_with(0, &settings).await;
     group.replica.stop();
     eventually("the master misses its replica", || async {
-        let info = group.master.ask(&["INFO", "replication"]).await;
+        let info = group.master.command(&["INFO", "replication"]).await;
         info.contains("min_slaves_good_slaves:0").then_some(())
     })
     .await;

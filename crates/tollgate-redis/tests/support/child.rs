@@ -14,7 +14,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tollgate_core::{Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Outcome, Rule};
+use tollgate_core::{
+    Check, Consistency, Decision, Key, LeaseShare, Limiter, MAX_PERIOD, OnStoreError, Outcome,
+    Rule, Source,
+};
 use tollgate_redis::RedisStore;
 
 use super::{
@@ -24,7 +27,7 @@ use super::{
 
 /// One rule of a request: `limit` units in ten years.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub(crate) struct RuleLoad {
     pub(crate) rule: String,
     /// The algorithm's place among [`every_algorithm`].
     pub(crate) algorithm: usize,
@@ -32,37 +35,49 @@ pub(crate) struct Ask {
     pub(crate) cost: u64,
     /// Clients that take turns.
     pub(crate) clients: u64,
+    /// The share of the limit that may be on lease, in percent; 0: the rule is exact.
+    pub(crate) leased: u16,
 }
 
 /// What a process is told to do: so many tasks ask so many times each, each admission is a byte in the meter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct Load {
     pub(crate) tasks: u64,
     pub(crate) attempts: u64,
     /// The process kills itself, as `kill -9` does, once it has been admitted so often; 0 is never.
     pub(crate) dies_after: u64,
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) rule_loads: Vec<RuleLoad>,
 }
 
-impl Job {
+impl Load {
     pub(crate) fn limiter(&self, store: &RedisStore) -> Limiter {
-        let rules = self.asks.iter().map(|ask| {
-            let quota = every_algorithm(ask.limit, MAX_PERIOD)[ask.algorithm];
-            Rule::new(&*ask.rule, quota).on_store_error(OnStoreError::Deny)
+        let rules = self.rule_loads.iter().map(|rule_load| {
+            let quota = every_algorithm(rule_load.limit, MAX_PERIOD)[rule_load.algorithm];
+            let consistency = match rule_load.leased {
+                0 => Consistency::Exact,
+                percent => Consistency::Leased {
+                    share: LeaseShare::percent(percent),
+                },
+            };
+            let rule = Rule::new(&*rule_load.rule, quota).consistency(consistency);
+            rule.on_store_error(OnStoreError::Deny)
         });
         Limiter::new(store.clone(), rules).expect("the rules of a job are valid")
     }
 
     /// The checks of attempt number `attempt`.
     pub(crate) fn checks(&self, limiter: &Limiter, attempt: u64) -> Vec<Check> {
-        let check = |ask: &Ask| {
-            let client = format!("client-{}", attempt % ask.clients.max(1));
-            let check = limiter.check(&ask.rule, &Key::of([client]));
-            check.expect("the rule is there").with_cost(ask.cost)
+        let check = |rule_load: &RuleLoad| {
+            let client = format!("client-{}", attempt % rule_load.clients.max(1));
+            let check = limiter.check(&rule_load.rule, &Key::of([client]));
+            check.expect("the rule is there").with_cost(rule_load.cost)
         };
-        self.asks.iter().map(check).collect()
+        self.rule_loads.iter().map(check).collect()
     }
 }
+
+/// In the meter: an admission from a lease.
+pub(crate) const FROM_A_LEASE: u8 = b'L';
 
 /// A store of tests that count to the unit: no answer is given up.
 pub(crate) async fn patient_store(address: &str) -> RedisStore {
@@ -75,7 +90,7 @@ pub(crate) async fn patient_store(address: &str) -> RedisStore {
 }
 
 /// Asks, and wants an answer from the store.
-pub(crate) async fn ask(limiter: &Limiter, checks: &[Check]) -> Decision {
+pub(crate) async fn acquire(limiter: &Limiter, checks: &[Check]) -> Decision {
     let decision = limiter.acquire(checks).await;
     let answered = decision
         .verdicts()
@@ -102,29 +117,41 @@ pub(crate) fn play() {
         .build()
         .expect("a runtime");
     let store = runtime.block_on(patient_store(&address));
-    for job in process::jobs() {
-        process::reply(&runtime.block_on(run(&job, &store, &meter)));
+    for load in process::loads() {
+        process::reply(&runtime.block_on(run(&load, &store, &meter)));
     }
 }
 
-async fn run(job: &Job, store: &RedisStore, meter: &Path) -> u64 {
-    let limiter = job.limiter(store);
+/// What an admission is in the meter.
+fn source(decision: &Decision) -> u8 {
+    let mut verdicts = decision.verdicts().iter();
+    match verdicts.any(|verdict| verdict.source() == Source::Lease) {
+        true => FROM_A_LEASE,
+        false => b'.',
+    }
+}
+
+async fn run(load: &Load, store: &RedisStore, meter: &Path) -> u64 {
+    let limiter = load.limiter(store);
     let admitted = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
-    for task in 0..job.tasks {
-        let (limiter, job, admitted) = (limiter.clone(), job.clone(), Arc::clone(&admitted));
+    for task in 0..load.tasks {
+        let (limiter, load, admitted) = (limiter.clone(), load.clone(), Arc::clone(&admitted));
         let meter = OpenOptions::new().append(true).open(meter);
         let mut meter = meter.expect("the meter is there");
         tasks.spawn(async move {
-            for attempt in 0..job.attempts {
-                let checks = job.checks(&limiter, task + attempt);
-                if !ask(&limiter, &checks).await.is_allowed() {
+            for attempt in 0..load.attempts {
+                let checks = load.checks(&limiter, task + attempt);
+                let decision = acquire(&limiter, &checks).await;
+                if !decision.is_allowed() {
                     continue;
                 }
                 // One byte at the end of a file is written whole, and stays when the process dies.
-                meter.write_all(b".").expect("the meter is written");
+                meter
+                    .write_all(&[source(&decision)])
+                    .expect("the meter is written");
                 let before = admitted.fetch_add(1, Ordering::SeqCst);
-                if before + 1 == job.dies_after {
+                if before + 1 == load.dies_after {
                     let own = std::process::id().to_string();
                     let _ = Command::new("kill").args(["-9", &own]).status();
                 }

@@ -69,7 +69,7 @@ impl Instance {
                 let mut place = task;
                 while !ends.load(Ordering::SeqCst) {
                     place = (place + 1) % RULES;
-                    ask(&limiter, &meter, place).await;
+                    acquire(&limiter, &meter, place).await;
                     sleep(PAUSE).await;
                 }
             });
@@ -96,7 +96,7 @@ impl Instance {
     }
 }
 
-async fn ask(limiter: &Limiter, meter: &Meter, place: usize) {
+async fn acquire(limiter: &Limiter, meter: &Meter, place: usize) {
     let rule = &limiter.rules().rules()[place];
     let check = limiter.check(rule.name(), &Key::of("client"));
     let check = check.expect("the rule is there");

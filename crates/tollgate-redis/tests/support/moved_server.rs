@@ -97,7 +97,7 @@ impl MovedServer {
             assert!(keys.is_empty(), "{keys:?}");
             return None;
         };
-        match connection.ask([&b"PTTL"[..], key]) {
+        match connection.command([&b"PTTL"[..], key]) {
             Value::Integer(-2) => None,
             Value::Integer(left) => Some(left),
             other => panic!("{other:?} is not a time to live"),

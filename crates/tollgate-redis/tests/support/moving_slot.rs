@@ -40,7 +40,7 @@ impl<'a> MovingSlot<'a> {
     pub(crate) async fn carry(&self, is_wanted: impl Fn(&str) -> bool) {
         let old = self.cluster.server(self.from);
         let keys = old
-            .ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "10000"])
+            .command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "10000"])
             .await;
         let port = self.cluster.server(self.to).port().to_string();
         let keys = keys.split("\r\n").filter(|line| line.contains('{'));

@@ -21,7 +21,7 @@ const REPLY: &str = "tollgate: ";
 #[derive(Debug)]
 pub(crate) struct Process {
     process: process::Child,
-    jobs: Option<ChildStdin>,
+    loads: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
 }
 
@@ -35,19 +35,19 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program of this test runs again");
-        let jobs = process.stdin.take();
+        let loads = process.stdin.take();
         let replies = process.stdout.take().expect("it is piped");
         Self {
             process,
-            jobs,
+            loads,
             replies: BufReader::new(replies),
         }
     }
 
     /// Gives it a job, and does not wait for it.
-    pub(crate) fn begin(&mut self, job: &impl Serialize) {
-        let jobs = self.jobs.as_mut().expect("it is piped");
-        writeln!(jobs, "{}", json(job)).expect("the process reads");
+    pub(crate) fn begin(&mut self, load: &impl Serialize) {
+        let loads = self.loads.as_mut().expect("it is piped");
+        writeln!(loads, "{}", json(load)).expect("the process reads");
     }
 
     /// The reply to the job that was begun last; `None` if the process has died.
@@ -84,7 +84,7 @@ pub(crate) fn role<T: DeserializeOwned>() -> Option<T> {
 }
 
 /// The jobs of this process. They end with the process that gives them.
-pub(crate) fn jobs<T: DeserializeOwned>() -> impl Iterator<Item = T> {
+pub(crate) fn loads<T: DeserializeOwned>() -> impl Iterator<Item = T> {
     let lines = io::stdin().lines().map_while(Result::ok);
     lines.map(|line| serde_json::from_str(&line).expect("a job"))
 }

@@ -7,6 +7,11 @@ use tollgate_core::{Quota, algorithm::Retry};
 /// How many algorithms there are.
 pub(crate) const ALGORITHMS: usize = 7;
 
+/// Where some of them are.
+pub(crate) const FIXED_WINDOW: usize = 0;
+pub(crate) const SLIDING_WINDOW: usize = 1;
+pub(crate) const GCRA: usize = 4;
+
 /// The first of them count in windows, the others are buckets.
 pub(crate) const WINDOWS: usize = 4;
 

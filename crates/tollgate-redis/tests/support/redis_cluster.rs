@@ -109,10 +109,10 @@ impl RedisCluster {
         self.until_all_know("cluster_state:ok").await;
         for server in &self.servers {
             until("each server is in the table", || async {
-                let slots = server.ask(&["CLUSTER", "SLOTS"]).await;
+                let slots = server.command(&["CLUSTER", "SLOTS"]).await;
                 let mut servers = self.servers.iter();
                 let all = servers.all(|other| slots.contains(&format!(":{}\r\n", other.port())));
-                let role = server.ask(&["INFO", "replication"]).await;
+                let role = server.command(&["INFO", "replication"]).await;
                 let follows =
                     role.contains("state=online") || role.contains("master_link_status:up");
                 all && follows
@@ -125,7 +125,7 @@ impl RedisCluster {
     pub(crate) async fn until_all_know(&self, what: &str) {
         for server in &self.servers {
             until(what, || async {
-                server.ask(&["CLUSTER", "INFO"]).await.contains(what)
+                server.command(&["CLUSTER", "INFO"]).await.contains(what)
             })
             .await;
         }
@@ -133,7 +133,7 @@ impl RedisCluster {
 
     /// Says to a server what it has to agree to.
     pub(crate) async fn say(&self, server: usize, command: &[&str]) -> String {
-        let answer = self.servers[server].ask(command).await;
+        let answer = self.servers[server].command(command).await;
         assert!(!answer.starts_with('-'), "{command:?}: {answer}");
         answer
     }
@@ -184,7 +184,7 @@ impl RedisCluster {
 
     /// Waits until the replica of a primary has everything that the primary has answered.
     pub(crate) async fn is_replicated(&self, primary: usize) {
-        let replication = || self.servers[primary].ask(&["INFO", "replication"]);
+        let replication = || self.servers[primary].command(&["INFO", "replication"]);
         let answered = offset(&replication().await, "master_repl_offset:");
         assert!(answered.is_some());
         until("the replica has everything", || async {

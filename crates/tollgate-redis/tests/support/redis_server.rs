@@ -64,13 +64,13 @@ impl RedisServer {
     }
 
     /// The raw answers to a command, as the protocol (version 2) writes them.
-    pub(crate) async fn ask(&self, command: &[&str]) -> String {
-        self.ask_all(&[command]).await
+    pub(crate) async fn command(&self, command: &[&str]) -> String {
+        self.commands(&[command]).await
     }
 
     /// The raw answers to commands on one connection.
-    pub(crate) async fn ask_all(&self, commands: &[&[&str]]) -> String {
-        ask(self.port(), commands)
+    pub(crate) async fn commands(&self, commands: &[&[&str]]) -> String {
+        send(self.port(), commands)
             .await
             .unwrap_or_else(|error| panic!("{commands:?}: {error}"))
     }
@@ -78,7 +78,7 @@ impl RedisServer {
     /// Whether it says that it is in this role: `master` or `slave`. A server that changes its role sends everybody away,
     /// and says nothing then.
     pub(crate) async fn is_in_role(&self, role: &str) -> bool {
-        let answer = ask(self.port(), &[&["ROLE"]]).await;
+        let answer = send(self.port(), &[&["ROLE"]]).await;
         answer.is_ok_and(|answer| answer.contains(role))
     }
 
@@ -121,7 +121,7 @@ impl RedisServer {
     }
 }
 
-async fn ask(port: u16, commands: &[&[&str]]) -> io::Result<String> {
+async fn send(port: u16, commands: &[&[&str]]) -> io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let mut bytes = Vec::new();
     for command in commands {

@@ -75,7 +75,7 @@ impl Resp {
     }
 
     /// One command and its answer.
-    pub(crate) fn ask<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Value {
+    pub(crate) fn command<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Value {
         self.push(parts);
         self.flush();
         self.answer()
@@ -83,7 +83,7 @@ impl Resp {
 
     /// One command in words.
     pub(crate) fn say(&mut self, words: &str) -> Value {
-        self.ask(words.split(' ').map(str::as_bytes))
+        self.command(words.split(' ').map(str::as_bytes))
     }
 
     pub(crate) fn answer(&mut self) -> Value {

@@ -43,8 +43,12 @@ impl Group {
         }
         for sentinel in &sentinels {
             eventually("the sentinels know each other and all replicas", || async {
-                let known = sentinel.ask(&["SENTINEL", "CKQUORUM", "mymaster"]).await;
-                let replicas = sentinel.ask(&["SENTINEL", "REPLICAS", "mymaster"]).await;
+                let known = sentinel
+                    .command(&["SENTINEL", "CKQUORUM", "mymaster"])
+                    .await;
+                let replicas = sentinel
+                    .command(&["SENTINEL", "REPLICAS", "mymaster"])
+                    .await;
                 let all = replicas.matches("slave-priority").count();
                 let ready = known.contains("OK 3 usable") && all > others;
                 ready.then_some(())
@@ -67,11 +71,11 @@ impl Group {
             promoted.then_some(())
         })
         .await;
-        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+        let query = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
         let port = self.replica.port().to_string();
         for sentinel in &self.sentinels {
             eventually("the sentinels name it", || async {
-                let named = sentinel.ask(&question).await.contains(&port);
+                let named = sentinel.command(&query).await.contains(&port);
                 named.then_some(())
             })
             .await;
@@ -94,7 +98,7 @@ impl Group {
             &["ACL", "SETUSER", "default", "-psync", "-sync"],
             &["CLIENT", "KILL", "TYPE", "replica"],
         ];
-        let answers = self.master.ask_all(&commands).await;
+        let answers = self.master.commands(&commands).await;
         assert!(answers.starts_with("+OK\r\n:"), "{answers}");
     }
 
@@ -110,7 +114,7 @@ impl Group {
 
 /// The replication offset of a server.
 async fn offset(server: &RedisServer) -> Option<u64> {
-    let text = server.ask(&["INFO", "replication"]).await;
+    let text = server.command(&["INFO", "replication"]).await;
     let (_, rest) = text.split_once("master_repl_offset:")?;
     rest.lines().next()?.parse().ok()
 }

@@ -147,8 +147,13 @@ impl Service {
         self.keeps_its_bounds();
         for instance in &self.instances {
             for (rule, counts) in rules().iter().zip(instance.meter.rules()) {
-                let told = instance.limiter.admitted_in_fallback(rule.name());
-                assert_eq!(told.ok(), Some(counts.alone_admitted()), "{}", rule.name());
+                let reported = instance.limiter.admitted_in_fallback(rule.name());
+                assert_eq!(
+                    reported.ok(),
+                    Some(counts.alone_admitted()),
+                    "{}",
+                    rule.name()
+                );
             }
         }
     }

@@ -8,10 +8,11 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::header::{
     inner_quota::InnerQuota,
+    line::Line,
     name::RATELIMIT,
     quota_status::QuotaStatus,
     seconds::whole_seconds,
-    structured::{self, Line, push_integer},
+    structured::{self, push_integer},
 };
 
 /// Writes the field, unless an inner limiter has written one with fewer remaining units.
@@ -24,11 +25,11 @@ pub(super) fn write(map: &mut HeaderMap, status: &QuotaStatus) {
         return;
     }
     let mut line = Line::new();
-    line.extend_from_slice(b"limit=");
+    line.push(b"limit=");
     push_integer(&mut line, status.limit);
-    line.extend_from_slice(b", remaining=");
+    line.push(b", remaining=");
     push_integer(&mut line, status.remaining);
-    line.extend_from_slice(b", reset=");
+    line.push(b", reset=");
     push_integer(&mut line, reset);
     if let Some(value) = structured::value(&line) {
         let _ = map.try_insert(RATELIMIT, value);

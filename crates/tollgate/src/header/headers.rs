@@ -1,5 +1,7 @@
 //! The header fields of a rule set.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use tollgate_core::{RuleSet, Tick, Verdict};
 
@@ -15,11 +17,11 @@ use crate::header::{
 };
 
 /// The fields of one style for one rule set, prepared once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Headers {
     style: HeaderStyle,
     named: Option<Named>,
-    numbered: Option<Numbered>,
+    numbered: Option<Arc<Numbered>>,
     fields: usize,
 }
 
@@ -36,7 +38,8 @@ impl Headers {
 
     fn after(before: Before<'_, Self>, style: HeaderStyle, rules: &RuleSet) -> Self {
         let named_before = before.and_then(|(of, before)| Some((of, before.named.as_ref()?)));
-        let numbered_before = before.and_then(|(of, before)| Some((of, before.numbered.as_ref()?)));
+        let numbered_before =
+            before.and_then(|(of, before)| Some((of, &**before.numbered.as_ref()?)));
         let is = |other| style.has(other);
         let x = is(HeaderStyle::X_RATELIMIT_EPOCH) || is(HeaderStyle::X_RATELIMIT_DELTA);
         let named = is(HeaderStyle::DRAFT_11);
@@ -44,11 +47,19 @@ impl Headers {
         Self {
             style,
             named: named.then(|| Named::new(rules, named_before)),
-            numbered: numbered.then(|| Numbered::new(rules, numbered_before)),
+            numbered: numbered.then(|| Arc::new(Numbered::new(rules, numbered_before))),
             fields: usize::from(named || numbered)
                 + usize::from(named || is(HeaderStyle::DRAFT_7))
                 + 3 * usize::from(is(HeaderStyle::DRAFT_6))
                 + 3 * usize::from(x),
+        }
+    }
+
+    /// The same fields for another stripe of threads: each response counts on the prepared value.
+    pub(crate) fn for_stripe(&self) -> Self {
+        Self {
+            named: self.named.as_ref().map(Named::for_stripe),
+            ..self.clone()
         }
     }
 

@@ -4,8 +4,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::header::{
     inner_quota::InnerQuota,
+    line::Line,
     name::{RATELIMIT, RATELIMIT_POLICY},
-    structured::{self, Line, separate},
+    structured::{self, separate},
 };
 
 /// A member of a list that begins with a quoted name, as `"name";r=9;t=60` does.
@@ -61,7 +62,7 @@ fn append_without(map: &mut HeaderMap, field: &HeaderName, value: &HeaderValue, 
     for part in parts(text) {
         if !Member::of(part).is_some_and(|member| gone.contains(&member.name)) {
             separate(&mut line);
-            line.extend_from_slice(part.as_bytes());
+            line.push(part.as_bytes());
         }
     }
     if let Some(value) = structured::value(&line) {

@@ -113,6 +113,7 @@ mod applies;
 mod dictionary;
 mod headers;
 mod inner_quota;
+mod line;
 mod merge;
 pub(crate) mod name;
 mod named;

@@ -5,57 +5,86 @@
 //! RateLimit: "burst";r=42;t=17, "daily";r=901;t=30411
 //! ```
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Quota, Rule, RuleSet};
 
 use crate::header::{
+    line::Line,
     merge,
     name::{RATELIMIT, RATELIMIT_POLICY},
     per_quota::{Before, PerQuota},
     quota_status::QuotaStatus,
     seconds::whole_seconds,
-    structured::{self, Line, push_integer, separate, string},
+    structured::{self, push_integer, separate, string},
 };
 
-/// The most rules whose policies are one value.
-const MANY: usize = 16;
-
 /// The constant parts of the fields, serialised once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Named {
-    /// `"name";r=`.
-    prefixes: PerQuota<Box<[u8]>>,
-    policies: PerQuota<Option<HeaderValue>>,
-    /// The rules that apply to a request without plans and skipped rules, with their policies in one value.
-    ///
-    /// Without rules where there are many: they select by route.
-    usual: Box<[usize]>,
+    parts: Arc<Parts>,
+    /// The policies of the usual rules in one value. Each response counts on it.
     usual_policies: Option<HeaderValue>,
 }
 
+/// What is only read.
+#[derive(Debug)]
+struct Parts {
+    /// `"name";r=`.
+    prefixes: PerQuota<Box<[u8]>>,
+    policies: PerQuota<Option<HeaderValue>>,
+    /// The rules that apply to a request without plans and skipped rules; none where they are many, because each stripe of
+    /// threads has their policies.
+    usual: Box<[usize]>,
+}
+
+/// The most rules whose policies are joined beforehand.
+const FEW_RULES: usize = 16;
+
 impl Named {
     pub(super) fn new(rules: &RuleSet, before: Before<'_, Self>) -> Self {
-        let policies = before.map(|(rules, before)| (rules, &before.policies));
+        let policies = before.map(|(rules, before)| (rules, &before.parts.policies));
         let policies = PerQuota::new(rules, policies, |rule, quota| {
             HeaderValue::from_str(&policy(rule, quota)?).ok()
         });
-        let all = match rules.rules().len() {
-            all if all <= MANY => all,
-            _ => 0,
-        };
-        let usual: Box<[usize]> = (0..all)
+        let mut usual: Box<[usize]> = (0..rules.rules().len())
             .filter(|rule| rules.enforces(*rule) && !rules.rules()[*rule].quota().is_unlimited())
             .collect();
-        let prefixes = before.map(|(rules, before)| (rules, &before.prefixes));
-        Self {
+        if usual.len() > FEW_RULES {
+            usual = Box::default();
+        }
+        let mut joined = Line::new();
+        for policy in usual.iter().filter_map(|rule| policies.find(*rule, 0)) {
+            if let Some(policy) = policy {
+                push_policy(&mut joined, policy.as_bytes());
+            }
+        }
+        let usual_policies = structured::value(&joined);
+        let prefixes = before.map(|(rules, before)| (rules, &before.parts.prefixes));
+        let parts = Parts {
             prefixes: PerQuota::by_rule(rules, prefixes, |rule| {
                 string(rule.name()).map_or_else(Box::default, |name| {
                     format!("{name};r=").into_bytes().into()
                 })
             }),
-            usual_policies: join(usual.iter().map(|rule| policies.find(*rule, 0)?.clone())),
             policies,
             usual,
+        };
+        Self {
+            parts: Arc::new(parts),
+            usual_policies,
+        }
+    }
+
+    /// The same for another stripe of threads.
+    pub(super) fn for_stripe(&self) -> Self {
+        Self {
+            parts: Arc::clone(&self.parts),
+            usual_policies: self
+                .usual_policies
+                .as_ref()
+                .and_then(structured::counted_alone),
         }
     }
 
@@ -66,12 +95,13 @@ impl Named {
         rules: &RuleSet,
         statuses: impl Iterator<Item = QuotaStatus> + Clone,
     ) {
+        let parts = &*self.parts;
         let mut line = Line::new();
-        let mut expected = self.usual.iter();
+        let mut expected = parts.usual.iter();
         let mut usual = true;
         for status in statuses.clone() {
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
-            let Some(prefix) = self
+            let Some(prefix) = parts
                 .prefixes
                 .find(status.rule, 0)
                 .filter(|name| !name.is_empty())
@@ -79,9 +109,9 @@ impl Named {
                 continue;
             };
             separate(&mut line);
-            line.extend_from_slice(prefix);
+            line.push(prefix);
             push_integer(&mut line, status.remaining);
-            line.extend_from_slice(b";t=");
+            line.push(b";t=");
             push_integer(&mut line, whole_seconds(status.lasts));
         }
         // Appends to the list of an inner limiter.
@@ -91,7 +121,7 @@ impl Named {
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
-            self.policies(rules, statuses)
+            parts.policies(rules, statuses)
         };
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
@@ -100,47 +130,49 @@ impl Named {
             merge::merge_same_names(map);
         }
     }
+}
 
+impl Parts {
+    /// A value of its own: a clone would count on one that all threads share.
     fn policies(
         &self,
         rules: &RuleSet,
-        mut statuses: impl Iterator<Item = QuotaStatus> + Clone,
+        statuses: impl Iterator<Item = QuotaStatus>,
     ) -> Option<HeaderValue> {
-        let find = |status: QuotaStatus| match self.policies.find(status.rule, status.plan) {
-            Some(policy) => policy.clone(),
-            None => {
-                let rule = rules.rules().get(status.rule)?;
-                let policy = policy(rule, &rule.quota_under(status.plan))?;
-                HeaderValue::from_str(&policy).ok()
+        let mut line = Line::new();
+        for status in statuses {
+            match self.policies.find(status.rule, status.plan) {
+                Some(Some(policy)) => push_policy(&mut line, policy.as_bytes()),
+                Some(None) => {}
+                // The request has brought its quota along.
+                None => {
+                    let rule = rules.rules().get(status.rule);
+                    let policy = rule.and_then(|rule| policy(rule, &rule.quota_under(status.plan)));
+                    if let Some(policy) = policy {
+                        push_policy(&mut line, policy.as_bytes());
+                    }
+                }
             }
-        };
-        let all = statuses.clone();
-        match (statuses.next(), statuses.next()) {
-            (Some(one), None) => find(one),
-            _ => join(all.map(find)),
         }
+        structured::value(&line)
     }
 }
 
 /// The policy of one quota; `None` if its name is not a valid string.
 fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
     let mut line = Line::new();
-    line.extend_from_slice(string(rule.name())?.as_bytes());
-    line.extend_from_slice(b";q=");
+    line.push(string(rule.name())?.as_bytes());
+    line.push(b";q=");
     push_integer(&mut line, quota.limit());
     // A window under a second has no `w`: 0 is not allowed, and 1 would state another rate.
     if quota.window().as_secs() > 0 {
-        line.extend_from_slice(b";w=");
+        line.push(b";w=");
         push_integer(&mut line, whole_seconds(quota.window()));
     }
-    String::from_utf8(line.into_vec()).ok()
+    String::from_utf8(line.to_vec()).ok()
 }
 
-fn join(policies: impl Iterator<Item = Option<HeaderValue>>) -> Option<HeaderValue> {
-    let mut line = Line::new();
-    for policy in policies.flatten() {
-        separate(&mut line);
-        line.extend_from_slice(policy.as_bytes());
-    }
-    structured::value(&line)
+fn push_policy(line: &mut Line, policy: &[u8]) {
+    separate(line);
+    line.push(policy);
 }

@@ -11,11 +11,12 @@ use smallvec::SmallVec;
 use tollgate_core::{MAX_UNITS, Quota, RuleSet};
 
 use crate::header::{
+    line::Line,
     name::RATELIMIT_POLICY,
     per_quota::{Before, PerQuota},
     quota_status::QuotaStatus,
     seconds::whole_seconds,
-    structured::{self, Line, separate},
+    structured::{self, separate},
 };
 
 #[derive(Debug)]
@@ -82,13 +83,11 @@ impl Numbered {
         for value in map.get_all(RATELIMIT_POLICY) {
             kept.retain(|policy| !limits(value).any(|limit| limit == policy.limit));
         }
-        if let [one] = kept.as_slice() {
-            return Some(one.value.clone());
-        }
+        // A value of its own: a clone would count on one that all threads share.
         let mut line = Line::new();
         for policy in kept {
             separate(&mut line);
-            line.extend_from_slice(policy.value.as_bytes());
+            line.push(policy.value.as_bytes());
         }
         structured::value(&line)
     }

@@ -32,12 +32,17 @@ pub(crate) fn peer(head: &Parts) -> Result<IpAddr, NoKey> {
     // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
     socket_peer(head)
         .map(|peer| peer.ip().to_canonical())
-        .ok_or(NoKey::Misconfigured(
-            "the request has no peer address: serve axum's router with \
-             into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
-             feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions"
-                .into(),
-        ))
+        .ok_or_else(no_peer)
+}
+
+#[cold]
+fn no_peer() -> NoKey {
+    NoKey::Misconfigured(
+        "the request has no peer address: serve axum's router with \
+         into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
+         feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions"
+            .into(),
+    )
 }
 
 /// The sources, by precedence. Add the connect info of another framework here.

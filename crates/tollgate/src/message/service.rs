@@ -23,6 +23,7 @@ use crate::{
         decide::is_preflight, deny::reject, live_config::LiveConfig, request_rules::RequestChecks,
     },
     rejection::grpc_web_is_not_translated,
+    striped::Handle,
 };
 
 /// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::MessageLimitLayer).
@@ -34,7 +35,7 @@ use crate::{
 #[derive(Clone)]
 pub struct MessageLimit<S> {
     inner: S,
-    config: Arc<LiveConfig>,
+    config: Handle<LiveConfig>,
     max_wait: MaxWait,
 }
 
@@ -42,7 +43,7 @@ impl<S> MessageLimit<S> {
     pub(super) fn new(inner: S, config: Arc<LiveConfig>, max_wait: MaxWait) -> Self {
         Self {
             inner,
-            config,
+            config: Handle::new(config),
             max_wait,
         }
     }
@@ -86,9 +87,8 @@ where
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
         let (head, body) = request.into_parts();
         let mut checks = RequestChecks::default();
-        // One snapshot for all of the call.
-        let snapshot = self.config.load();
-        let config = &snapshot.config;
+        // One configuration for all of the call.
+        let config = &self.config.load();
         // A preflight carries no identity and no messages.
         let rejection = if is_preflight(&head, !body.is_end_stream()) {
             config.rules.observer.preflight();
@@ -124,7 +124,8 @@ where
             config: Arc::clone(config),
             max_wait: self.max_wait,
         };
-        let look_up = Pending::new(config.rules.clone().look_up(checks));
+        let config = Arc::clone(config);
+        let look_up = Pending::new(async move { config.rules.look_up(checks).await });
         MessageLimitFuture::looking_up(look_up, waiting)
     }
 }

@@ -1,11 +1,11 @@
 //! Admitting an allowed request, and what follows when its response comes.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use bytes::Bytes;
-use http::{Extensions, Response, request, response};
+use http::{Extensions, Response, request};
 use smallvec::SmallVec;
-use tollgate_core::{Checks, Decision, Verdict};
+use tollgate_core::{Check, Checks, Decision, Tick, Verdict};
 
 use crate::{
     header::applies,
@@ -18,147 +18,231 @@ use crate::{
     },
 };
 
-/// An admitted request, whose response is still to come.
-pub(crate) struct Admitted {
+/// An admitted request, whose response is still to come, with what is kept of its decision: [`One`] or [`Several`].
+pub(crate) struct Admitted<K> {
     config: Arc<Config>,
-    decision: Decision,
-    /// The checks, unless `admission` has them.
-    checks: Checks,
-    admission: Option<Admission>,
+    kept: K,
     /// Whether the request is marked to detect that these rules count it again.
     marked: bool,
 }
 
-/// Lets an allowed request through, with an [`Admission`] if configured, or returns the rejection.
-// A decision and its checks are some 400 bytes: inlined, they are moved once on their way into the future.
-#[inline(always)]
+/// What is kept of the decision about one check, which is what most requests have: it is small, because it moves with the
+/// future of the response.
+pub(crate) struct One {
+    check: Check,
+    verdict: Verdict,
+    at: Tick,
+}
+
+/// What is kept of any decision.
+pub(crate) struct Several {
+    checks: Checks,
+    decision: Decision,
+    admission: Option<Admission>,
+}
+
+/// What is kept of a decision until the response comes.
+pub(crate) trait Kept {
+    fn verdicts(&self) -> &[Verdict];
+
+    fn at(&self) -> Tick;
+
+    fn admission(&self) -> Option<&Admission>;
+
+    /// Gives back what the request has taken, unless its ticket was taken.
+    fn refund(&self, config: &Config);
+}
+
+/// Lets a request through that waited for its decision, with an [`Admission`] if configured, or returns the rejection.
 pub(crate) fn admit(
-    config: &Arc<Config>,
+    config: Arc<Config>,
     head: &mut request::Parts,
     decided: Decided,
-    checks: Checks,
-) -> Result<Option<Admitted>, Box<Response<Bytes>>> {
+    checks: &Checks,
+) -> Result<Option<Admitted<Several>>, Box<Response<Bytes>>> {
     match decided {
-        Decided::Pass if !config.attach_decision => Ok(None),
-        Decided::Pass => Ok(Some(attach(config, head, Decision::unlimited(0), checks))),
-        Decided::Allow(decision) if config.attach_decision => {
-            Ok(Some(attach(config, head, decision, checks)))
+        Decided::Pass => Ok(pass(config, head)),
+        Decided::Allow(decision) => Ok(Some(Admitted::several(config, head, &decision, checks))),
+        Decided::Deny(denied) => {
+            let (decision, seed) = *denied;
+            Err(Box::new(deny(&config, head, &decision, seed)))
         }
-        Decided::Allow(decision) => Ok(Some(Admitted {
+        Decided::Refuse(refusal) => Err(Box::new(reject(&config, head, &refusal))),
+    }
+}
+
+/// Lets a request through that no rule is about, with an [`Admission`] if configured.
+pub(crate) fn pass(config: Arc<Config>, head: &mut request::Parts) -> Option<Admitted<Several>> {
+    config
+        .attach_decision
+        .then(|| Admitted::several(config, head, &Decision::unlimited(0), &Checks::new()))
+}
+
+impl Admitted<One> {
+    /// An allowed request of one check, without an [`Admission`]. `Err` if it has several, or one is configured.
+    #[inline(always)]
+    pub(crate) fn one(
+        config: Arc<Config>,
+        head: &mut request::Parts,
+        decision: &Decision,
+        checks: &Checks,
+    ) -> Result<Self, Arc<Config>> {
+        let ([check], [verdict], false) = (&**checks, decision.verdicts(), config.attach_decision)
+        else {
+            return Err(config);
+        };
+        let at = decision.at();
+        Ok(Self {
+            marked: config.duplicates.mark(head, at),
+            config,
+            kept: One {
+                check: *check,
+                verdict: *verdict,
+                at,
+            },
+        })
+    }
+}
+
+impl Admitted<Several> {
+    /// An allowed request, with an [`Admission`] if configured.
+    pub(crate) fn several(
+        config: Arc<Config>,
+        head: &mut request::Parts,
+        decision: &Decision,
+        checks: &Checks,
+    ) -> Self {
+        let attach = || attach(&config, head, decision, checks);
+        let kept = Several {
+            admission: config.attach_decision.then(attach),
+            checks: checks.clone(),
+            decision: decision.clone(),
+        };
+        Self {
             marked: config.duplicates.mark(head, decision.at()),
-            config: Arc::clone(config),
-            decision,
-            checks,
-            admission: None,
-        })),
-        Decided::Rejected(response) => Err(response),
-        Decided::Deny(denied) => Err(deny_later(config, head, &denied)),
-        Decided::Refuse(refusal) => Err(Box::new(reject(config, head, &refusal))),
+            config,
+            kept,
+        }
     }
 }
 
-#[inline(never)]
-fn deny_later(
-    config: &Config,
-    head: &request::Parts,
-    (decision, seed): &(Decision, u64),
-) -> Box<Response<Bytes>> {
-    Box::new(deny(config, head, decision, *seed))
-}
-
-#[inline(never)]
-fn attach(
-    config: &Arc<Config>,
-    head: &mut request::Parts,
-    decision: Decision,
-    checks: Checks,
-) -> Admitted {
-    let admission = Admission::new(
-        Arc::clone(config),
-        decision.clone(),
-        checks,
-        config
-            .is_checked_in_handler
-            .then(|| without_extensions(head)),
-    );
-    head.extensions.insert(admission.clone());
-    Admitted {
-        marked: config.duplicates.mark(head, decision.at()),
-        config: Arc::clone(config),
-        decision,
-        checks: Checks::new(),
-        admission: Some(admission),
-    }
-}
-
-impl Admitted {
+impl<K: Kept> Admitted<K> {
     /// The inner service has responded: refunds the request, or writes the quota's header fields.
     #[inline]
-    pub(crate) fn on_response(self, head: &mut response::Parts) {
+    pub(crate) fn on_response<B>(&self, response: &mut Response<B>) {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        if head.extensions.get::<Refund>().is_some() {
-            return self.refund();
+        if response.extensions().get::<Refund>().is_some() {
+            return self.kept.refund(&self.config);
         }
-        self.write_headers(head);
+        self.write_headers(response);
     }
 
     /// The inner service has failed.
     #[cold]
-    pub(crate) fn on_error(self) {
+    pub(crate) fn on_error(&self) {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        self.refund();
-    }
-
-    #[cold]
-    fn refund(&self) {
-        match &self.admission {
-            Some(admission) => admission.refund(),
-            None => self.config.rules.refund(&self.checks, &self.decision),
-        }
+        self.kept.refund(&self.config);
     }
 
     #[inline]
-    fn write_headers(&self, head: &mut response::Parts) {
+    fn write_headers<B>(&self, response: &mut Response<B>) {
         let config = &*self.config;
-        let in_handler = self.admission.as_ref().map(Admission::take_decisions);
+        let in_handler = self.kept.admission().map(Admission::take_decisions);
         if config.hide_quota {
             let denied = |decisions: &Vec<Decision>| !decisions.iter().all(Decision::is_allowed);
             if in_handler.as_ref().is_some_and(denied) {
                 // A handler's denial becomes a response of its own, as a `tonic::Status` does.
-                head.extensions.insert(QuotaHidden);
+                response.extensions_mut().insert(QuotaHidden);
             }
             return;
         }
         if !config.shows_quota()
-            || !applies(head.status, &head.headers)
-            || head.extensions.get::<QuotaHidden>().is_some()
+            || !applies(response.status(), response.headers())
+            || response.extensions().get::<QuotaHidden>().is_some()
         {
             return;
         }
-        let rules = config.rules.set();
+        let (rules, map) = (config.rules.set(), response.headers_mut());
         match in_handler {
             Some(in_handler) if !in_handler.is_empty() => {
-                let decisions = in_handler.iter().chain([&self.decision]);
-                let all = one_per_rule(decisions.flat_map(Decision::verdicts));
-                let at = in_handler
-                    .iter()
-                    .map(Decision::at)
-                    .max()
-                    .unwrap_or_default();
-                config.headers.write(&mut head.headers, &all, rules, at);
+                let verdicts = in_handler.iter().flat_map(Decision::verdicts);
+                let all = one_per_rule(verdicts.chain(self.kept.verdicts()));
+                let at = in_handler.iter().map(Decision::at).max();
+                let at = at.unwrap_or_default();
+                config.headers.write(map, &all, rules, at);
             }
-            _ => config.headers.write(
-                &mut head.headers,
-                self.decision.verdicts(),
-                rules,
-                self.decision.at(),
-            ),
+            _ => {
+                let (verdicts, at) = (self.kept.verdicts(), self.kept.at());
+                config.headers.write(map, verdicts, rules, at);
+            }
         }
     }
+}
+
+impl Kept for One {
+    #[inline]
+    fn verdicts(&self) -> &[Verdict] {
+        slice::from_ref(&self.verdict)
+    }
+
+    #[inline]
+    fn at(&self) -> Tick {
+        self.at
+    }
+
+    #[inline]
+    fn admission(&self) -> Option<&Admission> {
+        None
+    }
+
+    #[cold]
+    fn refund(&self, config: &Config) {
+        let rules = &config.rules;
+        let is_enforced = rules.set().enforces(self.verdict.rule());
+        let decision = Decision::of_one(self.at, self.verdict, is_enforced);
+        rules.refund(&[self.check], &decision);
+    }
+}
+
+impl Kept for Several {
+    fn verdicts(&self) -> &[Verdict] {
+        self.decision.verdicts()
+    }
+
+    fn at(&self) -> Tick {
+        self.decision.at()
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        self.admission.as_ref()
+    }
+
+    #[cold]
+    fn refund(&self, config: &Config) {
+        match &self.admission {
+            Some(admission) => admission.refund(),
+            None => config.rules.refund(&self.checks, &self.decision),
+        }
+    }
+}
+
+/// Puts an [`Admission`] into a request's extensions.
+fn attach(
+    config: &Arc<Config>,
+    head: &mut request::Parts,
+    decision: &Decision,
+    checks: &Checks,
+) -> Admission {
+    let (decision, checks) = (decision.clone(), checks.clone());
+    let for_handler = config.is_checked_in_handler;
+    let head_alone = for_handler.then(|| without_extensions(head));
+    let admission = Admission::new(Arc::clone(config), decision, checks, head_alone);
+    head.extensions.insert(admission.clone());
+    admission
 }
 
 /// In the order of the rules, with the verdict that leaves least for each: a list must not name a policy twice.

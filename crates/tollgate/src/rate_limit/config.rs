@@ -14,10 +14,13 @@ use crate::{
 };
 
 /// The rules of a layer on their store, and how it responds.
+///
+/// On cache lines of its own, and apart from its count of references: one stripe of threads writes that with each request.
 #[derive(Clone)]
+#[repr(align(128))]
 pub(crate) struct Config {
     pub(crate) rules: RequestRules,
-    pub(crate) headers: Arc<Headers>,
+    pub(crate) headers: Headers,
     style: HeaderStyle,
     pub(crate) hide_quota: bool,
     pub(crate) rejection: Rejection,
@@ -51,7 +54,7 @@ impl Config {
                 rules.set(),
                 denied_status,
             )),
-            headers: Arc::new(Headers::new(style, rules.set())),
+            headers: Headers::new(style, rules.set()),
             is_checked_in_handler: rules.is_checked_in_handler(),
             // A handler needs an admission to check its rules.
             attach_decision: rules.is_checked_in_handler(),
@@ -74,12 +77,21 @@ impl Config {
         let is_checked_in_handler = rules.is_checked_in_handler();
         let (replaced, set) = (self.rules.set(), rules.set());
         Self {
-            headers: Arc::new(self.headers.succeeded_by(replaced, set)),
+            headers: self.headers.succeeded_by(replaced, set),
             responses: Arc::new(self.responses.succeeded_by(replaced, set)),
             is_checked_in_handler,
             attach_decision: self.always_attaches || is_checked_in_handler,
             duplicates: DuplicateDetector::new(rules.set().version()),
             rules,
+            ..self.clone()
+        }
+    }
+
+    /// The same configuration for another stripe of threads: what is counted with each request is its own, and all that is
+    /// only read, such as what was prepared for each rule, is shared.
+    pub(crate) fn for_stripe(&self) -> Self {
+        Self {
+            headers: self.headers.for_stripe(),
             ..self.clone()
         }
     }
@@ -91,7 +103,7 @@ impl Config {
 
     pub(crate) fn set_headers(&mut self, style: HeaderStyle) {
         self.style = style;
-        self.headers = Arc::new(Headers::new(style, self.rules.set()));
+        self.headers = Headers::new(style, self.rules.set());
     }
 
     pub(crate) fn set_rejection(&mut self, rejection: Rejection) {

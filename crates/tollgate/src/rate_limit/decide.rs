@@ -4,103 +4,79 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Response, header, request};
-use tollgate_core::{Check, Checks, Decision, Pending, Step};
+use tollgate_core::{Check, Checks, Decision, Pending};
 
 use crate::{
     observe::Timer,
     rate_limit::{
         config::Config,
-        deny::{deny, reject},
+        deny::reject,
         request_rules::{Refusal, RequestChecks},
     },
 };
 
-/// The decision about a request.
+/// What the rules ask about a request.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// Nothing: it passes.
+    Nothing,
+    /// The checks that were collected.
+    Checks,
+    /// The checks that were collected, once keys are looked up.
+    LookUps,
+    /// Nothing more: a rule rejects it, because it has no key.
+    Rejected(Box<Response<Bytes>>),
+}
+
+/// The decision about a request that had to wait for it.
 #[derive(Debug)]
 pub(crate) enum Decided {
     /// It passes, and nothing remains to be done for it.
     Pass,
     /// It passes; the decision and the checks are kept for headers, a handler or a refund.
     Allow(Decision),
-    /// It does not pass; this is the response.
-    Rejected(Box<Response<Bytes>>),
     /// It does not pass; the response needs the head, which the future had not at hand. With the seed of the jitter.
     Deny(Box<(Decision, u64)>),
     /// A rule rejects it because it has no key; the response needs the head.
     Refuse(Box<Refusal>),
 }
 
-/// A decision, now or later.
-#[derive(Debug)]
-pub(crate) enum Deciding {
-    /// About the given checks.
-    Now(Decided),
-    /// About these checks.
-    Later(Pending<(Decided, Checks)>),
-}
-
-/// Decides a request by its head and by whether it has a body.
+/// Collects the checks of a request by its head and by whether it has a body.
 ///
 /// `checks` is empty before the call. The caller owns it because it is large, so that it is moved at most once.
 #[inline(always)]
-pub(crate) fn decide(
-    config: &Arc<Config>,
+pub(crate) fn ask(
+    config: &Config,
     head: &request::Parts,
     has_body: bool,
     checks: &mut RequestChecks,
-) -> Deciding {
-    let timer = Timer::start();
+) -> Asked {
     if !config.count_preflight && is_preflight(head, has_body) {
         config.rules.observer.preflight();
-        return Deciding::Now(Decided::Pass);
+        return Asked::Nothing;
     }
     if config.duplicates.has_counted(head) {
         config.rules.observer.applied_twice();
     }
     if let Err(refusal) = config.rules.collect(head, checks) {
-        let response = reject(config, head, &refusal);
-        return Deciding::Now(Decided::Rejected(Box::new(response)));
+        return Asked::Rejected(Box::new(reject(config, head, &refusal)));
     }
     if checks.has_look_ups() {
-        let checks = std::mem::take(checks);
-        return Deciding::Later(Pending::new(look_up(Arc::clone(config), checks, timer)));
+        Asked::LookUps
+    } else if checks.checks.is_empty() {
+        Asked::Nothing
+    } else {
+        Asked::Checks
     }
-    if checks.checks.is_empty() {
-        return Deciding::Now(Decided::Pass);
-    }
-    match config.rules.limiter.acquire(&checks.checks) {
-        Step::Ready(decision) => {
-            observe(config, &checks.checks, &decision, timer);
-            Deciding::Now(if decision.is_allowed() {
-                allow(config, decision)
-            } else {
-                deny_now(config, head, &decision, &checks.checks)
-            })
-        }
-        Step::Wait(reply) => {
-            let (config, checks) = (Arc::clone(config), std::mem::take(&mut checks.checks));
-            Deciding::Later(Pending::new(async move {
-                (conclude(&config, &checks, reply.await, timer), checks)
-            }))
-        }
-    }
-}
-
-/// Denies a request whose head is at hand.
-#[inline(never)]
-fn deny_now(
-    config: &Config,
-    head: &request::Parts,
-    decision: &Decision,
-    checks: &[Check],
-) -> Decided {
-    let response = deny(config, head, decision, jitter_seed(checks));
-    Decided::Rejected(Box::new(response))
 }
 
 /// Decides a request whose keys are looked up.
-async fn look_up(config: Arc<Config>, checks: RequestChecks, timer: Timer) -> (Decided, Checks) {
-    let checks = match config.rules.clone().look_up(checks).await {
+pub(crate) async fn look_up(
+    config: Arc<Config>,
+    checks: RequestChecks,
+    timer: Timer,
+) -> (Decided, Checks) {
+    let checks = match config.rules.look_up(checks).await {
         Ok(checks) if checks.is_empty() => return (Decided::Pass, checks),
         Ok(checks) => checks,
         Err(refusal) => return (Decided::Refuse(refusal), Checks::new()),
@@ -109,27 +85,37 @@ async fn look_up(config: Arc<Config>, checks: RequestChecks, timer: Timer) -> (D
     (conclude(&config, &checks, decision, timer), checks)
 }
 
+/// Waits for the decision about a request.
+pub(crate) async fn wait(
+    config: Arc<Config>,
+    checks: Checks,
+    reply: Pending<Decision>,
+    timer: Timer,
+) -> (Decided, Checks) {
+    (conclude(&config, &checks, reply.await, timer), checks)
+}
+
 /// What follows from a decision for a request whose head is not at hand.
 fn conclude(config: &Config, checks: &Checks, decision: Decision, timer: Timer) -> Decided {
     observe(config, checks, &decision, timer);
-    if decision.is_allowed() {
-        allow(config, decision)
-    } else {
+    if !decision.is_allowed() {
         Decided::Deny(Box::new((decision, jitter_seed(checks))))
+    } else if is_done(config, &decision) {
+        Decided::Pass
+    } else {
+        Decided::Allow(decision)
     }
 }
 
+/// Whether nothing remains to be done for an allowed request.
 #[inline(always)]
-fn allow(config: &Config, decision: Decision) -> Decided {
+pub(crate) fn is_done(config: &Config, decision: &Decision) -> bool {
     let is_complete = !config.shows_quota() && !config.rules.refunds;
-    if !config.attach_decision && (is_complete || decision.verdicts().is_empty()) {
-        return Decided::Pass;
-    }
-    Decided::Allow(decision)
+    !config.attach_decision && (is_complete || decision.verdicts().is_empty())
 }
 
 #[inline]
-fn observe(config: &Config, checks: &Checks, decision: &Decision, timer: Timer) {
+pub(crate) fn observe(config: &Config, checks: &Checks, decision: &Decision, timer: Timer) {
     let rules = &config.rules;
     let store = rules.limiter.rule_store().as_ref();
     rules.observer.decided(store, checks, decision, timer);

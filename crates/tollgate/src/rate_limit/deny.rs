@@ -104,6 +104,7 @@ fn denial<'a>(
     decision: &'a Decision,
     delay: Option<Duration>,
 ) -> Denial<'a> {
+    config.rules.denied(head, decision);
     let status = match decision.reason() {
         Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
         _ => config.denied_status,

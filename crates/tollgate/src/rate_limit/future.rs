@@ -15,7 +15,7 @@ use tollgate_core::{Checks, Pending};
 use tower_service::Service;
 
 use crate::rate_limit::{
-    admit::{Admitted, admit},
+    admit::{Admitted, Kept, One, Several, admit},
     body::ResponseBody,
     config::Config,
     decide::Decided,
@@ -41,8 +41,10 @@ pin_project! {
     {
         /// The store or a look-up of the key is in flight. The inner service was not called.
         Deciding { #[pin] decided: Pending<(Decided, Checks)>, waiting: Option<Box<Waiting<S, B>>> },
-        /// The request was admitted; the inner service runs.
-        Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
+        /// The request of one check was admitted; the inner service runs.
+        InnerOfOne { #[pin] future: S::Future, admitted: Option<Admitted<One>> },
+        /// Any request was admitted; the inner service runs.
+        Inner { #[pin] future: S::Future, admitted: Option<Admitted<Several>> },
         /// The request was denied; the inner service was not called.
         Rejected { response: Option<Box<Response<Bytes>>> },
     }
@@ -60,7 +62,16 @@ where
     S: Service<Request<B>>,
 {
     #[inline(always)]
-    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
+    pub(crate) fn inner_of_one(future: S::Future, admitted: Admitted<One>) -> Self {
+        Self {
+            state: State::InnerOfOne {
+                future,
+                admitted: Some(admitted),
+            },
+        }
+    }
+
+    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted<Several>>) -> Self {
         Self {
             state: State::Inner { future, admitted },
         }
@@ -112,7 +123,7 @@ where
                         config,
                     } = *waiting.take().expect("polled after completion");
                     let (mut head, body) = request.into_parts();
-                    match admit(&config, &mut head, decided, checks) {
+                    match admit(config, &mut head, decided, &checks) {
                         Ok(admitted) => {
                             let future = ready.call(Request::from_parts(head, body));
                             state.set(State::Inner { future, admitted });
@@ -122,21 +133,11 @@ where
                         }
                     }
                 }
+                StateProj::InnerOfOne { future, admitted } => {
+                    return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
+                }
                 StateProj::Inner { future, admitted } => {
-                    let response = match ready!(future.poll(cx)) {
-                        Ok(response) => response,
-                        Err(error) => {
-                            if let Some(admitted) = admitted.take() {
-                                admitted.on_error();
-                            }
-                            return Poll::Ready(Err(error));
-                        }
-                    };
-                    let (mut head, body) = response.into_parts();
-                    if let Some(admitted) = admitted.take() {
-                        admitted.on_response(&mut head);
-                    }
-                    return Poll::Ready(Ok(Response::from_parts(head, ResponseBody::inner(body))));
+                    return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
                 }
                 StateProj::Rejected { response } => {
                     let response = *response.take().expect("polled after completion");
@@ -147,6 +148,23 @@ where
     }
 }
 
+/// What follows from the result of the inner service.
+#[inline(always)]
+fn settle<K: Kept, B, E>(
+    admitted: &mut Option<Admitted<K>>,
+    mut result: Result<Response<B>, E>,
+) -> Result<Response<ResponseBody<B>>, E> {
+    if let Some(settled) = admitted {
+        match &mut result {
+            Ok(response) => settled.on_response(response),
+            Err(_) => settled.on_error(),
+        }
+        // It holds the configuration no longer.
+        *admitted = None;
+    }
+    result.map(|response| response.map(ResponseBody::inner))
+}
+
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
@@ -154,7 +172,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
             State::Deciding { .. } => "ResponseFuture::Deciding",
-            State::Inner { .. } => "ResponseFuture::Inner",
+            State::InnerOfOne { .. } | State::Inner { .. } => "ResponseFuture::Inner",
             State::Rejected { .. } => "ResponseFuture::Rejected",
         })
     }

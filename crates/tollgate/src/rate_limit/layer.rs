@@ -236,13 +236,8 @@ impl RateLimitLayer {
     #[must_use]
     pub fn key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
         let mut key = KeyBuf::new();
-        let snapshot = self.config.load();
-        match snapshot
-            .config
-            .rules
-            .extractor(rule)?
-            .extract(head, &mut key)
-        {
+        let config = self.config.load();
+        match config.rules.extractor(rule)?.extract(head, &mut key) {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) | Extracted::Later(_) => None,
         }
@@ -275,12 +270,8 @@ impl RateLimitLayer {
     pub async fn look_up_key_of(&self, rule: &str, head: &http::request::Parts) -> Option<Key> {
         let mut key = KeyBuf::new();
         let extracted = {
-            let snapshot = self.config.load();
-            snapshot
-                .config
-                .rules
-                .extractor(rule)?
-                .extract(head, &mut key)
+            let config = self.config.load();
+            config.rules.extractor(rule)?.extract(head, &mut key)
         };
         match extracted {
             Extracted::Key => Some(key.into()),

@@ -4,10 +4,9 @@ use std::{
     convert::Infallible,
     fmt,
     num::NonZeroU32,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use arc_swap::{ArcSwap, Guard};
 use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 
 use crate::{
@@ -18,41 +17,18 @@ use crate::{
         request_rules::{RequestRules, refuse_much_jitter},
     },
     rule::RequestRule,
+    striped::PerStripe,
 };
 
 /// What a layer and its services share: the configuration in force, and the limiter that keeps its rule names in use.
 pub(crate) struct LiveConfig {
-    current: ArcSwap<Snapshot>,
+    /// The configuration in force, for each stripe of threads: a request holds it, and its count is written with each one.
+    current: PerStripe<Mutex<Arc<Config>>>,
+    /// The limiter that keeps the names in use. Requests in flight hold a configuration alone, so that they do not keep a
+    /// rule name from getting another quota.
+    limiter: Mutex<Limiter>,
     /// Shared with the layers that were configured from the same one.
     rules: Arc<LayerRules>,
-}
-
-/// A configuration that does not change. A request is decided by one of them.
-///
-/// Requests in flight hold the configuration alone, so that they do not keep a rule name from getting another quota.
-pub(crate) struct Snapshot {
-    pub(crate) config: Arc<Config>,
-    limiter: Limiter,
-}
-
-impl Snapshot {
-    /// Takes the limiter that keeps the names in use out of the configuration.
-    fn new(mut config: Config) -> Self {
-        Self {
-            limiter: config.rules.take_registered(),
-            config: Arc::new(config),
-        }
-    }
-
-    /// The same settings with other rules.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share for so many instances cannot be counted.
-    fn with_rules(&self, mut rules: RequestRules) -> Result<Self, RuleError> {
-        rules.limiter = rules.limiter.succeeding(&self.limiter)?;
-        Ok(Self::new(self.config.with_rules(rules)))
-    }
 }
 
 impl LiveConfig {
@@ -75,9 +51,11 @@ impl LiveConfig {
     }
 
     /// A configuration that follows the rules of a layer, which are locked.
-    fn following(state: &mut State, rules: Arc<LayerRules>, config: Config) -> Arc<Self> {
+    fn following(state: &mut State, rules: Arc<LayerRules>, mut config: Config) -> Arc<Self> {
+        let limiter = Mutex::new(config.rules.take_registered());
         let live = Arc::new(Self {
-            current: ArcSwap::from_pointee(Snapshot::new(config)),
+            current: PerStripe::new(|| Mutex::new(Arc::new(config.for_stripe()))),
+            limiter,
             rules,
         });
         let follower: Weak<Self> = Arc::downgrade(&live);
@@ -85,11 +63,10 @@ impl LiveConfig {
         live
     }
 
-    /// The configuration in force, for one request. It is held without a write that other threads share, and only for as long
-    /// as the request is decided: what outlives that takes the [`config`](Snapshot::config).
+    /// The configuration in force, for one request. It does not change.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {
-        self.current.load()
+    pub(crate) fn load(&self) -> Arc<Config> {
+        Arc::clone(&lock(self.current.here()))
     }
 
     /// The rules, which a handle replaces.
@@ -99,7 +76,7 @@ impl LiveConfig {
 
     /// The limiter that keeps the rule names in use.
     pub(crate) fn limiter(&self) -> Limiter {
-        self.load().limiter.clone()
+        lock(&self.limiter).clone()
     }
 
     /// The same rules with other settings.
@@ -118,9 +95,8 @@ impl LiveConfig {
         change: impl FnOnce(&mut Config),
     ) -> Result<Arc<Self>, E> {
         let mut state = self.rules.lock();
-        let snapshot = self.current.load_full();
-        let mut config = (*snapshot.config).clone();
-        config.rules.limiter = limiter(&snapshot.limiter)?;
+        let mut config = (*self.load()).clone();
+        config.rules.limiter = limiter(&lock(&self.limiter))?;
         change(&mut config);
         let rules = Arc::clone(&self.rules);
         Ok(Self::following(&mut state, rules, config))
@@ -145,13 +121,39 @@ impl LiveConfig {
 
 impl FollowRules for LiveConfig {
     fn follow(self: Arc<Self>, rules: RequestRules) -> Result<Box<dyn FnOnce()>, RuleError> {
-        let snapshot = Arc::new(self.load().with_rules(rules)?);
-        Ok(Box::new(move || self.current.store(snapshot)))
+        let mut rules = rules;
+        rules.limiter = rules.limiter.succeeding(&lock(&self.limiter))?;
+        let mut config = self.load().with_rules(rules);
+        let limiter = config.rules.take_registered();
+        let prepared = self.current.iter();
+        let prepared: Vec<_> = prepared.map(|_| Arc::new(config.for_stripe())).collect();
+        Ok(Box::new(move || self.put_in_force(limiter, prepared)))
     }
+}
+
+impl LiveConfig {
+    /// Puts a configuration in force on all stripes in one step: no request sees it before another sees the one before.
+    fn put_in_force(&self, limiter: Limiter, prepared: Vec<Arc<Config>>) {
+        let mut current: Vec<_> = self.current.iter().map(lock).collect();
+        let before = std::mem::replace(&mut *lock(&self.limiter), limiter);
+        let replaced = current.iter_mut().zip(prepared);
+        let replaced: Vec<_> = replaced
+            .map(|(current, config)| std::mem::replace(&mut **current, config))
+            .collect();
+        // Requests go on, and what nobody holds any more is dropped behind them.
+        drop(current);
+        drop((before, replaced));
+    }
+}
+
+/// What is locked is whole at each step.
+#[inline]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for LiveConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.load().config.fmt(f)
+        self.load().fmt(f)
     }
 }

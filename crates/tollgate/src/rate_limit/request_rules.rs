@@ -6,14 +6,14 @@ use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, CheckQuota, Checks, Decision, Fingerprint, Key, KeyBuf, Limiter, Mode, OnStoreError,
-    PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
+    Outcome, PartKind, Rule, RuleError, RuleErrorKind, RuleSet, Store, UnknownName,
 };
 
 use crate::{
     key::{Extracted, KeyExtractor, NoKey},
     observe::Observer,
     rate_limit::look_ups::{self, LookUps},
-    rule::{Missing, RequestRule},
+    rule::{KeyPlanFn, Missing, RequestRule},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -31,8 +31,13 @@ pub(crate) struct RequestRules {
     pub(crate) refunds: bool,
 }
 
-/// The plans of single keys, by what stands for a key in the store.
-type PlansByKey = HashMap<u128, u16>;
+/// The plans of single keys of a rule.
+struct PlansByKey {
+    /// By what stands for a key in the store.
+    by_fingerprint: HashMap<u128, u16>,
+    /// Of the others, by name.
+    of_key: Option<Arc<KeyPlanFn>>,
+}
 
 /// The checks of a request, some of which may have no key yet.
 #[derive(Default)]
@@ -247,10 +252,10 @@ impl RequestRules {
         let Some(plans) = self.plans_by_key.get(usize::from(rule)) else {
             return Some(check.with_quota(quota));
         };
-        match plans.get(&check.key().bits()) {
+        match plans.find(&request_rule.rule, check.key(), key) {
             Some(of_key) => {
-                let quota = request_rule.rule.quota_of(usize::from(*of_key));
-                (!quota.is_unlimited()).then(|| check.with_plan(*of_key))
+                let quota = request_rule.rule.quota_of(usize::from(of_key));
+                (!quota.is_unlimited()).then(|| check.with_plan(of_key))
             }
             None => Some(check.with_quota(quota)),
         }
@@ -312,6 +317,20 @@ impl RequestRules {
         }
     }
 
+    /// Calls what rules have set for their denials.
+    #[cold]
+    pub(crate) fn denied(&self, head: &Parts, decision: &Decision) {
+        for verdict in decision.verdicts() {
+            let rule = self.list.get(verdict.rule());
+            let rule = rule.filter(|rule| rule.rule.is_enforced());
+            if verdict.outcome() == Outcome::Deny
+                && let Some(denied) = rule.and_then(|rule| rule.on_denied.as_ref())
+            {
+                denied(head);
+            }
+        }
+    }
+
     /// Reports a request that was rejected because it has no key.
     pub(crate) fn observe_refusal(&self, refusal: &Refusal) {
         if refusal.why == NoKey::LookUpFailed {
@@ -357,7 +376,7 @@ impl RequestRules {
 
     /// Waits for all look-ups at the same time.
     pub(crate) async fn look_up(
-        self,
+        &self,
         mut request_checks: RequestChecks,
     ) -> Result<Checks, Box<Refusal>> {
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
@@ -421,21 +440,37 @@ impl WithoutKey {
     }
 }
 
+impl PlansByKey {
+    fn find(&self, rule: &Rule, fingerprint: Fingerprint, key: &KeyBuf) -> Option<u16> {
+        let found = self.by_fingerprint.get(&fingerprint.bits()).copied();
+        found.or_else(|| {
+            let name = self.of_key.as_ref()?(key)?;
+            // A rule has fewer than 65 535 plans.
+            Some(rule.plan_number(&name)? as u16)
+        })
+    }
+}
+
 /// What stands for the keys with plans of their own. Their plans are there: the rules were validated.
 fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
-    if list.iter().all(|rule| rule.plans_by_key.is_empty()) {
+    if list
+        .iter()
+        .all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none())
+    {
         return Arc::default();
     }
     let store = limiter.rule_store();
     let of_rule = |(index, rule): (usize, &RequestRule)| {
         let plans = rule.plans_by_key.iter();
-        plans
-            .filter_map(|(key, plan)| {
-                // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
-                let key = store.fingerprint(index as u16, key.as_ref());
-                Some((key.bits(), rule.rule.plan_number(plan)? as u16))
-            })
-            .collect()
+        let by_fingerprint = plans.filter_map(|(key, plan)| {
+            // A rule set has fewer than 65 536 rules, and a rule fewer than 65 535 plans.
+            let key = store.fingerprint(index as u16, key.as_ref());
+            Some((key.bits(), rule.rule.plan_number(plan)? as u16))
+        });
+        PlansByKey {
+            by_fingerprint: by_fingerprint.collect(),
+            of_key: rule.plan_of_key.clone(),
+        }
     };
     list.iter().enumerate().map(of_rule).collect()
 }

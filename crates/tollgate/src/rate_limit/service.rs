@@ -6,17 +6,25 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use bytes::Bytes;
+use http::{Request, Response, request::Parts};
 use http_body::Body;
+use tollgate_core::{Checks, Pending, Step};
 use tower_service::Service;
 
-use crate::rate_limit::{
-    admit::admit,
-    body::ResponseBody,
-    decide::{Deciding, decide},
-    future::ResponseFuture,
-    live_config::LiveConfig,
-    request_rules::RequestChecks,
+use crate::{
+    observe::Timer,
+    rate_limit::{
+        admit::{Admitted, pass},
+        body::ResponseBody,
+        config::Config,
+        decide::{Asked, Decided, ask, is_done, jitter_seed, look_up, observe, wait},
+        deny::deny,
+        future::ResponseFuture,
+        live_config::LiveConfig,
+        request_rules::RequestChecks,
+    },
+    striped::Handle,
 };
 
 /// Limits the requests to `S`. Made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -27,12 +35,15 @@ use crate::rate_limit::{
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<LiveConfig>,
+    config: Handle<LiveConfig>,
 }
 
 impl<S> RateLimit<S> {
     pub(crate) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
-        Self { inner, config }
+        Self {
+            inner,
+            config: Handle::new(config),
+        }
     }
 
     /// The inner service.
@@ -72,34 +83,78 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let timer = Timer::start();
         let (mut head, body) = request.into_parts();
         let mut checks = RequestChecks::default();
-        // One snapshot for all of the request.
-        let snapshot = self.config.load();
-        let config = &snapshot.config;
-        match decide(config, &head, !body.is_end_stream(), &mut checks) {
-            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-            Deciding::Now(decided) => {
-                match admit(config, &mut head, decided, checks.checks) {
-                    Ok(admitted) => {
-                        let request = Request::from_parts(head, body);
-                        ResponseFuture::inner(self.inner.call(request), admitted)
+        // One configuration for all of the request.
+        let config = self.config.load();
+        let admitted = match ask(&config, &head, !body.is_end_stream(), &mut checks) {
+            Asked::Nothing => pass(config, &mut head),
+            Asked::Checks => match config.rules.limiter.acquire(&checks.checks) {
+                // By reference: a decision and its checks are large to move.
+                Step::Ready(ref decision) => {
+                    let checks = &checks.checks;
+                    observe(&config, checks, decision, timer);
+                    if !decision.is_allowed() {
+                        let seed = jitter_seed(checks);
+                        return self.reject(Box::new(deny(&config, &head, decision, seed)));
                     }
-                    Err(rejection) => {
-                        // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until
-                        // the next call, it would be missing elsewhere.
-                        self.inner = self.inner.clone();
-                        ResponseFuture::rejected(rejection)
+                    if is_done(&config, decision) {
+                        None
+                    } else {
+                        match Admitted::one(config, &mut head, decision, checks) {
+                            Ok(admitted) => {
+                                let future = self.inner.call(Request::from_parts(head, body));
+                                return ResponseFuture::inner_of_one(future, admitted);
+                            }
+                            Err(config) => {
+                                Some(Admitted::several(config, &mut head, decision, checks))
+                            }
+                        }
                     }
                 }
+                Step::Wait(reply) => {
+                    let decided = wait(Arc::clone(&config), checks.checks, reply, timer);
+                    return self.decide_later(Pending::new(decided), head, body, config);
+                }
+            },
+            Asked::LookUps => {
+                let decided = look_up(Arc::clone(&config), checks, timer);
+                return self.decide_later(Pending::new(decided), head, body, config);
             }
-            Deciding::Later(decided) => {
-                // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                let request = Request::from_parts(head, body);
-                ResponseFuture::deciding(decided, ready, request, Arc::clone(config))
-            }
-        }
+            Asked::Rejected(response) => return self.reject(response),
+        };
+        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+        ResponseFuture::inner(self.inner.call(Request::from_parts(head, body)), admitted)
+    }
+}
+
+impl<S: Clone> RateLimit<S> {
+    fn reject<B>(&mut self, response: Box<Response<Bytes>>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the next call,
+        // it would be missing elsewhere.
+        self.inner = self.inner.clone();
+        ResponseFuture::rejected(response)
+    }
+
+    #[inline(never)]
+    fn decide_later<B>(
+        &mut self,
+        decided: Pending<(Decided, Checks)>,
+        head: Parts,
+        body: B,
+        config: Arc<Config>,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        let request = Request::from_parts(head, body);
+        ResponseFuture::deciding(decided, ready, request, config)
     }
 }

@@ -36,7 +36,7 @@ fn watched(app: Router, extractor: impl KeyExtractor + Clone) -> Router {
     }))
 }
 
-async fn ask(app: Router, uri: &str) -> Result<KeyBuf, NoKey> {
+async fn send(app: Router, uri: &str) -> Result<KeyBuf, NoKey> {
     let request = Request::get(uri).body(Body::empty()).expect("a request");
     let response = app.oneshot(request).await.expect("a router never fails");
     let found = response.extensions().get::<Found>();
@@ -56,8 +56,8 @@ async fn the_pattern_of_the_route_is_the_key() {
     let app = Router::new().nest("/v1", Router::new().route("/users/{id}", handler()));
     let app = watched(app, matched_path());
     let expected = parts([(PartKind::ROUTE, "/v1/users/{id}")]);
-    assert_eq!(ask(app.clone(), "/v1/users/1").await, Ok(expected.clone()));
-    assert_eq!(ask(app, "/v1/users/%32").await, Ok(expected));
+    assert_eq!(send(app.clone(), "/v1/users/1").await, Ok(expected.clone()));
+    assert_eq!(send(app, "/v1/users/%32").await, Ok(expected));
 }
 
 #[test]
@@ -79,13 +79,13 @@ fn outside_of_the_router_the_error_names_the_right_place() {
 #[tokio::test]
 async fn a_fallback_has_no_route_and_no_parameters() {
     let app = Router::new().fallback(handler());
-    let Err(NoKey::Misconfigured(text)) = ask(watched(app.clone(), matched_path()), "/a").await
+    let Err(NoKey::Misconfigured(text)) = send(watched(app.clone(), matched_path()), "/a").await
     else {
         panic!("a fallback has no route")
     };
     assert!(text.contains("fallback"), "{text}");
     assert_eq!(
-        ask(watched(app, path_parameter("id")), "/a").await,
+        send(watched(app, path_parameter("id")), "/a").await,
         Err(NoKey::Absent)
     );
 }
@@ -96,10 +96,10 @@ async fn a_parameter_of_the_path_is_the_key_in_every_spelling() {
     let app = watched(app, path_parameter("id"));
     let expected = parts([(PARAMETER, "id"), (PARAMETER, "a b")]);
     assert_eq!(
-        ask(app.clone(), "/users/a%20b/x").await,
+        send(app.clone(), "/users/a%20b/x").await,
         Ok(expected.clone())
     );
-    assert_eq!(ask(app, "/users/%61%20%62/x/y").await, Ok(expected));
+    assert_eq!(send(app, "/users/%61%20%62/x/y").await, Ok(expected));
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn parameters_of_an_outer_router_are_found_inside() {
     );
     let app = Router::new().nest("/tenants/{tenant}", inner);
     let expected = parts([(PARAMETER, "tenant"), (PARAMETER, "acme")]);
-    assert_eq!(ask(app, "/tenants/acme/orders/1").await, Ok(expected));
+    assert_eq!(send(app, "/tenants/acme/orders/1").await, Ok(expected));
 }
 
 #[tokio::test]
@@ -119,15 +119,15 @@ async fn a_route_without_the_parameter_has_no_key() {
         .route("/users/{id}", handler())
         .route("/health", handler());
     let app = watched(app, path_parameter("tenant"));
-    assert_eq!(ask(app.clone(), "/users/1").await, Err(NoKey::Absent));
-    assert_eq!(ask(app, "/health").await, Err(NoKey::Absent));
+    assert_eq!(send(app.clone(), "/users/1").await, Err(NoKey::Absent));
+    assert_eq!(send(app, "/health").await, Err(NoKey::Absent));
 }
 
 #[tokio::test]
 async fn a_parameter_that_is_no_text_is_no_key() {
     let app = Router::new().route("/users/{id}", handler());
     assert_eq!(
-        ask(watched(app, path_parameter("id")), "/users/%ff").await,
+        send(watched(app, path_parameter("id")), "/users/%ff").await,
         Err(NoKey::Absent)
     );
 }
@@ -146,7 +146,7 @@ async fn the_peer_comes_from_axums_connect_info() {
     let app = watched(Router::new().route("/", handler()), client_ip()).layer(peer);
     let mut head = empty();
     head.extensions.insert(PeerAddr(address("192.0.2.1:2")));
-    assert_eq!(ask(app, "/").await, key(&client_ip(), &head));
+    assert_eq!(send(app, "/").await, key(&client_ip(), &head));
 }
 
 #[test]
@@ -180,5 +180,5 @@ async fn a_router_with_connect_info_has_peers() {
             .get::<Found>()
             .is_some_and(|found| found.0.is_ok())
     );
-    assert!(matches!(ask(app, "/").await, Err(NoKey::Misconfigured(_))));
+    assert!(matches!(send(app, "/").await, Err(NoKey::Misconfigured(_))));
 }

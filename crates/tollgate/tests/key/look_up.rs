@@ -14,13 +14,13 @@ use tollgate::{
 use crate::support::{empty, key_later, parts, with_lines};
 
 /// Finds the value of `x-user` after a few polls, and counts how often it was asked.
-fn slow(asked: &Arc<AtomicUsize>) -> impl KeyExtractor {
-    let asked = asked.clone();
+fn slow(called: &Arc<AtomicUsize>) -> impl KeyExtractor {
+    let called = called.clone();
     look_up(move |head| {
         let user = head.headers.get("x-user").cloned();
-        let asked = asked.clone();
+        let called = called.clone();
         async move {
-            asked.fetch_add(1, Ordering::Relaxed);
+            called.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             user
         }
@@ -36,30 +36,30 @@ const CONSTANT: PartKind = PartKind::CONSTANT;
 
 #[test]
 fn a_look_up_finds_a_key_or_none() {
-    let asked = Arc::default();
+    let called = Arc::default();
     let ada = with_lines("x-user", &["ada"]);
     assert_eq!(
-        key_later(&slow(&asked), &ada),
+        key_later(&slow(&called), &ada),
         Ok(parts([(LOOK_UP, "ada")]))
     );
-    assert_eq!(key_later(&slow(&asked), &empty()), Err(NoKey::Absent));
+    assert_eq!(key_later(&slow(&called), &empty()), Err(NoKey::Absent));
 }
 
 #[test]
 fn a_tuple_keeps_its_order_around_look_ups() {
-    let asked = Arc::default();
+    let called = Arc::default();
     let ada = with_lines("x-user", &["ada"]);
     let (a, b, user) = ((CONSTANT, "a"), (CONSTANT, "b"), (LOOK_UP, "ada"));
 
-    let first = (slow(&asked), constant("a"));
+    let first = (slow(&called), constant("a"));
     assert_eq!(key_later(&first, &ada), Ok(parts([user, a])));
-    let middle = (constant("a"), slow(&asked), constant("b"));
+    let middle = (constant("a"), slow(&called), constant("b"));
     assert_eq!(key_later(&middle, &ada), Ok(parts([a, user, b])));
-    let twice = (constant("a"), slow(&asked), constant("b"), slow(&asked));
+    let twice = (constant("a"), slow(&called), constant("b"), slow(&called));
     assert_eq!(key_later(&twice, &ada), Ok(parts([a, user, b, user])));
     let nested = (
         constant("a"),
-        (constant("b"), (slow(&asked), constant("a"))),
+        (constant("b"), (slow(&called), constant("a"))),
         constant("b"),
     );
     assert_eq!(key_later(&nested, &ada), Ok(parts([a, b, user, a, b])));
@@ -67,24 +67,24 @@ fn a_tuple_keeps_its_order_around_look_ups() {
 
 #[test]
 fn a_tuple_without_an_answer_from_its_look_up_has_no_key() {
-    let asked = Arc::default();
-    let by = (constant("a"), slow(&asked), constant("b"));
+    let called = Arc::default();
+    let by = (constant("a"), slow(&called), constant("b"));
     assert_eq!(key_later(&by, &empty()), Err(NoKey::Absent));
 }
 
 #[test]
 fn a_look_up_does_not_start_if_another_part_is_missing() {
-    let asked = Arc::new(AtomicUsize::new(0));
+    let called = Arc::new(AtomicUsize::new(0));
     let ada = with_lines("x-user", &["ada"]);
-    let by = (slow(&asked), header("x-api-key"));
+    let by = (slow(&called), header("x-api-key"));
     assert_eq!(crate::support::key(&by, &ada), Err(NoKey::Absent));
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(called.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn or_falls_back_when_a_look_up_ends_in_nothing() {
-    let asked = Arc::default();
-    let by = slow(&asked).or(constant("a"));
+    let called = Arc::default();
+    let by = slow(&called).or(constant("a"));
     assert_eq!(key_later(&by, &empty()), Ok(parts([(CONSTANT, "a")])));
     let ada = with_lines("x-user", &["ada"]);
     assert_eq!(key_later(&by, &ada), Ok(parts([(LOOK_UP, "ada")])));
@@ -115,11 +115,14 @@ fn or_falls_back_to_a_look_up_and_starts_it_only_then() {
 
 #[test]
 fn or_keeps_the_more_severe_reason_across_look_ups() {
-    let asked = Arc::default();
+    let called = Arc::default();
     for found in [
-        key_later(&misconfigured().or(slow(&asked)), &empty()),
-        key_later(&slow(&asked).or(misconfigured()), &empty()),
-        key_later(&slow(&asked).or(misconfigured()).or(slow(&asked)), &empty()),
+        key_later(&misconfigured().or(slow(&called)), &empty()),
+        key_later(&slow(&called).or(misconfigured()), &empty()),
+        key_later(
+            &slow(&called).or(misconfigured()).or(slow(&called)),
+            &empty(),
+        ),
     ] {
         assert!(matches!(found, Err(NoKey::Misconfigured(_))), "{found:?}");
     }
@@ -127,8 +130,12 @@ fn or_keeps_the_more_severe_reason_across_look_ups() {
 
 #[test]
 fn or_inside_of_a_tuple_waits_for_its_look_ups() {
-    let asked = Arc::default();
-    let by = (constant("a"), slow(&asked).or(constant("b")), constant("c"));
+    let called = Arc::default();
+    let by = (
+        constant("a"),
+        slow(&called).or(constant("b")),
+        constant("c"),
+    );
     let expected = parts([(CONSTANT, "a"), (CONSTANT, "b"), (CONSTANT, "c")]);
     assert_eq!(key_later(&by, &empty()), Ok(expected));
 }
@@ -141,9 +148,9 @@ fn a_closure_in_a_tuple_runs_once() {
         counted.fetch_add(1, Ordering::Relaxed);
         Some("x")
     });
-    let asked = Arc::default();
+    let called = Arc::default();
     let ada = with_lines("x-user", &["ada"]);
-    assert!(key_later(&(constant("a"), (closure, slow(&asked))), &ada).is_ok());
+    assert!(key_later(&(constant("a"), (closure, slow(&called))), &ada).is_ok());
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 

@@ -32,7 +32,7 @@ fn request(content_type: &'static str, messages: usize) -> Request<Body> {
         TEXT => BASE64_STANDARD.encode(bytes).into_bytes(),
         _ => bytes,
     };
-    Request::post("/weather.v1.Weather/Ask")
+    Request::post("/weather.v1.Weather/Exchange")
         .header(header::CONTENT_TYPE, content_type)
         .header(header::ACCEPT, content_type)
         .body(body.into())

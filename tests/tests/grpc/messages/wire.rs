@@ -35,21 +35,21 @@ fn reports(number: usize) -> impl tokio_stream::Stream<Item = Report> {
 }
 
 /// A stream of questions, one at a time.
-struct Asking {
+struct Exchange {
     cities: mpsc::Sender<City>,
     answers: Streaming<Report>,
 }
 
-impl Asking {
+impl Exchange {
     async fn begin(served: &Served) -> Self {
         let (cities, stream) = mpsc::channel(1);
         let mut client = served.client.clone();
-        let answers = client.ask(ReceiverStream::new(stream)).await;
+        let answers = client.exchange(ReceiverStream::new(stream)).await;
         let answers = answers.expect("it begins").into_inner();
         Self { cities, answers }
     }
 
-    async fn ask(&mut self) -> Result<Option<Report>, Status> {
+    async fn next(&mut self) -> Result<Option<Report>, Status> {
         self.cities.send(city("Oslo")).await.expect("it is open");
         timeout(HANGS, self.answers.message())
             .await
@@ -122,11 +122,11 @@ async fn a_stream_within_the_limit_is_complete() {
 async fn a_response_that_has_begun_ends_with_the_status() {
     let weather = Mild::default();
     let served = served(&weather, limits(still(), 3)).await;
-    let mut asking = Asking::begin(&served).await;
+    let mut exchange = Exchange::begin(&served).await;
     for _ in 0..3 {
-        assert_eq!(asking.ask().await.unwrap(), Some(report("Oslo")));
+        assert_eq!(exchange.next().await.unwrap(), Some(report("Oslo")));
     }
-    let status = asking.ask().await.unwrap_err();
+    let status = exchange.next().await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     let wait = status.get_details_retry_info().expect("a wait").retry_delay;
     assert_eq!(wait, Some(MINUTE));
@@ -138,13 +138,13 @@ async fn a_response_that_has_begun_ends_with_the_status() {
 #[tokio::test]
 async fn two_streams_of_a_client_share_a_budget() {
     let served = served(&Mild::default(), limits(still(), 3)).await;
-    let mut one = Asking::begin(&served).await;
-    let mut two = Asking::begin(&served).await;
-    one.ask().await.expect("the first");
-    two.ask().await.expect("the second");
-    one.ask().await.expect("the third");
-    for mut asking in [one, two] {
-        let status = asking.ask().await.unwrap_err();
+    let mut one = Exchange::begin(&served).await;
+    let mut two = Exchange::begin(&served).await;
+    one.next().await.expect("the first");
+    two.next().await.expect("the second");
+    one.next().await.expect("the third");
+    for mut exchange in [one, two] {
+        let status = exchange.next().await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted);
     }
 }
@@ -170,10 +170,10 @@ async fn a_failed_store_ends_streams_as_unavailable_with_deny() {
             .by(constant("all"));
         let limits = MessageLimitLayer::new(store.clone(), [rule]).expect("a valid rule");
         let mut served = served(&Mild::default(), limits).await;
-        let mut asking = Asking::begin(&served).await;
-        asking.ask().await.expect("the store is up");
+        let mut exchange = Exchange::begin(&served).await;
+        exchange.next().await.expect("the store is up");
         store.switch(false);
-        let status = asking.ask().await.unwrap_err();
+        let status = exchange.next().await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         let status = served.client.record(reports(2)).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);

@@ -71,8 +71,8 @@ fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
     // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
     let small = Quota::token_bucket(10).refill(10, SECOND);
     let (denials, cache) = (Denials::new(&small, true), DenyCache::new(1 << 18));
-    let told = verdict(0, 600_000_000, 300_000);
-    cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
+    let denial = verdict(0, 600_000_000, 300_000);
+    cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, true);
     assert!(cache.deny(&denials, slot(7), NOW + 299_999, 1).is_some());
     assert_eq!(cache.deny(&denials, slot(7), NOW + 300_000, 1), None);
 }
@@ -82,9 +82,9 @@ fn of_what_two_plans_taught_the_later_counts() {
     let quota = Quota::token_bucket(10).refill(10, SECOND);
     let (denials, cache) = (Denials::new(&quota, true), DenyCache::new(1 << 18));
     let other = TableKey::new(1, slot(7).key());
-    let told = verdict(0, 600_000, 600_000);
-    cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, true);
-    cache.learn(&denials, other, (NOW, NOW), 1, &told, true);
+    let denial = verdict(0, 600_000, 600_000);
+    cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, true);
+    cache.learn(&denials, other, (NOW, NOW), 1, &denial, true);
     assert_eq!(cache.deny(&denials, slot(7), NOW, 1), None);
     assert!(cache.deny(&denials, other, NOW, 1).is_some());
 }
@@ -103,10 +103,10 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
             let denied = cache.deny(&denials, slot(key), at, cost);
             denied.map(|(answer, knows_left)| (answer.remaining, knows_left))
         };
-        let learn = |key, cost, told| {
-            cache.learn(&denials, slot(key), (NOW, NOW), cost, &told, false);
+        let learn = |key, cost, denial| {
+            cache.learn(&denials, slot(key), (NOW, NOW), cost, &denial, false);
         };
-        // A unit is missing: nobody can have taken one since, as long as none comes back.
+        // A unit is missing: no other can have taken one since, as long as none comes back.
         learn(7, 1, verdict(0, 1_000_000, 100_000));
         assert_eq!(knows(7, 1, NOW), Some((0, true)), "{quota:?}");
         assert_eq!(knows(7, 1, NOW + 99_999), Some((0, true)), "{quota:?}");
@@ -127,9 +127,9 @@ fn what_is_left_is_known_where_it_can_be_nothing_else_than_nothing() {
 #[test]
 fn denials_of_two_costs_are_known_side_by_side() {
     let (denials, cache) = (Denials::Cost, DenyCache::new(1 << 18));
-    let told = verdict(0, 600_000, 600_000);
+    let denial = verdict(0, 600_000, 600_000);
     for cost in [1, 2] {
-        cache.learn(&denials, slot(7), (NOW, NOW), cost, &told, false);
+        cache.learn(&denials, slot(7), (NOW, NOW), cost, &denial, false);
     }
     for cost in [1, 2] {
         assert!(cache.deny(&denials, slot(7), NOW, cost).is_some(), "{cost}");
@@ -181,8 +181,8 @@ fn what_a_reply_says_counts_from_when_its_query_was_sent() {
     for denials in each_kind() {
         let cache = DenyCache::new(1 << 18);
         let on_reply = NOW + 40_000;
-        let told = verdict(0, 300_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, on_reply), 1, &told, false);
+        let denial = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, on_reply), 1, &denial, false);
         let last = cache.deny(&denials, slot(7), NOW + 299_999, 1);
         assert!(last.is_some(), "{denials:?}");
         let free = cache.deny(&denials, slot(7), NOW + 300_000, 1);
@@ -194,8 +194,8 @@ fn what_a_reply_says_counts_from_when_its_query_was_sent() {
 fn after_the_clock_went_back_nothing_is_believed_that_was_learned_before() {
     for denials in each_kind() {
         let cache = DenyCache::new(1 << 18);
-        let told = verdict(0, 300_000, 300_000);
-        cache.learn(&denials, slot(7), (NOW, NOW), 1, &told, false);
+        let denial = verdict(0, 300_000, 300_000);
+        cache.learn(&denials, slot(7), (NOW, NOW), 1, &denial, false);
         assert!(cache.deny(&denials, slot(7), NOW, 1).is_some());
         for back in [1_000, 300_000, 3_600_000_000] {
             let denied = cache.deny(&denials, slot(7), NOW - back, 1);

@@ -132,7 +132,7 @@ fn a_lease_from_before_a_step_back_is_not_taken_for_a_later_one() {
     let Some(Grant::Tracked { units, generation }) = grant else {
         panic!("{grant:?}");
     };
-    // Back over the turn of a generation, and on.
+    // Back over the end of a generation, and on.
     grantor.acquire(&mut state, 4_999, 1, &LeaseQuery::default());
     let (_, later) = grantor.acquire(&mut state, 5_900, 1, &lease(None));
     let later = later.expect("some of the reserve is there").units();
@@ -161,7 +161,7 @@ fn a_state_is_fresh_a_tick_after_the_last_unit_came_back() {
     assert_eq!(grantor.fresh_at(&state), 7_000 + 70);
 }
 
-/// A bucket of 100 units, one a µs, of which up to 30 are granted ahead.
+/// A bucket of 100 units, one a µs; up to 30 are granted ahead.
 fn ahead() -> BucketGrantor {
     let quota = Quota::token_bucket(100).refill(1, Duration::from_micros(1));
     let schedule = ScheduleTerms::by_hand(1, 1, 100, 30, 50);

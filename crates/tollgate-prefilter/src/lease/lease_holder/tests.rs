@@ -67,7 +67,7 @@ fn units_of_another_lease_are_lost() {
 const SECOND: Tick = 1_000_000;
 const START: Tick = 1_000 * SECOND;
 
-/// A holder that was asked for twenty units a second and then got a lease.
+/// A holder with a demand of twenty units a second that then got a lease.
 fn holding(units: u64) -> (LeaseHolder, LeaseTerms) {
     let terms = LeaseTerms::new(&Quota::gcra(6_000, MINUTE), 100).expect("it is granted");
     let mut holder = LeaseHolder::default();
@@ -104,7 +104,7 @@ fn an_unused_lease_returns_after_two_seconds() {
             ..LeaseQuery::default()
         }
     );
-    // Not a second time, and a request that comes meanwhile asks for itself alone.
+    // Not a second time, and a request that comes meanwhile requests no lease.
     assert_eq!(holder.sweep(START + 4 * SECOND), None);
     assert!(!holder.spend(START + 4 * SECOND, 1));
     assert!(holder.query(START + 4 * SECOND, 1, &terms).is_empty());
@@ -178,7 +178,7 @@ fn one_query_at_a_time_speaks_of_leases() {
     assert_eq!(holder.left(START + 3), 0);
 }
 
-/// Terms of a hundred units a second, and a scheduled lease of so many units that was asked for at `START`, came a millisecond
+/// Terms of a hundred units a second, and a scheduled lease of this many units that was requested at `START`, came a millisecond
 /// later, and begins `after` µs after that.
 fn scheduled(units: u64, after: Tick) -> (LeaseHolder, LeaseTerms) {
     let terms = LeaseTerms::new(&Quota::gcra(6_000, MINUTE), 100).expect("it is granted");
@@ -256,7 +256,7 @@ fn a_scheduled_lease_is_asked_for_where_nothing_was_granted_for_half_of_its_time
 
 #[test]
 fn who_is_far_from_the_store_asks_for_no_scheduled_lease() {
-    // A line of 450 ms.
+    // A horizon of 450 ms.
     let terms =
         LeaseTerms::new(&Quota::gcra(100, tollgate_core::SECOND), 100).expect("it is granted");
     for (took, wants) in [(100_000, true), (120_000, false)] {

@@ -58,11 +58,11 @@ struct Model {
     present: u64,
     probes: u32,
     ramp: u64,
-    state: Told,
+    state: State,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Told {
+enum State {
     #[default]
     Closed,
     Open,
@@ -83,11 +83,11 @@ fn moments(failures: impl Iterator<Item = u64>) -> Vec<u64> {
 impl Model {
     fn open(&mut self, now: u64) {
         self.probes = 0;
-        if self.state == Told::Open {
+        if self.state == State::Open {
             self.present = self.pause.max((now - self.opened_at) / 16);
         } else {
             let well = match self.state {
-                Told::Closed => (now - self.closed_at) / 1_000,
+                State::Closed => (now - self.closed_at) / 1_000,
                 _ => 0,
             };
             self.pause = ((self.pause * 2) >> well.min(40)).clamp(200, 700);
@@ -96,11 +96,11 @@ impl Model {
         }
         self.present = self.present.min(700);
         self.calls.clear();
-        self.state = Told::Open;
+        self.state = State::Open;
     }
 
     fn call(&mut self, now: u64, answered: bool) {
-        if self.state == Told::Open {
+        if self.state == State::Open {
             return;
         }
         self.calls.push((now, answered));
@@ -120,7 +120,7 @@ impl Model {
         let moments = moments.into_iter().filter(|at| is_recent(*at)).count();
         let is_rate = moments >= 2 && recently_failed * 100 >= recent * 60;
         let opens = match self.state {
-            Told::Closed if recent < 3 => row >= 2,
+            State::Closed if recent < 3 => row >= 2,
             _ => is_rate,
         };
         if opens {
@@ -133,24 +133,24 @@ impl Model {
             Step::Answered => self.call(now, true),
             Step::Failed => self.call(now, false),
             Step::Disconnected => match self.state {
-                Told::Open if self.probes > 0 => self.open(now),
+                State::Open if self.probes > 0 => self.open(now),
                 _ => self.call(now, false),
             },
-            Step::ProbeAnswered if self.state == Told::Open => {
+            Step::ProbeAnswered if self.state == State::Open => {
                 self.probes += 1;
                 if self.probes == 2 {
-                    self.state = Told::Ramp(10);
+                    self.state = State::Ramp(10);
                     self.ramp = now + 100;
                 }
             }
-            Step::ProbeFailed if self.state == Told::Open => self.open(now),
+            Step::ProbeFailed if self.state == State::Open => self.open(now),
             Step::Pass | Step::PassLong => match self.state {
-                Told::Ramp(10) if now >= self.ramp => {
-                    self.state = Told::Ramp(50);
+                State::Ramp(10) if now >= self.ramp => {
+                    self.state = State::Ramp(50);
                     self.ramp = now + 100;
                 }
-                Told::Ramp(_) if now >= self.ramp => {
-                    self.state = Told::Closed;
+                State::Ramp(_) if now >= self.ramp => {
+                    self.state = State::Closed;
                     self.closed_at = now;
                 }
                 _ => {}
@@ -161,10 +161,10 @@ impl Model {
 
     fn state(&self) -> BreakerState {
         match self.state {
-            Told::Closed => BreakerState::Closed,
-            Told::Open if self.probes > 0 => BreakerState::Probing,
-            Told::Open => BreakerState::Open,
-            Told::Ramp(percent) => BreakerState::Ramping { percent },
+            State::Closed => BreakerState::Closed,
+            State::Open if self.probes > 0 => BreakerState::Probing,
+            State::Open => BreakerState::Open,
+            State::Ramp(percent) => BreakerState::Ramping { percent },
         }
     }
 }

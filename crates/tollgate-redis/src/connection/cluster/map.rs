@@ -29,21 +29,21 @@ pub(super) struct Map {
     /// Those that have slots, and behind them the guests.
     members: Vec<Arc<Member>>,
     primaries: usize,
-    /// For each slot the place of its owner among the members, or [`NOBODY`].
+    /// For each slot the place of its owner among the members, or [`UNASSIGNED`].
     owners: Box<[AtomicU16]>,
-    nobody: CallError,
+    unassigned: CallError,
 }
 
 const UNLISTED: u16 = u16::MAX;
 
 impl Map {
     /// A map of nothing. Calls are told `nobody`.
-    pub(super) fn empty(nobody: CallError) -> Self {
+    pub(super) fn empty(unassigned: CallError) -> Self {
         Self {
             members: Vec::new(),
             primaries: 0,
             owners: (0..SLOTS).map(|_| AtomicU16::new(UNLISTED)).collect(),
-            nobody,
+            unassigned,
         }
     }
 
@@ -52,10 +52,10 @@ impl Map {
     pub(super) fn of(
         table: &Table,
         unlisted: &[Place],
-        nobody: CallError,
+        unassigned: CallError,
         mut member: impl FnMut(&Place, Option<u16>) -> Option<Arc<Member>>,
     ) -> Self {
-        let mut map = Self::empty(nobody);
+        let mut map = Self::empty(unassigned);
         for range in table.ranges() {
             let owner = map
                 .find(&range.primary)
@@ -87,12 +87,12 @@ impl Map {
         let owner = owner.map_or(UNLISTED, |owner| owner.load(Ordering::Relaxed));
         self.members
             .get(usize::from(owner))
-            .ok_or_else(|| self.nobody.clone())
+            .ok_or_else(|| self.unassigned.clone())
     }
 
     /// Why a slot has no owner here.
     pub(super) fn unknown(&self) -> &CallError {
-        &self.nobody
+        &self.unassigned
     }
 
     /// Makes the server at `place` the owner of a slot, if it is a member.
@@ -169,9 +169,9 @@ mod tests {
             &AddressMap::default(),
         );
         let table = table.unwrap();
-        let nobody = CallError::new(CallErrorKind::Unavailable, "nobody");
+        let unassigned = CallError::new(CallErrorKind::Unavailable, "nobody");
         let address = Address::parse("redis-cluster://127.0.0.1:1").unwrap();
-        let map = Map::of(&table, &[tcp(1), tcp(2)], nobody, |place, _| {
+        let map = Map::of(&table, &[tcp(1), tcp(2)], unassigned, |place, _| {
             let node = Node::start(address.of_node(place.clone()), NodeOptions::default());
             let place = place.clone();
             let node = node.unwrap();

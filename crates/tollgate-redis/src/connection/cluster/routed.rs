@@ -31,10 +31,10 @@ enum State {
     /// Nobody could be asked, and this says why.
     Refused(Call),
     /// Somebody was.
-    Asked(Asked),
+    Sent(Sent),
 }
 
-struct Asked {
+struct Sent {
     shared: Arc<Shared>,
     request: Request,
     slot: u16,
@@ -43,7 +43,7 @@ struct Asked {
     member: Arc<Member>,
     call: Call,
     moved: bool,
-    asked: bool,
+    ask_followed: bool,
     /// Set where others that came before have later deadlines: a wire looks for them in the order in which calls come. So it
     /// is once the call was sent on, and where a part of its time was gone before.
     timer: Option<Pin<Box<Sleep>>>,
@@ -61,13 +61,13 @@ impl ClusterCall {
 
     /// Ends at its deadline by itself, whatever waits before it.
     pub(super) fn minding_its_deadline(mut self) -> Self {
-        if let State::Asked(asked) = &mut self.0 {
-            asked.mind_the_deadline();
+        if let State::Sent(sent) = &mut self.0 {
+            sent.mind_the_deadline();
         }
         self
     }
 
-    pub(super) fn ask(
+    pub(super) fn send(
         shared: &Arc<Shared>,
         member: &Arc<Member>,
         slot: u16,
@@ -82,7 +82,7 @@ impl ClusterCall {
         });
         Self(match sent {
             None => State::Refused(call),
-            Some(request) => State::Asked(Asked {
+            Some(request) => State::Sent(Sent {
                 shared: Arc::clone(shared),
                 request,
                 slot,
@@ -90,7 +90,7 @@ impl ClusterCall {
                 member: Arc::clone(member),
                 call,
                 moved: false,
-                asked: false,
+                ask_followed: false,
                 timer: None,
             }),
         })
@@ -101,25 +101,25 @@ impl Future for ClusterCall {
     type Output = Result<Value, CallError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let asked = match &mut self.get_mut().0 {
+        let sent = match &mut self.get_mut().0 {
             State::Refused(call) => return Pin::new(call).poll(cx),
-            State::Asked(asked) => asked,
+            State::Sent(sent) => sent,
         };
         loop {
-            match Pin::new(&mut asked.call).poll(cx) {
+            match Pin::new(&mut sent.call).poll(cx) {
                 Poll::Ready(Ok(value)) => return Poll::Ready(Ok(value)),
                 Poll::Ready(Err(error)) => {
-                    if let Err(error) = asked.follow(error) {
+                    if let Err(error) = sent.follow(error) {
                         return Poll::Ready(Err(error));
                     }
                 }
-                Poll::Pending => return asked.expire(cx),
+                Poll::Pending => return sent.expire(cx),
             }
         }
     }
 }
 
-impl Asked {
+impl Sent {
     /// Sends the call to where an error says, or gives back the error that is its end.
     fn follow(&mut self, error: CallError) -> Result<(), CallError> {
         let Some(redirect) = Redirect::of(
@@ -138,7 +138,7 @@ impl Asked {
         };
         let (place, was_before) = match &redirect {
             Redirect::Moved(place) => (place, std::mem::replace(&mut self.moved, true)),
-            Redirect::Ask(place) => (place, std::mem::replace(&mut self.asked, true)),
+            Redirect::Ask(place) => (place, std::mem::replace(&mut self.ask_followed, true)),
         };
         if let Redirect::Moved(_) = redirect {
             self.shared.stale().notify_one();
@@ -172,7 +172,7 @@ impl Asked {
         };
         self.shared.options.node.traffic.resent(match redirect {
             Redirect::Moved(_) => Resent::Moved,
-            Redirect::Ask(_) => Resent::Asked,
+            Redirect::Ask(_) => Resent::AskRedirect,
         });
         self.call = member.node.send(waiting);
         self.member = member;
@@ -190,7 +190,7 @@ impl Asked {
         let Some(timer) = &mut self.timer else {
             return Poll::Pending;
         };
-        let was_sent_on = self.moved || self.asked;
+        let was_sent_on = self.moved || self.ask_followed;
         timer.as_mut().poll(cx).map(|()| {
             let message = match was_sent_on {
                 true => "Redis did not answer in time, after the slot had moved",
@@ -206,9 +206,9 @@ impl fmt::Debug for ClusterCall {
         let mut call = f.debug_struct("ClusterCall");
         match &self.0 {
             State::Refused(refused) => call.field("refused", refused),
-            State::Asked(asked) => call
-                .field("slot", &asked.slot)
-                .field("member", &asked.member.place),
+            State::Sent(sent) => call
+                .field("slot", &sent.slot)
+                .field("member", &sent.member.place),
         };
         call.finish_non_exhaustive()
     }

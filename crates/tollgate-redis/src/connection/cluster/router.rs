@@ -107,7 +107,7 @@ impl Cluster {
             return ClusterCall::refused(CallError::new(CallErrorKind::Expired, message));
         }
         let deadline = by.unwrap_or(now + self.shared.options.node.deadline);
-        let call = ClusterCall::ask(&self.shared, member, first, deadline, || request(first));
+        let call = ClusterCall::send(&self.shared, member, first, deadline, || request(first));
         match by {
             Some(_) => call.minding_its_deadline(),
             None => call,

@@ -47,17 +47,17 @@ impl Topology {
     pub(super) async fn of(&self, places: Vec<Place>) -> Result<Table, ConnectError> {
         let mut places = places.into_iter();
         // Dropped with this future, and all connections with it.
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         let mut second_best = Err(unresolved("no server of it is known"));
         loop {
             let next = places.next();
             let is_last = next.is_none();
             if let Some(place) = next {
                 let topology = self.clone();
-                asked.spawn(async move { topology.ask(&place).await });
+                queries.spawn(async move { topology.query(&place).await });
             }
             select! {
-                answer = asked.join_next() => match answer {
+                answer = queries.join_next() => match answer {
                     Some(Ok(Ok(said))) if said.is_in_touch => return Ok(said.table),
                     Some(Ok(Ok(said))) => second_best = Ok(said.table),
                     Some(Ok(Err(error))) => second_best = second_best.or(Err(error)),
@@ -70,15 +70,15 @@ impl Topology {
         }
     }
 
-    async fn ask(&self, place: &Place) -> Result<Testimony, ConnectError> {
+    async fn query(&self, place: &Place) -> Result<Testimony, ConnectError> {
         let access = self.credentials.brief_access(self.address.access());
         let access = access
             .await
             .map_err(|error| error.at(format_args!("{place}")))?;
-        let asked = [vec!["CLUSTER", "INFO"], vec!["CLUSTER", "SLOTS"]];
+        let commands = [vec!["CLUSTER", "INFO"], vec!["CLUSTER", "SLOTS"]];
         let answer = timeout(
             self.patience,
-            self.connector.connect(place, &access, &asked),
+            self.connector.connect(place, &access, &commands),
         );
         let timed_out = || ConnectError::new(ConnectErrorKind::Timeout, "no answer in time");
         let answer = answer

@@ -196,15 +196,15 @@ impl Backlog {
     }
 
     fn hand_out(&mut self, reply: Reply<'_>) -> Received {
-        let mut heard = Received::default();
+        let mut received = Received::default();
         if self.entries.len() == 1 {
             // Whoever went alone is told whatever there is.
             let call = self.entries.pop().and_then(|entry| entry.call);
             if let Some((call, value)) = call.zip(reply.into_value()) {
-                heard.answered += 1;
+                received.answered += 1;
                 call.answer(Ok(value));
             }
-            return heard;
+            return received;
         }
         let checks = self.entries.iter().map(|entry| entry.checks).sum();
         let mut answers = match reply {
@@ -218,18 +218,18 @@ impl Backlog {
             };
             // Too late is what it was counted as already.
             if let Some(call) = entry.call {
-                heard.answered += 1;
+                received.answered += 1;
                 call.answer(answer);
             }
         }
-        heard
+        received
     }
 
     fn refuse(&mut self, line: &str) -> Result<Received, Lost> {
         let error = CallError::of_server(line);
         let code = code_of(line);
         let travelled_together = self.entries.len() > 1;
-        let mut heard = Received::default();
+        let mut received = Received::default();
         for mut call in self.entries.drain(..).filter_map(|entry| entry.call) {
             let goes_again = match code {
                 "NOSCRIPT" => call.again(),
@@ -257,14 +257,14 @@ impl Backlog {
                 });
                 self.again.push_back(call);
             } else {
-                heard.failed += u32::from(error.weighs());
+                received.failed += u32::from(error.weighs());
                 call.answer(Err(error.clone()));
             }
         }
         match code {
             // Another server decides now, or this one wants to know again who we are.
             "READONLY" | "MASTERDOWN" | "NOAUTH" => Err(Lost::Refused(code.to_owned())),
-            _ => Ok(heard),
+            _ => Ok(received),
         }
     }
 

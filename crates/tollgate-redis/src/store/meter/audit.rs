@@ -13,7 +13,7 @@ const MOST_TOLERANCE: Tick = 10_000_000;
 /// Events reach Redis in another order than processes decided. So a decision is compared with a tolerance: it counts as wrong
 /// only if it would have been wrong that much later, or earlier, as well.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Audit {
+pub(super) struct Audit {
     limit: u64,
     /// In which `rate` units come back, in µs.
     period: Tick,
@@ -147,7 +147,7 @@ impl Audit {
     }
 
     /// Whether an event that took so long to send makes the reference wrong by more than the tolerance.
-    pub(super) fn is_told_late(&self, took: Tick) -> bool {
+    pub(super) fn is_late(&self, took: Tick) -> bool {
         matches!(self.shape, Shape::Bucket) && took > self.tolerance()
     }
 
@@ -156,20 +156,20 @@ impl Audit {
         matches!(self.shape, Shape::Fixed) && self.is_over(at, now)
     }
 
-    /// Until when units that were taken at `at` weigh, as a refund has to say; `told` is what the rule's own state said.
-    pub(super) fn fresh_at(&self, at: Tick, units: u64, told: Tick) -> Tick {
+    /// Until when units that were taken at `at` weigh, as a refund has to say; `by_rule` is what the rule's own state said.
+    pub(super) fn fresh_at(&self, at: Tick, units: u64, by_rule: Tick) -> Tick {
         let fresh_at = match self.shape {
             // Behind whatever was there.
-            Shape::Bucket => return told.max(at.saturating_add(self.time_of(units))),
+            Shape::Bucket => return by_rule.max(at.saturating_add(self.time_of(units))),
             Shape::Fixed => (at / self.period + 1).checked_mul(self.period),
             Shape::Sliding => (at / self.period + 2).checked_mul(self.period),
             Shape::Buckets(width, buckets) => (at / width + buckets + 1).checked_mul(width),
         };
-        fresh_at.unwrap_or(told)
+        fresh_at.unwrap_or(by_rule)
     }
 
     /// Whether what was decided at `at` counts in a window that is over at `now`.
-    pub(in crate::store) fn is_over(&self, at: Tick, now: Tick) -> bool {
+    pub(super) fn is_over(&self, at: Tick, now: Tick) -> bool {
         match self.shape {
             Shape::Fixed | Shape::Sliding => at / self.period != now / self.period,
             Shape::Bucket | Shape::Buckets(..) => false,

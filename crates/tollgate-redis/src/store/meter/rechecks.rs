@@ -7,16 +7,16 @@ use std::{
 
 use tollgate_core::{Check, Tick};
 
-use crate::store::meter::line::{Entry, same_state};
+use crate::store::meter::event_queue::{Entry, same_state};
 
 /// When a suspected violation is rechecked: after 200 ms.
 ///
 /// An event waits for the reply to at most one earlier call, and is then carried out or given up within a deadline: 50 ms
 /// each. After as long again, the units that were given up or came late have been sent as well.
-pub(in crate::store) const LATER: Tick = 200_000;
+pub(super) const LATER: Tick = 200_000;
 
 /// A later reply says nothing: the reference is kept for a second longer than it counts, and may be gone.
-pub(in crate::store) const LONGEST: Tick = 450_000;
+pub(super) const LONGEST: Tick = 450_000;
 
 /// The most suspected violations. Further ones are not counted as wrong.
 const MOST: usize = 512;
@@ -25,17 +25,17 @@ const MOST: usize = 512;
 const MOST_MISSED: usize = 128;
 
 /// With so many missed units, nothing can be said about a state.
-pub(in crate::store) const MANY: u64 = 65_536;
+pub(super) const MANY: u64 = 65_536;
 
 /// A suspected violation.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Recheck {
-    pub(in crate::store) entry: Entry,
-    pub(in crate::store) why: Why,
+pub(super) struct Recheck {
+    pub(super) entry: Entry,
+    pub(super) why: Why,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) enum Why {
+pub(super) enum Why {
     /// So many units were above the limit.
     Over(u64),
     /// It would have fitted, with this tolerance at the first look: by the second it is long ago.
@@ -44,28 +44,28 @@ pub(in crate::store) enum Why {
 
 /// Suspected violations and missed units, the oldest first.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Rechecks(Mutex<State>);
+pub(super) struct Rechecks(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     rechecks: VecDeque<Recheck>,
     missed: VecDeque<Check>,
-    is_minded: bool,
+    has_task: bool,
 }
 
 impl Rechecks {
     /// Adds a suspected violation. Whether the recheck task has to be started.
-    pub(in crate::store) fn add(&self, recheck: Recheck) -> bool {
+    pub(super) fn add(&self, recheck: Recheck) -> bool {
         let mut state = self.lock();
         if state.rechecks.len() >= MOST {
             return false;
         }
         state.rechecks.push_back(recheck);
-        !std::mem::replace(&mut state.is_minded, true)
+        !std::mem::replace(&mut state.has_task, true)
     }
 
     /// The reference has missed as many units as a check costs. Whether the recheck task has to be started.
-    pub(in crate::store) fn miss(&self, check: Check) -> bool {
+    pub(super) fn miss(&self, check: Check) -> bool {
         let mut state = self.lock();
         if let Some(same) = state.missed.iter_mut().find(|it| same_state(it, &check)) {
             let units = same.cost().saturating_add(check.cost());
@@ -73,11 +73,11 @@ impl Rechecks {
         } else if state.missed.len() < MOST_MISSED {
             state.missed.push_back(check);
         }
-        !std::mem::replace(&mut state.is_minded, true)
+        !std::mem::replace(&mut state.has_task, true)
     }
 
     /// Takes out what is due for a recheck.
-    pub(in crate::store) fn due(&self, now: Tick) -> Vec<Recheck> {
+    pub(super) fn due(&self, now: Tick) -> Vec<Recheck> {
         let mut state = self.lock();
         let is_due = |recheck: &&Recheck| recheck.entry.since.saturating_add(LATER) <= now;
         let due = state.rechecks.iter().take_while(is_due).count();
@@ -85,20 +85,20 @@ impl Rechecks {
     }
 
     /// Takes out missed units that were not sent.
-    pub(in crate::store) fn take_missed(&self) -> VecDeque<Check> {
+    pub(super) fn take_missed(&self) -> VecDeque<Check> {
         std::mem::take(&mut self.lock().missed)
     }
 
     /// Whether anything is left; if not, the task has to be started for the next one.
-    pub(in crate::store) fn is_minded(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         let mut state = self.lock();
-        state.is_minded = !state.rechecks.is_empty() || !state.missed.is_empty();
-        state.is_minded
+        state.has_task = !state.rechecks.is_empty() || !state.missed.is_empty();
+        state.has_task
     }
 
     /// The task has ended.
-    pub(in crate::store) fn left_alone(&self) {
-        self.lock().is_minded = false;
+    pub(super) fn task_ended(&self) {
+        self.lock().has_task = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,7 +112,7 @@ mod tests {
     use tollgate_core::Fingerprint;
 
     use super::*;
-    use crate::store::meter::line::Event;
+    use crate::store::meter::event_queue::Event;
 
     fn check(key: u128, units: u64) -> Check {
         Check::new(0, Fingerprint::from_bits(key), units)
@@ -137,10 +137,10 @@ mod tests {
         assert!(!rechecks.add(recheck(6_000)));
         assert!(rechecks.due(4_999 + LATER).is_empty());
         assert_eq!(rechecks.due(5_000 + LATER).len(), 1);
-        assert!(rechecks.is_minded());
+        assert!(rechecks.is_pending());
         assert_eq!(rechecks.due(6_000 + LATER).len(), 1);
         // Now the next one has to begin again.
-        assert!(!rechecks.is_minded());
+        assert!(!rechecks.is_pending());
         assert!(rechecks.add(recheck(7_000)));
     }
 
@@ -152,7 +152,7 @@ mod tests {
         assert!(!rechecks.miss(check(7, 3)));
         let costs: Vec<_> = rechecks.take_missed().iter().map(Check::cost).collect();
         assert_eq!(costs, [5, 1]);
-        assert!(!rechecks.is_minded());
+        assert!(!rechecks.is_pending());
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) enum For {
 
 /// Where the answers are.
 #[derive(Debug)]
-pub(in crate::store) struct UncertainLayout([RequestLayout; 2]);
+pub(super) struct UncertainLayout([RequestLayout; 2]);
 
 impl Tolerance {
     /// `memory` is how long the reference of a quota remembers.

@@ -70,7 +70,7 @@ impl Bench {
     }
 
     /// Takes units of `key`, all at once.
-    pub(super) fn ask(&self, key: &str, calls: usize) -> Vec<Call> {
+    pub(super) fn call(&self, key: &str, calls: usize) -> Vec<Call> {
         (0..calls)
             .map(|_| self.node.call(Request::new(&self.script, &[key], &["1"])))
             .collect()
@@ -145,7 +145,7 @@ async fn answer(call: Call) -> Result<i64, CallError> {
 
 /// How often the counting script ran on `key`.
 pub(super) async fn count_of(server: &RedisServer, key: &str) -> u64 {
-    let answer = server.ask(&["GET", key]).await;
+    let answer = server.command(&["GET", key]).await;
     match answer.split("\r\n").nth(1) {
         Some(number) if !number.is_empty() => number.parse().unwrap(),
         _ => 0,
@@ -154,7 +154,7 @@ pub(super) async fn count_of(server: &RedisServer, key: &str) -> u64 {
 
 /// How often the server ran a command, by its own count.
 pub(super) async fn calls_of(server: &RedisServer, command: &str) -> u64 {
-    let stats = server.ask(&["INFO", "commandstats"]).await;
+    let stats = server.command(&["INFO", "commandstats"]).await;
     let line = stats
         .lines()
         .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));

@@ -28,13 +28,13 @@ async fn while_it_is_open_requests_do_no_io_and_probes_write() {
     .await;
     server.resume();
     // What had been sent is run in the first round of the server, and this is answered in it or later.
-    server.ask(&["PING"]).await;
-    server.ask(&["PING"]).await;
-    server.ask(&["CONFIG", "RESETSTAT"]).await;
+    server.command(&["PING"]).await;
+    server.command(&["PING"]).await;
+    server.command(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..1_000 {
         assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
     }
-    let stats = server.ask(&["INFO", "commandstats"]).await;
+    let stats = server.command(&["INFO", "commandstats"]).await;
     assert!(!stats.contains("cmdstat_evalsha"), "{stats}");
 }
 
@@ -74,6 +74,6 @@ async fn it_closes_by_way_of_probes_and_growing_shares() {
             BreakerState::Probing
         ]
     );
-    let probe = server.ask(&["PTTL", "{tests}:probe:one"]).await;
+    let probe = server.command(&["PTTL", "{tests}:probe:one"]).await;
     assert!(!probe.starts_with(":-2"), "no probe has written: {probe}");
 }

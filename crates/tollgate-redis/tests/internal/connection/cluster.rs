@@ -31,7 +31,7 @@ async fn undisturbed(bench: &ClusterBench, keys: &[String], until: impl Future<O
         until.await;
         ended.set(true);
     };
-    let ask = async {
+    let calls = async {
         while !ended.get() {
             for answer in bench.take_all(keys).await {
                 answer.expect("the other shards are undisturbed");
@@ -39,7 +39,7 @@ async fn undisturbed(bench: &ClusterBench, keys: &[String], until: impl Future<O
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::join!(until, ask);
+    tokio::join!(until, calls);
 }
 
 /// As behind a NAT, or with certificates for names: servers name numbers, and are reached by a name.
@@ -131,7 +131,7 @@ async fn a_server_that_forgets_the_script_is_brought_it_again() {
     let cluster = RedisCluster::start().await;
     let bench = ClusterBench::start(&cluster.url());
     bench.is_well(&keys()).await;
-    cluster.server(2).ask(&["CONFIG", "RESETSTAT"]).await;
+    cluster.server(2).command(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..5 {
         cluster.say(2, &["SCRIPT", "FLUSH"]).await;
         for answer in bench.take_all(&keys()).await {

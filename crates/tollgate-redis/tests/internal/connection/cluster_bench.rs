@@ -29,12 +29,12 @@ pub(super) struct ClusterBench {
     pub(super) cluster: Cluster,
     events: Arc<Mutex<Vec<ClusterEvent>>>,
     script: Arc<Script>,
-    told: Mutex<BTreeMap<String, Told>>,
+    reported: Mutex<BTreeMap<String, Counted>>,
 }
 
 /// What became of the calls for one key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Counted {
     answered: u64,
     unknown: u64,
 }
@@ -64,23 +64,23 @@ impl ClusterBench {
             cluster: Cluster::start(Address::parse(url).unwrap(), options).unwrap(),
             events,
             script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
-            told: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
-    pub(super) fn ask(&self, key: &str) -> ClusterCall {
+    pub(super) fn call(&self, key: &str) -> ClusterCall {
         self.cluster.call(&self.script, &[key], &["1"])
     }
 
     /// Takes one unit of `key`, and notes what became of it.
     pub(super) async fn take(&self, key: &str) -> Result<i64, CallError> {
-        let call = self.ask(key);
+        let call = self.call(key);
         self.note(key, call).await
     }
 
     /// One unit of each key, all at once.
     pub(super) async fn take_all(&self, keys: &[String]) -> Vec<Result<i64, CallError>> {
-        let calls: Vec<_> = keys.iter().map(|key| (key, self.ask(key))).collect();
+        let calls: Vec<_> = keys.iter().map(|key| (key, self.call(key))).collect();
         let mut answers = Vec::new();
         for (key, call) in calls {
             answers.push(self.note(key, call).await);
@@ -91,16 +91,16 @@ impl ClusterBench {
     async fn note(&self, key: &str, call: ClusterCall) -> Result<i64, CallError> {
         let answer = tokio::time::timeout(SLACK, call).await;
         let answer = answer.expect("a call ends shortly after its deadline");
-        let mut told = self.told.lock().unwrap();
-        let told = told.entry(key.to_owned()).or_default();
+        let mut reported = self.reported.lock().unwrap();
+        let reported = reported.entry(key.to_owned()).or_default();
         match answer {
             Ok(Value::Integer(count)) => {
-                told.answered += 1;
+                reported.answered += 1;
                 Ok(count)
             }
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
-                told.unknown += u64::from(error.may_have_run());
+                reported.unknown += u64::from(error.may_have_run());
                 Err(error)
             }
         }
@@ -117,11 +117,11 @@ impl ClusterBench {
 
     /// Asserts that each answered call ran once, and others at most once.
     pub(super) async fn nothing_ran_twice(&self, servers: &[&RedisServer]) {
-        let told = self.told.lock().unwrap().clone();
-        for (key, told) in told {
+        let reported = self.reported.lock().unwrap().clone();
+        for (key, reported) in reported {
             let ran = eventually("a server has the key", || count(servers, &key)).await;
-            let possible = told.answered..=told.answered + told.unknown;
-            assert!(possible.contains(&ran), "{key}: {ran} times, {told:?}");
+            let possible = reported.answered..=reported.answered + reported.unknown;
+            assert!(possible.contains(&ran), "{key}: {ran} times, {reported:?}");
         }
     }
 
@@ -141,7 +141,7 @@ impl ClusterBench {
 /// How often the script ran on `key`, by the server that has it now.
 async fn count(servers: &[&RedisServer], key: &str) -> Option<u64> {
     for server in servers {
-        let answer = server.ask(&["GET", key]).await;
+        let answer = server.command(&["GET", key]).await;
         match answer.split("\r\n").collect::<Vec<_>>()[..] {
             [first, number, ..] if first.starts_with('$') => {
                 return Some(number.parse().unwrap_or(0));

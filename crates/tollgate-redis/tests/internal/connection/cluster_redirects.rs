@@ -21,7 +21,7 @@ use crate::{
 
 /// A server that gives every call the same answer.
 struct Fake {
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
     task: AbortHandle,
 }
 
@@ -38,9 +38,9 @@ impl Fake {
         owner: u16,
         answer: String,
     ) -> Self {
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{owner}\r\n");
-        let ear = Arc::clone(&heard);
+        let ear = Arc::clone(&received);
         let serve = async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -54,12 +54,12 @@ impl Fake {
             }
         };
         let task = tokio::spawn(serve).abort_handle();
-        Self { heard, task }
+        Self { received, task }
     }
 
     /// The commands about keys, in their order.
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
     }
 }
 
@@ -74,7 +74,7 @@ async fn serve(
     state: &'static str,
     slots: String,
     answer: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 ) {
     let mut input = Vec::new();
     while let Ok(1..) = stream.read_buf(&mut input).await {
@@ -87,7 +87,7 @@ async fn serve(
                 _ => answer.as_str(),
             };
             if !matches!(words[0].as_str(), "HELLO" | "CLUSTER" | "CLIENT") {
-                heard.lock().unwrap().push(words[0].clone());
+                received.lock().unwrap().push(words[0].clone());
             }
             if stream.write_all(reply.as_bytes()).await.is_err() {
                 return;
@@ -134,7 +134,10 @@ async fn bench(port: u16) -> ClusterBench {
 
 /// The owner of all slots says `first`, in which `PORT` is the port of another server, which says `second`. What becomes of
 /// a call once both are connected, and what each has heard of it.
-async fn ask(first: &str, second: &str) -> (Result<i64, CallError>, Vec<String>, Vec<String>) {
+async fn redirected(
+    first: &str,
+    second: &str,
+) -> (Result<i64, CallError>, Vec<String>, Vec<String>) {
     let ((one, port), (other, other_port)) = (listener().await, listener().await);
     let first = first.replace("PORT", &other_port.to_string());
     let second = second.replace("PORT", &port.to_string());
@@ -144,19 +147,19 @@ async fn ask(first: &str, second: &str) -> (Result<i64, CallError>, Vec<String>,
     eventually("the other one is connected", || async {
         let error = bench.take("k").await.err();
         let missing = error.is_some_and(|error| error.to_string().contains("being connected"));
-        (!missing && !other.heard().is_empty()).then_some(())
+        (!missing && !other.received().is_empty()).then_some(())
     })
     .await;
-    let before = [&one, &other].map(|fake| fake.heard().len());
+    let before = [&one, &other].map(|fake| fake.received().len());
     let answer = bench.take("k").await;
-    let [one, other] =
-        [(one, before[0]), (other, before[1])].map(|(fake, before)| fake.heard().split_off(before));
+    let [one, other] = [(one, before[0]), (other, before[1])]
+        .map(|(fake, before)| fake.received().split_off(before));
     (answer, one, other)
 }
 
 #[tokio::test]
 async fn servers_that_send_a_call_back_and_forth_are_asked_once_each() {
-    let (answer, one, other) = ask("-MOVED 1 :PORT\r\n", "-MOVED 1 :PORT\r\n").await;
+    let (answer, one, other) = redirected("-MOVED 1 :PORT\r\n", "-MOVED 1 :PORT\r\n").await;
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), CallErrorKind::Unavailable);
     assert!(error.to_string().contains("moves on and on"), "{error}");
@@ -165,7 +168,7 @@ async fn servers_that_send_a_call_back_and_forth_are_asked_once_each() {
 
 #[tokio::test]
 async fn a_call_that_is_sent_on_goes_right_behind_its_asking() {
-    let (answer, one, other) = ask("-ASK 1 127.0.0.1:PORT\r\n", ":7\r\n").await;
+    let (answer, one, other) = redirected("-ASK 1 127.0.0.1:PORT\r\n", ":7\r\n").await;
     assert_eq!(answer.unwrap(), 7);
     assert_eq!(one, ["EVALSHA"]);
     assert_eq!(other, ["ASKING", "EVALSHA"]);
@@ -173,14 +176,15 @@ async fn a_call_that_is_sent_on_goes_right_behind_its_asking() {
 
 #[tokio::test]
 async fn a_script_that_is_brought_along_needs_its_own_asking() {
-    let (answer, _, other) = ask("-ASK 1 :PORT\r\n", "-NOSCRIPT No matching script.\r\n").await;
+    let (answer, _, other) =
+        redirected("-ASK 1 :PORT\r\n", "-NOSCRIPT No matching script.\r\n").await;
     assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unavailable);
     assert_eq!(other, ["ASKING", "EVALSHA", "ASKING", "EVAL"]);
 }
 
 #[tokio::test]
 async fn a_call_that_is_sent_on_to_silence_ends_and_may_have_run() {
-    let (answer, one, other) = ask("-ASK 1 :PORT\r\n", "").await;
+    let (answer, one, other) = redirected("-ASK 1 :PORT\r\n", "").await;
     assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unknown);
     assert_eq!((one.len(), other.len()), (1, 2));
 }
@@ -230,14 +234,14 @@ async fn a_server_that_sees_no_cluster_is_believed_only_if_no_other_sees_one() {
                 options.node.deadline = Duration::from_secs(20);
                 options.node.connect_timeout = Some(Duration::from_secs(20));
             });
-            let told = eventually("a call is answered", || async {
+            let reported = eventually("a call is answered", || async {
                 bench.take("k").await.ok()
             })
             .await;
             if expected == 2 {
-                assert_eq!(told, 2, "seed {seed}");
+                assert_eq!(reported, 2, "seed {seed}");
             }
         }
-        assert!(expected == 1 || cut_off.heard().is_empty());
+        assert!(expected == 1 || cut_off.received().is_empty());
     }
 }

@@ -102,7 +102,7 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
     });
     bench.recovers("k").await;
     bench.is_well().await;
-    let calls = bench.ask("many", 500);
+    let calls = bench.call("many", 500);
     let answers = bench.answers(calls).await;
     assert!(answers.iter().any(Result::is_ok));
     encrypted.server.restart().await;
@@ -122,7 +122,7 @@ async fn a_server_that_is_130_ms_away_is_connected_to_encrypted_and_with_a_datab
     assert_eq!(bench.recovers("k").await, 1);
     let answer = encrypted
         .server
-        .ask_all(&[&["SELECT", "1"], &["GET", "k"]])
+        .commands(&[&["SELECT", "1"], &["GET", "k"]])
         .await;
     assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
 }
@@ -170,9 +170,9 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     let encrypted = Encrypted::start_with(&args).await;
     // Alone, it does not know its own address, and gives none.
     let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
-    assert_eq!(encrypted.server.ask(&all).await, "+OK\r\n");
+    assert_eq!(encrypted.server.command(&all).await, "+OK\r\n");
     let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~*", "+@all"];
-    assert_eq!(encrypted.server.ask(&user).await, "+OK\r\n");
+    assert_eq!(encrypted.server.command(&user).await, "+OK\r\n");
     let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = ClusterBench::start_with(&url, |options| {
@@ -181,7 +181,7 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     });
     bench.is_well(&keys()).await;
     assert_eq!(bench.places(), [format!("127.0.0.1:{}", encrypted.port)]);
-    let clients = encrypted.server.ask(&["CLIENT", "LIST"]).await;
+    let clients = encrypted.server.command(&["CLIENT", "LIST"]).await;
     assert!(clients.contains("user=rl"), "{clients}");
     let address = Address::parse(&url).unwrap();
     let error = Cluster::start(address, ClusterOptions::default()).unwrap_err();

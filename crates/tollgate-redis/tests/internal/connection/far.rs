@@ -35,7 +35,7 @@ async fn a_server_that_is_130_ms_away_is_connected_to_with_a_database() {
         options.deadline = Duration::from_secs(5);
     });
     assert_eq!(bench.recovers("k").await, 1);
-    let answer = server.ask_all(&[&["SELECT", "1"], &["GET", "k"]]).await;
+    let answer = server.commands(&[&["SELECT", "1"], &["GET", "k"]]).await;
     assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
 }
 
@@ -46,7 +46,7 @@ async fn a_server_shows_who_is_connected_and_is_told_of() {
         options.client_name = Some("tollgate:shop".to_owned());
     });
     bench.recovers("k").await;
-    let clients = server.ask(&["CLIENT", "LIST"]).await;
+    let clients = server.command(&["CLIENT", "LIST"]).await;
     assert!(clients.contains(" name=tollgate:shop "), "{clients}");
     let events = bench.events();
     let peer = events.iter().find_map(|event| match event {
@@ -57,7 +57,7 @@ async fn a_server_shows_who_is_connected_and_is_told_of() {
     assert_eq!((&*peer.role, peer.protocol), ("master", 3));
     assert!(!peer.version.is_empty() && !peer.server.is_empty());
     let version = format!("redis_version:{}", peer.version);
-    let info = server.ask(&["INFO", "server"]).await;
+    let info = server.command(&["INFO", "server"]).await;
     let is_it =
         info.contains(&version) || info.contains(&format!("valkey_version:{}", peer.version));
     assert!(is_it, "{peer}");

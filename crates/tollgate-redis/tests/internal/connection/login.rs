@@ -24,7 +24,7 @@ async fn a_wrong_password_is_a_mistake_that_is_named_and_recovers_when_the_serve
     ));
     assert!(!format!("{:?}", bench.events()).contains("new"));
     let rotate: &[&[&str]] = &[&["AUTH", "old"], &["CONFIG", "SET", "requirepass", "new"]];
-    server.ask_all(rotate).await;
+    server.commands(rotate).await;
     bench.is_well().await;
 }
 
@@ -32,13 +32,13 @@ async fn a_wrong_password_is_a_mistake_that_is_named_and_recovers_when_the_serve
 async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers() {
     let server = RedisServer::start(&[]).await;
     server
-        .ask(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
+        .command(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
         .await;
     let bench = Bench::start(&url(&server, "rl:first"));
     bench.recovers("k").await;
     bench.forget_events();
     // Removing a password leaves connections alone; removing the user ends them.
-    server.ask(&["ACL", "DELUSER", "rl"]).await;
+    server.command(&["ACL", "DELUSER", "rl"]).await;
     bench
         .happens(
             "the password is refused",
@@ -46,7 +46,7 @@ async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers
         )
         .await;
     server
-        .ask(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
+        .command(&["ACL", "SETUSER", "rl", "on", ">first", "~*", "+@all"])
         .await;
     bench.is_well().await;
 }
@@ -55,7 +55,7 @@ async fn a_password_that_is_changed_under_a_connection_is_found_out_and_recovers
 async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stays_closed() {
     let server = RedisServer::start(&[]).await;
     server
-        .ask(&[
+        .command(&[
             "ACL",
             "SETUSER",
             "rl",
@@ -77,7 +77,9 @@ async fn a_user_without_the_right_to_run_scripts_is_told_so_and_the_breaker_stay
         assert_eq!(bench.fails("k").await, CallErrorKind::Misconfigured);
     }
     assert_eq!(bench.node.breaker(), BreakerState::Closed);
-    server.ask(&["ACL", "SETUSER", "rl", "+@scripting"]).await;
+    server
+        .command(&["ACL", "SETUSER", "rl", "+@scripting"])
+        .await;
     bench.take("k").await.unwrap();
 }
 
@@ -87,12 +89,12 @@ async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
     let user = "ACL SETUSER rl on >pass ~limits:* ~{tests}:probe:* resetchannels -@all \
                 +hello +auth +select +evalsha +eval +incrby +set";
     server
-        .ask(&user.split_whitespace().collect::<Vec<_>>())
+        .command(&user.split_whitespace().collect::<Vec<_>>())
         .await;
     let bench = Bench::start(&format!("{}/2", url(&server, "rl:pass")));
     assert_eq!(bench.recovers("limits:k").await, 1);
     let answer = server
-        .ask_all(&[&["SELECT", "2"], &["GET", "limits:k"]])
+        .commands(&[&["SELECT", "2"], &["GET", "limits:k"]])
         .await;
     assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
 }
@@ -101,7 +103,7 @@ async fn a_user_with_the_few_rights_that_are_needed_is_enough() {
 async fn a_probe_that_may_not_write_its_key_keeps_nobody_from_the_server() {
     let mut server = RedisServer::start(&[]).await;
     let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~limits:*", "+@all"];
-    server.ask(&user).await;
+    server.command(&user).await;
     let bench = Bench::start(&url(&server, "rl:pass"));
     bench.recovers("limits:k").await;
     server.kill();
@@ -110,7 +112,7 @@ async fn a_probe_that_may_not_write_its_key_keeps_nobody_from_the_server() {
     })
     .await;
     server.restart().await;
-    server.ask(&user).await;
+    server.command(&user).await;
     eventually("the breaker is closed", || async {
         let _ = bench.take("limits:k").await;
         (bench.node.breaker() == BreakerState::Closed).then_some(())
@@ -133,6 +135,6 @@ async fn a_socket_in_the_file_system_is_an_address_too() {
     let server = RedisServer::start(&["--unixsocket", "socket"]).await;
     let bench = Bench::start(&format!("unix://{}/socket?db=1", server.dir().display()));
     assert_eq!(bench.recovers("k").await, 1);
-    let answer = server.ask_all(&[&["SELECT", "1"], &["GET", "k"]]).await;
+    let answer = server.commands(&[&["SELECT", "1"], &["GET", "k"]]).await;
     assert_eq!(answer, "+OK\r\n$1\r\n1\r\n");
 }

@@ -90,7 +90,7 @@ async fn a_reset_after_any_number_of_bytes_of_answers_runs_nothing_twice() {
     let (mut answered, mut unknown) = (0, 0);
     for bytes in 0..40 {
         proxy.set(Fault::ResetAfter(bytes));
-        let calls = bench.ask("k", 8);
+        let calls = bench.call("k", 8);
         for answer in bench.answers(calls).await {
             match answer {
                 Ok(_) => answered += 1,

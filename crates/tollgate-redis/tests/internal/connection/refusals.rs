@@ -34,10 +34,10 @@ async fn a_server_without_memory_refuses_to_write_until_it_has_some() {
     let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]).await;
     let bench = Bench::start_with(&server.url(), patient);
     bench.recovers("k").await;
-    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     is_refused(&bench, "OOM").await;
     assert_eq!(count_of(&server, "k").await, 1);
-    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(bench.take("k").await.unwrap(), 2);
 }
 
@@ -46,7 +46,7 @@ async fn a_breaker_closes_before_a_server_that_only_refuses_to_write() {
     let server = RedisServer::start(&["--maxmemory-policy", "noeviction"]).await;
     let bench = Bench::start(&server.url());
     bench.recovers("k").await;
-    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     server.stop();
     eventually("the breaker opens", || async {
         let _ = bench.take("k").await;
@@ -66,7 +66,7 @@ async fn a_key_of_another_type_fails_its_call_and_nothing_else() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start(&server.url());
     bench.recovers("k").await;
-    server.ask(&["HSET", "taken", "field", "value"]).await;
+    server.command(&["HSET", "taken", "field", "value"]).await;
     for _ in 0..50 {
         let error = bench.take("taken").await.unwrap_err();
         assert_eq!(error.kind(), CallErrorKind::Misconfigured);
@@ -85,7 +85,7 @@ async fn a_server_that_became_a_replica_is_left_and_used_again_when_it_is_a_mast
     bench.recovers("k").await;
     bench.forget_events();
     let port = master.port().to_string();
-    server.ask(&["REPLICAOF", "127.0.0.1", &port]).await;
+    server.command(&["REPLICAOF", "127.0.0.1", &port]).await;
     eventually("a call is refused", || async {
         let error = bench.take("k").await.err()?;
         assert_ne!(error.kind(), CallErrorKind::Misconfigured, "{error}");
@@ -103,7 +103,7 @@ async fn a_server_that_became_a_replica_is_left_and_used_again_when_it_is_a_mast
         (bench.node.breaker() == BreakerState::Open).then_some(())
     })
     .await;
-    server.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    server.command(&["REPLICAOF", "NO", "ONE"]).await;
     bench.is_well().await;
 }
 
@@ -113,11 +113,11 @@ async fn a_server_that_has_too_few_replicas_refuses_to_write() {
     let bench = Bench::start_with(&server.url(), patient);
     bench.recovers("k").await;
     server
-        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .command(&["CONFIG", "SET", "min-replicas-to-write", "1"])
         .await;
     is_refused(&bench, "NOREPLICAS").await;
     server
-        .ask(&["CONFIG", "SET", "min-replicas-to-write", "0"])
+        .command(&["CONFIG", "SET", "min-replicas-to-write", "0"])
         .await;
     bench.is_well().await;
 }
@@ -127,11 +127,11 @@ async fn a_server_that_cannot_save_refuses_to_write_until_it_can() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start(&server.url());
     bench.recovers("k").await;
-    server.ask(&["CONFIG", "SET", "save", "3600 1"]).await;
+    server.command(&["CONFIG", "SET", "save", "3600 1"]).await;
     // A folder of this name cannot be replaced by a file.
     let dump = server.dir().join("dump.rdb");
     std::fs::create_dir(&dump).unwrap();
-    server.ask(&["BGSAVE"]).await;
+    server.command(&["BGSAVE"]).await;
     let error = eventually("a call is refused", || async {
         let error = bench.take("k").await.err()?;
         error.to_string().contains("MISCONF").then_some(error)
@@ -139,7 +139,7 @@ async fn a_server_that_cannot_save_refuses_to_write_until_it_can() {
     .await;
     assert_eq!(error.kind(), CallErrorKind::NotWritable);
     std::fs::remove_dir(&dump).unwrap();
-    server.ask(&["BGSAVE"]).await;
+    server.command(&["BGSAVE"]).await;
     bench.is_well().await;
 }
 
@@ -161,7 +161,7 @@ async fn a_server_that_is_busy_with_a_script_is_left_alone_until_the_script_ends
     })
     .await;
     eventually("the script is killed", || async {
-        let killed = server.ask(&["SCRIPT", "KILL"]).await;
+        let killed = server.command(&["SCRIPT", "KILL"]).await;
         killed.starts_with("+OK").then_some(())
     })
     .await;

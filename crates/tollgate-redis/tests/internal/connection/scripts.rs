@@ -13,9 +13,9 @@ async fn a_flushed_script_is_brought_again_and_every_take_counts_once() {
     });
     bench.recovers("warm").await;
     for round in 1..=20 {
-        let before = bench.ask("k", 50);
-        server.ask(&["SCRIPT", "FLUSH"]).await;
-        let after = bench.ask("k", 50);
+        let before = bench.call("k", 50);
+        server.command(&["SCRIPT", "FLUSH"]).await;
+        let after = bench.call("k", 50);
         for answer in bench.answers(before).await {
             answer.unwrap();
         }
@@ -34,9 +34,9 @@ async fn one_text_of_the_script_heals_all_calls_that_travelled_together() {
         options.deadline = std::time::Duration::from_secs(5);
     });
     bench.recovers("warm").await;
-    server.ask(&["SCRIPT", "FLUSH"]).await;
-    server.ask(&["CONFIG", "RESETSTAT"]).await;
-    let calls = bench.ask("k", 100);
+    server.command(&["SCRIPT", "FLUSH"]).await;
+    server.command(&["CONFIG", "RESETSTAT"]).await;
+    let calls = bench.call("k", 100);
     let answers = bench.answers(calls).await;
     let mut counts: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
     counts.sort_unstable();
@@ -52,8 +52,8 @@ async fn calls_that_wait_travel_together() {
     let server = RedisServer::start(&[]).await;
     let bench = Bench::start(&server.url());
     bench.recovers("warm").await;
-    server.ask(&["CONFIG", "RESETSTAT"]).await;
-    let calls = bench.ask("k", 1_000);
+    server.command(&["CONFIG", "RESETSTAT"]).await;
+    let calls = bench.call("k", 1_000);
     for answer in bench.answers(calls).await {
         answer.unwrap();
     }
@@ -64,7 +64,7 @@ async fn calls_that_wait_travel_together() {
 
 /// How often the server has read from a connection.
 async fn reads_of(server: &RedisServer) -> u64 {
-    let stats = server.ask(&["INFO", "stats"]).await;
+    let stats = server.command(&["INFO", "stats"]).await;
     let mut lines = stats.lines();
     let reads = lines.find_map(|line| line.strip_prefix("total_reads_processed:"));
     reads.expect("it is told").parse().unwrap()

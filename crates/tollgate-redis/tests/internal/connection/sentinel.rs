@@ -20,7 +20,13 @@ async fn a_master_that_was_replaced_while_it_stood_still_is_not_asked_again() {
     bench.recovers("after").await;
     group.master.resume();
     bench.is_well().await;
-    assert!(group.replica.ask(&["GET", "after"]).await.starts_with("$1"));
+    assert!(
+        group
+            .replica
+            .command(&["GET", "after"])
+            .await
+            .starts_with("$1")
+    );
     // What had been written to it before may have run; nothing that came later does.
     let before = calls_of(&group.master, "evalsha").await;
     for _ in 0..50 {
@@ -38,7 +44,7 @@ async fn a_change_of_masters_is_noticed_although_the_old_one_still_answers() {
     bench.recovers("k").await;
     eventually("a fail-over is begun", || async {
         let begun = group.sentinels[0]
-            .ask(&["SENTINEL", "FAILOVER", "mymaster"])
+            .command(&["SENTINEL", "FAILOVER", "mymaster"])
             .await;
         begun.starts_with("+OK").then_some(())
     })
@@ -52,7 +58,7 @@ async fn a_change_of_masters_is_noticed_although_the_old_one_still_answers() {
         let _ = bench.take("after").await;
         group
             .replica
-            .ask(&["GET", "after"])
+            .command(&["GET", "after"])
             .await
             .starts_with("$1")
             .then_some(())
@@ -160,7 +166,7 @@ async fn a_replica_that_a_sentinel_names_is_not_asked_until_it_is_the_master() {
     let connected = |event: &NodeEvent| matches!(event, NodeEvent::Connected(_));
     assert_eq!(bench.count(connected), 0);
     assert_eq!(calls_of(&replica, "evalsha").await, 0);
-    replica.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    replica.command(&["REPLICAOF", "NO", "ONE"]).await;
     bench.recovers("k").await;
     sentinel_task.abort();
 }

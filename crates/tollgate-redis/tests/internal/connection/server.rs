@@ -59,7 +59,7 @@ async fn calls_before_a_server_that_stands_still_end_and_few_of_them_run_when_it
     server.stop();
     // Callers that go on asking until the connection is gone.
     let asked = eventually("the connection is dropped", || async {
-        let calls = bench.ask("zombies", 500);
+        let calls = bench.call("zombies", 500);
         assert!(bench.node.waiting() <= 256);
         let ended = bench.answers(calls).await;
         assert!(ended.iter().all(Result::is_err));
@@ -115,7 +115,7 @@ async fn short_standstills_do_not_open_the_breaker_however_many_calls_they_fail(
         bench.forget_events();
         let began = Instant::now();
         server.stop();
-        let calls = bench.ask("k", 100);
+        let calls = bench.call("k", 100);
         sleep(Duration::from_millis(70)).await;
         server.resume();
         for answer in bench.answers(calls).await {
@@ -145,7 +145,7 @@ async fn a_server_that_loads_its_data_is_asked_by_probes_only_and_used_when_it_i
     });
     bench.recovers("k").await;
     server
-        .ask_all(&[
+        .commands(&[
             &["DEBUG", "POPULATE", "60000"],
             &["CONFIG", "SET", "key-load-delay", "50"],
             &[
@@ -156,18 +156,18 @@ async fn a_server_that_loads_its_data_is_asked_by_probes_only_and_used_when_it_i
             ],
         ])
         .await;
-    let told = eventually("a call is told of it", || async {
+    let reported = eventually("a call is told of it", || async {
         let error = bench.take("k").await.err()?;
         error.to_string().starts_with("LOADING").then_some(error)
     });
     // It takes seconds, but a call may be kept waiting for as long.
     let reloads = async {
         loop {
-            server.ask(&["DEBUG", "RELOAD"]).await;
+            server.command(&["DEBUG", "RELOAD"]).await;
         }
     };
     let loading = tokio::select! {
-        loading = told => loading,
+        loading = reported => loading,
         () = reloads => unreachable!("it goes on for ever"),
     };
     assert_eq!(loading.kind(), CallErrorKind::Unavailable);
@@ -205,7 +205,7 @@ async fn a_node_that_is_dropped_leaves_no_connection() {
         CallErrorKind::Unknown | CallErrorKind::Unavailable
     ));
     eventually("nobody is connected", || async {
-        let clients = server.ask(&["CLIENT", "LIST"]).await;
+        let clients = server.command(&["CLIENT", "LIST"]).await;
         (clients.matches("id=").count() == 1).then_some(())
     })
     .await;

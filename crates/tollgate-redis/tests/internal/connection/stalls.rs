@@ -106,10 +106,10 @@ impl Schedule {
         while !node.is_connected() {
             sleep(Duration::from_millis(1)).await;
         }
-        self.ask(&node, began, rounds, seed).await
+        self.drive(&node, began, rounds, seed).await
     }
 
-    async fn ask(self, node: &Node, began: Instant, rounds: u32, seed: u64) -> Cost {
+    async fn drive(self, node: &Node, began: Instant, rounds: u32, seed: u64) -> Cost {
         let script = Arc::new(Script::new("return 1"));
         let mut rng = Rng::with_seed(seed);
         let (mut asked, mut fallback, mut longest) = (0, 0, Duration::ZERO);

@@ -125,7 +125,7 @@ async fn a_user_without_read_permission_gets_a_clear_error() {
     assert!(call.acquire(&encoder, &[check]).is_some());
     let mut connection = logged_in(&server);
     let head = [&b"EVAL"[..], script::TEXT.as_bytes(), b"1"];
-    let answer = connection.ask(head.into_iter().chain(call.keys()).chain(call.args()));
+    let answer = connection.command(head.into_iter().chain(call.keys()).chain(call.args()));
     assert_eq!(answer.integers()[1..], [-3, 4, 0]);
     // The server keeps which command it was, as the error says.
     let Value::List(refused) = Resp::connect(server.address()).say("ACL LOG 1") else {
@@ -201,7 +201,7 @@ async fn the_user_of_the_guide_may_touch_no_key_of_a_namespace_that_begins_like_
             panic!("a key is a text");
         };
         for command in [&b"GET"[..], b"DEL"] {
-            let answer = user.ask([command, &key]);
+            let answer = user.command([command, &key]);
             assert!(
                 matches!(&answer, Value::Error(error) if error.starts_with("NOPERM")),
                 "{}: {answer:?}",

@@ -100,7 +100,7 @@ fn a_line_for_redis_cli_is_decided_as_by_this_crate() {
     let server = RedisServer::start(&[]);
     let mut connection = Resp::connect(server.address());
     load_script(&mut connection);
-    let answer = connection.ask([
+    let answer = connection.command([
         &b"EVALSHA"[..],
         script::SCRIPT.sha(),
         b"1",
@@ -120,7 +120,7 @@ fn what_a_state_looks_like_is_as_the_page_says() {
     let now = run(&mut connection, &call).integers()[0];
     let key = call.keys().next().expect("one");
     assert!(key.starts_with(b"shop:{") && key.ends_with(b"}:api:a1"));
-    let Value::Bytes(state) = connection.ask([&b"GET"[..], key]) else {
+    let Value::Bytes(state) = connection.command([&b"GET"[..], key]) else {
         panic!("it was written");
     };
     // The quota, then the time until which units were taken.
@@ -128,7 +128,7 @@ fn what_a_state_looks_like_is_as_the_page_says() {
     let number = |at: usize| f64::from_le_bytes(state[at..at + 8].try_into().expect("eight"));
     assert_eq!([number(1), number(9)], [60_000_000.0, 60.0]);
     assert_eq!(number(21), (now + 60_000_000) as f64);
-    assert_eq!(connection.ask([&b"DEL"[..], key]), Value::Integer(1));
+    assert_eq!(connection.command([&b"DEL"[..], key]), Value::Integer(1));
     assert_eq!(run(&mut connection, &call).integers()[2], 59);
 }
 

@@ -63,7 +63,7 @@ fn measured(quota: Quota, units: u64) -> (u64, u64) {
     let Value::Bytes(key) = connection.say("RANDOMKEY") else {
         panic!("there are keys");
     };
-    let Value::Integer(length) = connection.ask([&b"STRLEN"[..], &key]) else {
+    let Value::Integer(length) = connection.command([&b"STRLEN"[..], &key]) else {
         panic!("a state is a string");
     };
     (length as u64, used / u64::from(keys))
@@ -95,7 +95,7 @@ fn used_memory(connection: &mut Resp) -> u64 {
 }
 
 /// The numbers of a row: the bytes of a value, then of memory on the servers of the table.
-fn told(label: &str) -> (u64, Vec<u64>) {
+fn reported(label: &str) -> (u64, Vec<u64>) {
     let page = include_str!("../../../src/guide/sizing.rs");
     let start = format!("//! | {label} | ");
     let row = page.lines().find_map(|line| line.strip_prefix(&*start));
@@ -110,14 +110,14 @@ fn told(label: &str) -> (u64, Vec<u64>) {
 fn a_key_takes_as_much_memory_as_the_guide_says() {
     for (label, quota, units) in ROWS {
         let (value, memory) = measured(quota, units);
-        let (value_told, memory_told) = told(label);
-        assert_eq!(value, value_told, "{label}");
+        let (value_stated, memory_stated) = reported(label);
+        assert_eq!(value, value_stated, "{label}");
         // Allocators and versions of servers differ.
-        let least = memory_told.iter().min().expect("a server") * 3 / 4;
-        let most = memory_told.iter().max().expect("a server") * 4 / 3;
+        let least = memory_stated.iter().min().expect("a server") * 3 / 4;
+        let most = memory_stated.iter().max().expect("a server") * 4 / 3;
         assert!(
             (least..=most).contains(&memory),
-            "{label}: {memory} bytes, and the guide says {memory_told:?}"
+            "{label}: {memory} bytes, and the guide says {memory_stated:?}"
         );
     }
 }

@@ -16,10 +16,10 @@ use crate::support::resp::{Resp, Value};
 fn run(connection: &mut Resp, call: &Call) -> Value {
     let count = call.keys().len().to_string();
     let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
-    connection.ask(head.into_iter().chain(call.keys()).chain(call.args()))
+    connection.command(head.into_iter().chain(call.keys()).chain(call.args()))
 }
 
 fn load_script(connection: &mut Resp) {
-    let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+    let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
     assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
 }

@@ -77,8 +77,8 @@ async fn hold(first: usize, rate: u64, seconds: u64, cell: usize) -> Vec<String>
 
 /// Chance may differ with another version of the runtime, and so may the last digit.
 fn is_near(cell: &str, share: f64) -> bool {
-    let told: f64 = cell.trim_end_matches(" %").parse().expect("a number");
-    (told - share).abs() <= 0.5
+    let reported: f64 = cell.trim_end_matches(" %").parse().expect("a number");
+    (reported - share).abs() <= 0.5
 }
 
 #[tokio::test(start_paused = true)]

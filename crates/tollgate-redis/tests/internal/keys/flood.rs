@@ -62,11 +62,11 @@ fn a_flood_of_invented_clients_makes_as_many_keys_as_it_may() {
             .collect();
         let reply = server.send(&call);
         let answers = layout.into_iter().map(|(layout, checks)| {
-            let told = reply.new_keys(&layout).next().expect("the rule has a cap");
-            if told.may_make && told.new_key != NewKey::Made {
+            let reported = reply.new_keys(&layout).next().expect("the rule has a cap");
+            if reported.may_make && reported.new_key != NewKey::Made {
                 leave.give_back();
             }
-            (told.new_key, reply.decision(&layout, &checks, &rules))
+            (reported.new_key, reply.decision(&layout, &checks, &rules))
         });
         answers.collect::<Vec<_>>()
     };
@@ -202,10 +202,10 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
                     assert_eq!(*script, memory.from_source(Source::Store), "seed {seed}");
                 }
             }
-            for (told, (rule, who, _, may_make)) in reply.new_keys(&layout).zip(&wanted) {
-                assert_eq!((told.rule, told.may_make), (*rule, *may_make));
+            for (reported, (rule, who, _, may_make)) in reply.new_keys(&layout).zip(&wanted) {
+                assert_eq!((reported.rule, reported.may_make), (*rule, *may_make));
                 let is_known = known.contains(&(*rule, *who));
-                match told.new_key {
+                match reported.new_key {
                     NewKey::Made => assert!(*may_make && known.insert((*rule, *who))),
                     NewKey::Refused => assert!(!may_make && !is_known),
                     NewKey::No => assert!(is_known || *may_make),
@@ -288,7 +288,7 @@ async fn processes_share_a_cap_on_new_keys() {
             assert_eq!(decision.verdicts()[0].source(), Source::Store);
         }
     }
-    let keys = server.ask(&["KEYS", "{shop}:*:api:*"]).await;
+    let keys = server.command(&["KEYS", "{shop}:*:api:*"]).await;
     // One of them is the bucket of those that came too late.
     let made = keys.matches("{shop}:").count() - 1;
     let most = f64::from(CAP) * (1.0 + began.elapsed().as_secs_f64());

@@ -17,7 +17,7 @@ impl Server {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
         let mut connection = Resp::connect(server.address());
-        let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
         assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
         Self {
             connection,
@@ -29,7 +29,7 @@ impl Server {
         let count = call.keys().len().to_string();
         let head = [&b"EVALSHA"[..], script::SCRIPT.sha(), count.as_bytes()];
         let command = head.into_iter().chain(call.keys()).chain(call.args());
-        let integers = self.connection.ask(command).integers();
+        let integers = self.connection.command(command).integers();
         Reply::new(call.checks(), integers).expect("a whole reply")
     }
 
@@ -67,7 +67,7 @@ impl Server {
 
     /// Puts a value of another type there.
     pub(crate) fn put_list(&mut self, name: &[u8]) {
-        let answer = self.connection.ask([&b"RPUSH"[..], name, b"theirs"]);
+        let answer = self.connection.command([&b"RPUSH"[..], name, b"theirs"]);
         assert_eq!(answer, Value::Integer(1));
     }
 

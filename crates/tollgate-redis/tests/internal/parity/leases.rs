@@ -72,11 +72,11 @@ impl Twin {
         }
     }
 
-    fn acquire(&mut self, now: u64, cost: u64, ask: &LeaseQuery) -> (Assessment, Option<Grant>) {
+    fn acquire(&mut self, now: u64, cost: u64, query: &LeaseQuery) -> (Assessment, Option<Grant>) {
         match self {
-            Self::Bucket(grantor, state) => grantor.acquire(state, now, cost, ask),
-            Self::Fixed(grantor, state, _) => grantor.acquire(state, now, cost, ask),
-            Self::Sliding(grantor, state, _) => grantor.acquire(state, now, cost, ask),
+            Self::Bucket(grantor, state) => grantor.acquire(state, now, cost, query),
+            Self::Fixed(grantor, state, _) => grantor.acquire(state, now, cost, query),
+            Self::Sliding(grantor, state, _) => grantor.acquire(state, now, cost, query),
         }
     }
 }
@@ -108,7 +108,9 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             (0, 1..) => {
                 let (grant, left) = grants.swap_remove(numbers.below(grants.len() as u64) as usize);
                 match grant {
-                    Grant::Tracked { units, generation } => {
+                    Grant::Tracked {
+                        units, generation, ..
+                    } => {
                         // Of a window also units of leases before it, which come back later.
                         let mut earlier = 0;
                         if terms.window().is_some() {
@@ -118,23 +120,19 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
                             earlier = numbers.below(2) * numbers.below(spent.1 + 1);
                             spent.1 = spent.1 + units - left - earlier;
                         }
-                        Some(ReturnedLease {
-                            size: units,
-                            left: left + earlier,
-                            generation,
-                        })
+                        Some(ReturnedLease::new(units, left + earlier, generation))
                     }
-                    Grant::Scheduled { .. } => None,
+                    // Of a scheduled lease nothing comes back.
+                    _ => None,
                 }
             }
             _ => None,
         };
         let resets = numbers.below(20) == 0;
-        let ask = LeaseQuery {
-            returned,
-            tracked: numbers.below(3) * numbers.below(quota.limit()),
-            scheduled: numbers.below(2) * numbers.below(quota.limit()),
-        };
+        let query = LeaseQuery::default()
+            .with_returned(returned)
+            .with_tracked(numbers.below(3) * numbers.below(quota.limit()))
+            .with_scheduled(numbers.below(2) * numbers.below(quota.limit()));
         let cost = match numbers.below(16) {
             // Near the limit, where what is out is in the way.
             0 => quota.limit() - numbers.below(1 + quota.limit() / 4),
@@ -152,7 +150,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
         let checks = [check.with_cost(cost)];
         let layout = call.acquire(&encoder, &checks).expect("there is room");
         let grant = call
-            .grant(&encoder, &check, &ask, &terms)
+            .grant(&encoder, &check, &query, &terms)
             .expect("there is room");
         let carried_out = server.carry_out(&call);
         let integers = carried_out.answer.integers();
@@ -160,9 +158,9 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
         let decision = reply.decision(&layout, &checks, &rules);
         let verdict = decision.verdicts()[0];
         let by_script = reply.grant(grant).expect("it is ours");
-        let (answer, grant) = twin.acquire(now, cost, &ask);
+        let (answer, grant) = twin.acquire(now, cost, &query);
         let at = format!(
-            "seed {seed}, step {step}, {quota:?}, {terms:?}, {ask:?}, cost {cost}, {twin:?}"
+            "seed {seed}, step {step}, {quota:?}, {terms:?}, {query:?}, cost {cost}, {twin:?}"
         );
         assert_eq!(by_script, grant, "{at}");
         let units = grant.map_or(0, |grant| grant.units());

@@ -58,7 +58,7 @@ impl Pair {
         let layout = call
             .acquire(&bound.encoder, &checks)
             .expect("there is room");
-        let value = self.server.ask(&call);
+        let value = self.server.run(&call);
         let reply = Reply::new(call.checks(), value.integers()).expect("a whole reply");
         let allowed = decision.is_allowed();
         let by_script = reply.decision(&layout, &checks, bound.memory.rules());

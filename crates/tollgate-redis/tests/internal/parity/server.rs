@@ -48,7 +48,7 @@ impl Server {
     }
 
     fn new(process: Process, mut connection: Resp) -> Self {
-        let loaded = connection.ask([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
+        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", script::TEXT.as_bytes()]);
         assert_eq!(loaded, Value::Bytes(script::SCRIPT.sha().to_vec()));
         Self {
             process,
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// Sends a call, and gives its answer.
-    pub(crate) fn ask(&mut self, call: &Call) -> Value {
+    pub(crate) fn run(&mut self, call: &Call) -> Value {
         self.push(call);
         self.connection.flush();
         self.connection.answer()

@@ -40,17 +40,17 @@ fn a_server_that_does_not_know_the_script_has_done_nothing() {
         .chain(call.keys())
         .chain(call.args())
         .collect();
-    let Value::Error(error) = subject.connection.ask(by_hash.iter().copied()) else {
+    let Value::Error(error) = subject.connection.command(by_hash.iter().copied()) else {
         panic!("it was never told the script");
     };
     assert!(error.starts_with("NOSCRIPT"));
     assert_eq!(
-        subject.connection.ask([&b"EXISTS"[..], &key]),
+        subject.connection.command([&b"EXISTS"[..], &key]),
         Value::Integer(0)
     );
     // The text teaches it and decides at once; from then on the hash will do.
     assert_eq!(subject.send(&call).integers()[1..3], [-1, 1]);
-    let last = subject.connection.ask(by_hash).integers();
+    let last = subject.connection.command(by_hash).integers();
     assert!(last[1] < -4 && last[2] == 0, "{last:?}");
 }
 

@@ -11,7 +11,7 @@ fn a_value_of_another_type_fails_its_check_and_stays() {
     let mut subject = Subject::new(every_algorithm());
     for rule in 0..QUOTAS.len() as u16 {
         let key = subject.key(rule);
-        subject.connection.ask([&b"RPUSH"[..], &key, b"theirs"]);
+        subject.connection.command([&b"RPUSH"[..], &key, b"theirs"]);
         let decision = subject.acquire(NOW, &[Subject::check(rule, 1)]);
         assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
         assert!(subject.written().is_empty());
@@ -22,7 +22,7 @@ fn a_value_of_another_type_fails_its_check_and_stays() {
 fn a_failed_check_takes_no_other_with_it() {
     let mut subject = Subject::new(every_algorithm());
     let key = subject.key(2);
-    subject.connection.ask([&b"RPUSH"[..], &key, b"theirs"]);
+    subject.connection.command([&b"RPUSH"[..], &key, b"theirs"]);
     // The other rules of the request are decided, and those of other requests.
     let mut call = Call::at(NOW, MARGIN);
     let requests = [
@@ -83,7 +83,7 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
             &[0x11; 33],
             &[0x14; 41],
         ] {
-            subject.connection.ask([&b"SET"[..], &key, theirs]);
+            subject.connection.command([&b"SET"[..], &key, theirs]);
             let check = Subject::check(rule, 1);
             let decision = subject.acquire(NOW, &[check]);
             assert_eq!(decision.outcome(), Outcome::Failed, "{rule} {theirs:?}");
@@ -94,7 +94,7 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
                 assert!(call.settle(&subject.encoder, &holding, how));
                 assert!(matches!(subject.send(&call), Value::List(_)));
             }
-            let still = subject.connection.ask([&b"GET"[..], &key]);
+            let still = subject.connection.command([&b"GET"[..], &key]);
             assert_eq!(still, Value::Bytes(theirs.to_vec()));
         }
     }
@@ -106,14 +106,14 @@ fn a_state_of_another_format_fails_its_check_and_stays() {
     for rule in 0..QUOTAS.len() as u16 {
         let (key, check) = (subject.key(rule), Subject::check(rule, 1));
         assert!(subject.acquire(NOW, &[check]).is_allowed());
-        let Value::Bytes(mut state) = subject.connection.ask([&b"GET"[..], &key]) else {
+        let Value::Bytes(mut state) = subject.connection.command([&b"GET"[..], &key]) else {
             panic!("there is a state");
         };
         state[0] = 99;
-        subject.connection.ask([&b"SET"[..], &key, &state]);
+        subject.connection.command([&b"SET"[..], &key, &state]);
         let decision = subject.acquire(NOW, &[check]);
         assert_eq!(decision.outcome(), Outcome::Failed, "{rule}");
-        let still = subject.connection.ask([&b"GET"[..], &key]);
+        let still = subject.connection.command([&b"GET"[..], &key]);
         assert_eq!(still, Value::Bytes(state));
     }
 }
@@ -128,7 +128,7 @@ fn a_damaged_state_never_ends_the_script() {
         for step in 0..5 {
             let _ = subject.acquire(NOW + step * 300_000, &[Subject::check(rule, 2)]);
         }
-        let Value::Bytes(whole) = subject.connection.ask([&b"GET"[..], &key]) else {
+        let Value::Bytes(whole) = subject.connection.command([&b"GET"[..], &key]) else {
             panic!("there is a state");
         };
         for _ in 0..1_000 {
@@ -149,7 +149,7 @@ fn a_damaged_state_never_ends_the_script() {
                 // As if units were out in leases.
                 damaged.extend((0..16).map(|_| numbers.of(&[0, 0, 0, 1, 0x42, 0xff])));
             }
-            subject.connection.ask([&b"SET"[..], &key, &damaged]);
+            subject.connection.command([&b"SET"[..], &key, &damaged]);
             let mut call = Call::at(NOW, MARGIN);
             for cost in [0, 1, 11] {
                 let _ = call.acquire(&subject.encoder, &[Subject::check(rule, cost)]);
@@ -160,7 +160,7 @@ fn a_damaged_state_never_ends_the_script() {
             call.settle(&subject.encoder, &holding, Settlement::Cancel);
             let reply = subject.send(&call);
             assert!(matches!(reply, Value::List(_)), "{reply:?} to {damaged:?}");
-            subject.connection.ask([&b"SET"[..], &key, &damaged]);
+            subject.connection.command([&b"SET"[..], &key, &damaged]);
             let mut call = Call::at(NOW, MARGIN);
             assert!(call.reset(&subject.encoder, rule, check.key()));
             let _ = call.acquire(&subject.encoder, &[check]);

@@ -65,23 +65,19 @@ impl Subject {
     fn grant(&mut self, tracked: u64) -> Option<Grant> {
         let (mut call, checks) = (self.call(), [check()]);
         let _asked = call.acquire(&self.encoder, &checks).expect("there is room");
-        let ask = LeaseQuery {
-            tracked,
-            ..LeaseQuery::default()
-        };
-        let place = call.grant(&self.encoder, &check(), &ask, &self.terms);
+        let query = LeaseQuery::default().with_tracked(tracked);
+        let place = call.grant(&self.encoder, &check(), &query, &self.terms);
         self.send(&call).grant(place.expect("there is room"))?
     }
 
     fn close(&mut self, grant: Grant, left: u64) {
-        let Grant::Tracked { units, generation } = grant else {
+        let Grant::Tracked {
+            units, generation, ..
+        } = grant
+        else {
             panic!("{grant:?} is not on lease");
         };
-        let returned = ReturnedLease {
-            size: units,
-            left,
-            generation,
-        };
+        let returned = ReturnedLease::new(units, left, generation);
         let mut call = self.call();
         let place = call.close(&self.encoder, &check(), returned);
         assert!(place.is_some());
@@ -148,16 +144,12 @@ fn no_lease_is_granted_if_another_check_denies_the_request() {
         subject.rules = RuleSet::new([Rule::new("rule", quota), strict]).expect("valid rules");
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
         subject.encoder = Encoder::new(&subject.rules, keyspace).expect("no plans");
-        let ask = LeaseQuery {
-            tracked: 40,
-            scheduled: 40,
-            ..LeaseQuery::default()
-        };
+        let query = LeaseQuery::default().with_tracked(40).with_scheduled(40);
         let granted = |subject: &mut Subject, units| {
             let checks = [check().with_cost(units), Check::new(1, check().key(), 1)];
             let mut call = subject.call();
             let layout = call.acquire(&subject.encoder, &checks);
-            let place = call.grant(&subject.encoder, &check(), &ask, &subject.terms);
+            let place = call.grant(&subject.encoder, &check(), &query, &subject.terms);
             let reply = subject.send(&call);
             let layout = layout.expect("there is room");
             let decision = reply.decision(&layout, &checks, &subject.rules);
@@ -202,13 +194,16 @@ fn a_lease_of_a_generation_to_come_gives_nothing_back() {
     ] {
         let mut subject = Subject::new(quota, 800);
         let grant = subject.grant(20).expect("it is granted");
-        let Grant::Tracked { units, generation } = grant else {
+        let Grant::Tracked {
+            units, generation, ..
+        } = grant
+        else {
             panic!("{grant:?} is not on lease");
         };
         let (left, _) = subject.take(0);
         for ahead in [1, 2, 1 << 40] {
             let generation = generation + ahead;
-            subject.close(Grant::Tracked { units, generation }, units);
+            subject.close(Grant::tracked(units, generation), units);
             assert_eq!(subject.take(0).0, left, "{quota:?}, {ahead}");
         }
         subject.close(grant, units);

@@ -14,7 +14,7 @@ const GONE_AFTER: &str = "15000";
 fn run(connection: &mut Resp, script: &str, args: &[&str]) -> Value {
     let head = ["EVAL", script, "1", "shop:set", GONE_AFTER];
     let words = head.iter().chain(args);
-    connection.ask(words.map(|word| word.as_bytes()))
+    connection.command(words.map(|word| word.as_bytes()))
 }
 
 fn texts(value: Value) -> Vec<String> {
@@ -29,12 +29,12 @@ fn texts(value: Value) -> Vec<String> {
 }
 
 /// A member that was heard so many seconds before now.
-fn heard(connection: &mut Resp, member: &str, seconds_ago: i64) {
+fn received(connection: &mut Resp, member: &str, seconds_ago: i64) {
     let now = &texts(connection.say("TIME"))[0];
     let now: i64 = now.parse().expect("seconds");
     let now = now * 1_000;
     let at = (now - seconds_ago * 1_000).to_string();
-    let answer = connection.ask(["ZADD", "shop:set", &at, member].map(str::as_bytes));
+    let answer = connection.command(["ZADD", "shop:set", &at, member].map(str::as_bytes));
     assert_eq!(answer, Value::Integer(1));
 }
 
@@ -50,9 +50,9 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
     assert_eq!(all, ["api\ngcra(5)", "api\ngcra(6)", "login\nlog(5)"]);
     // One that nobody has any more, one that was said before the clock went back, and one that was said lately.
     connection.say("DEL shop:set");
-    heard(&mut connection, "old", 16);
-    heard(&mut connection, "future", -3_600);
-    heard(&mut connection, "late", 10);
+    received(&mut connection, "old", 16);
+    received(&mut connection, "future", -3_600);
+    received(&mut connection, "late", 10);
     assert_eq!(texts(run(&mut connection, COMPARE, &[])), ["late"]);
     let Value::Integer(lives) = connection.say("PTTL shop:set") else {
         panic!("a time is a number");
@@ -64,12 +64,12 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
 fn instances_that_are_gone_are_not_counted() {
     let server = RedisServer::start(&[]);
     let mut connection = Resp::connect(server.address());
-    heard(&mut connection, "old", 16);
-    heard(&mut connection, "future", -3_600);
-    heard(&mut connection, "late", 10);
+    received(&mut connection, "old", 16);
+    received(&mut connection, "future", -3_600);
+    received(&mut connection, "late", 10);
     let mut beat = || {
         let head = ["EVAL", COUNT, "1", "shop:set", "own", GONE_AFTER];
-        connection.ask(head.map(str::as_bytes))
+        connection.command(head.map(str::as_bytes))
     };
     assert_eq!(beat(), Value::Integer(2));
     assert_eq!(beat(), Value::Integer(2));

@@ -89,9 +89,9 @@ impl Subject {
                 .into_iter()
                 .chain(rest.iter().copied())
         };
-        match self.connection.ask(by("EVALSHA", script::SCRIPT.sha())) {
+        match self.connection.command(by("EVALSHA", script::SCRIPT.sha())) {
             Value::Error(error) if error.starts_with("NOSCRIPT") => {
-                self.connection.ask(by("EVAL", script::TEXT.as_bytes()))
+                self.connection.command(by("EVAL", script::TEXT.as_bytes()))
             }
             answer => answer,
         }

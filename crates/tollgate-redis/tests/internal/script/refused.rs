@@ -120,11 +120,8 @@ fn a_request_of_several_rules_is_refused_check_by_check_and_grants_nothing() {
         subject.connection.say("CONFIG SET maxmemory 1");
         let mut call = Call::at(NOW, MARGIN);
         let layout = call.acquire(&subject.encoder, together).expect("room");
-        let ask = LeaseQuery {
-            tracked: 50,
-            ..LeaseQuery::default()
-        };
-        let granted = call.grant(&subject.encoder, &together[0], &ask, &terms);
+        let query = LeaseQuery::default().with_tracked(50);
+        let granted = call.grant(&subject.encoder, &together[0], &query, &terms);
         let reply = subject.reply(&call);
         let decision = reply.decision(&layout, together, &subject.rules);
         for verdict in decision.verdicts() {
@@ -168,7 +165,7 @@ fn a_denial_takes_nothing_although_another_check_of_the_request_has_failed() {
             _ => [0, 1],
         };
         let key = subject.key(broken);
-        subject.connection.ask([&b"RPUSH"[..], &key, b"theirs"]);
+        subject.connection.command([&b"RPUSH"[..], &key, b"theirs"]);
         assert!(
             subject
                 .acquire(NOW, &[Subject::check(denies, 10)])
@@ -180,7 +177,10 @@ fn a_denial_takes_nothing_although_another_check_of_the_request_has_failed() {
         let looked = subject.acquire(NOW, &[Subject::check(first, 0)]);
         assert_eq!(looked.verdicts()[0].remaining(), 10, "{broken}");
         // And what a denied request would have left is told as it is.
-        let told = decision.verdicts()[usize::from(first)];
-        assert_eq!((told.outcome(), told.remaining()), (Outcome::Allow, 10));
+        let reported = decision.verdicts()[usize::from(first)];
+        assert_eq!(
+            (reported.outcome(), reported.remaining()),
+            (Outcome::Allow, 10)
+        );
     }
 }

@@ -57,26 +57,21 @@ impl Process {
     fn grant(&self, server: &mut Server, now: u64) -> (u64, u64) {
         let (mut call, checks) = (call(now), [Self::check().with_cost(1)]);
         let layout = call.acquire(&self.encoder, &checks);
-        let ask = LeaseQuery {
-            tracked: 20,
-            ..LeaseQuery::default()
-        };
-        let place = call.grant(&self.encoder, &checks[0], &ask, &self.terms);
+        let query = LeaseQuery::default().with_tracked(20);
+        let place = call.grant(&self.encoder, &checks[0], &query, &self.terms);
         assert!(layout.is_some());
         let grant = server.send(&call).grant(place.expect("there is room"));
         match grant.flatten() {
-            Some(Grant::Tracked { units, generation }) => (units, generation),
+            Some(Grant::Tracked {
+                units, generation, ..
+            }) => (units, generation),
             other => panic!("{other:?} is not on lease"),
         }
     }
 
     fn close(&self, server: &mut Server, now: u64, (size, generation): (u64, u64), left: u64) {
         let mut call = call(now);
-        let returned = ReturnedLease {
-            size,
-            left,
-            generation,
-        };
+        let returned = ReturnedLease::new(size, left, generation);
         assert!(
             call.close(&self.encoder, &Self::check(), returned)
                 .is_some()

@@ -32,7 +32,7 @@ fn within_a_window_the_time_to_live_is_left_as_it_is() {
         };
         let (day, first) = take(&mut subject);
         let key = subject.key(rule);
-        let left = |subject: &mut Subject| subject.connection.ask([&b"PTTL"[..], &key]);
+        let left = |subject: &mut Subject| subject.connection.command([&b"PTTL"[..], &key]);
         let before = left(&mut subject);
         let (same_day, second) = take(&mut subject);
         let after = left(&mut subject);

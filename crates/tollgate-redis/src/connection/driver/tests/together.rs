@@ -32,7 +32,7 @@ fn answer(numbers: &[i64]) -> String {
     text
 }
 
-fn told(number: i64) -> Value {
+fn reply_of(number: i64) -> Value {
     Value::Integers([7, number, 0, 0].into())
 }
 
@@ -62,7 +62,7 @@ async fn checks_that_wait_become_one_command_and_each_is_told_its_own() {
     );
     bench.answers(&answer(&[1, 2, 3])).await;
     for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), told(number));
+        assert_eq!(call.await.unwrap(), reply_of(number));
     }
 }
 
@@ -78,7 +78,7 @@ async fn no_more_checks_travel_together_than_may() {
     let answers = [answer(&[1, 2]), answer(&[3, 4]), answer(&[5])];
     bench.answers(&answers.concat()).await;
     for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), told(number));
+        assert_eq!(call.await.unwrap(), reply_of(number));
     }
 }
 
@@ -145,7 +145,7 @@ async fn the_bound_on_what_is_unanswered_counts_calls() {
     assert_eq!(arguments(&bench.received().await)[0], "1");
     bench.answers(&answer(&[4])).await;
     for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), told(number));
+        assert_eq!(call.await.unwrap(), reply_of(number));
     }
 }
 
@@ -162,7 +162,7 @@ async fn what_was_dropped_is_left_out_and_what_is_late_takes_nobody_with_it() {
     let text = [answer(&[1]), answer(&[2, 3])].concat();
     bench.answers(&text).await;
     for (call, number) in calls.into_iter().zip(2..) {
-        assert_eq!(call.await.unwrap(), told(number));
+        assert_eq!(call.await.unwrap(), reply_of(number));
     }
 }
 
@@ -185,9 +185,9 @@ async fn an_answer_is_taken_apart_although_one_of_its_calls_has_expired() {
     );
     assert_eq!(kind(early.await), CallErrorKind::Unknown);
     bench.answers(&answer(&[3, 4])).await;
-    assert_eq!(late.await.unwrap(), told(4));
+    assert_eq!(late.await.unwrap(), reply_of(4));
     for (call, number) in first.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), told(number));
+        assert_eq!(call.await.unwrap(), reply_of(number));
     }
 }
 
@@ -210,7 +210,7 @@ async fn an_unknown_script_is_brought_along_by_the_first_of_several_commands() {
         .answers(&[answer(&[1, 2]), answer(&[3])].concat())
         .await;
     for (call, number) in calls.into_iter().zip(1..) {
-        assert_eq!(call.await.unwrap(), told(number));
+        assert_eq!(call.await.unwrap(), reply_of(number));
     }
 }
 
@@ -248,7 +248,7 @@ async fn while_a_slot_moves_each_call_is_tried_alone_once() {
     assert_eq!(commands(&bench.received().await), ["EVALSHA"; 2]);
     let text = format!("{}-TRYAGAIN Multiple keys\r\n", answer(&[1]));
     bench.answers(&text).await;
-    assert_eq!(there.await.unwrap(), told(1));
+    assert_eq!(there.await.unwrap(), reply_of(1));
     assert_eq!(kind(missing.await), CallErrorKind::TryAgain);
 }
 
@@ -275,9 +275,9 @@ async fn refuse(bench: &mut Bench, sent: &str, is_known: bool) {
         bench.answers(&(answer(&[1, 3]) + refused)).await;
     }
     let [a, b, c] = calls;
-    assert_eq!(a.await.unwrap(), told(1));
+    assert_eq!(a.await.unwrap(), reply_of(1));
     assert_eq!(kind(b.await), CallErrorKind::Misconfigured);
-    assert_eq!(c.await.unwrap(), told(3));
+    assert_eq!(c.await.unwrap(), reply_of(3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,15 +86,15 @@ fn a_window_that_has_gone_on_says_nothing_of_an_earlier_refusal() {
 #[test]
 fn a_slow_bucket_tolerates_later_reports_than_a_fast_one() {
     let audit = |quota| Audit::of(&quota).expect("a bucket");
-    assert!(audit(Quota::gcra(1_000, SECOND)).is_told_late(10_001));
-    assert!(!audit(Quota::gcra(10, SECOND)).is_told_late(50_000));
-    assert!(audit(Quota::gcra(10, SECOND)).is_told_late(50_001));
+    assert!(audit(Quota::gcra(1_000, SECOND)).is_late(10_001));
+    assert!(!audit(Quota::gcra(10, SECOND)).is_late(50_000));
+    assert!(audit(Quota::gcra(10, SECOND)).is_late(50_001));
     assert_eq!(
         audit(Quota::gcra(1, 3_600 * SECOND)).tolerance(),
         10_000_000
     );
     let window = Audit::of(&Quota::fixed_window(1_000, SECOND)).expect("a window");
-    assert!(!window.is_told_late(900_000));
+    assert!(!window.is_late(900_000));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! A rule set bound to an engine.
+
+use std::{fmt, sync::Arc};
+
+use tollgate_core::{Check, Decision, Outcome, RuleSet, Tick, Verdict};
+
+use crate::{
+    effective::Effective,
+    engine::{
+        engine_state::EngineState,
+        events::{EngineEvents, RequestEvents},
+        limit::Limit,
+        limits::Limits,
+        local::Local,
+        store_rules::StoreRules,
+    },
+    sync::{AtomicBool, AtomicU64, Ordering},
+    table::key_table::Miss,
+};
+
+/// A rule set bound to an engine, as its requests and its maintenance share it.
+pub(crate) struct Binding {
+    pub(crate) engine: Arc<EngineState>,
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) limits: Limits,
+    pub(crate) store: Box<dyn StoreRules>,
+    request_events: Option<Arc<dyn RequestEvents>>,
+    /// Whether any check may be decided locally, other than by the deny cache.
+    pub(crate) is_local: bool,
+    is_retired: AtomicBool,
+    /// When leases were last checked for those that are not needed.
+    swept: AtomicU64,
+}
+
+/// How often leases are checked for those that are not needed, in µs.
+const SWEEP_EVERY: Tick = 1_000_000;
+
+impl Binding {
+    pub(crate) fn new(
+        engine: Arc<EngineState>,
+        rules: Arc<RuleSet>,
+        store: Box<dyn StoreRules>,
+    ) -> Self {
+        let limits = rules.rules().iter().enumerate().map(|(index, rule)| {
+            let exact = store.exact(rule);
+            let plans = (0..rule.quotas()).map(|plan| {
+                let effective = Effective::in_rule_set(&rules, index, plan, exact)?;
+                Some(engine.limit(rule, *rule.quota_of(plan), effective))
+            });
+            plans.collect()
+        });
+        let limits = Limits(limits.collect());
+        Self {
+            is_local: limits.pause().is_some(),
+            engine,
+            rules,
+            limits,
+            request_events: store.request_events(),
+            store,
+            is_retired: AtomicBool::new(false),
+            swept: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn limit(&self, check: &Check) -> Option<&Limit> {
+        self.limits.of(check)
+    }
+
+    #[inline]
+    pub(crate) fn local(&self) -> &Local {
+        &self.engine.local
+    }
+
+    pub(crate) fn events(&self) -> &dyn EngineEvents {
+        &*self.engine.events
+    }
+
+    /// Who follows the requests, if anyone does.
+    #[inline]
+    pub(crate) fn request_events(&self) -> Option<&dyn RequestEvents> {
+        self.request_events.as_deref()
+    }
+
+    /// Takes what a check costs from what this process may spend.
+    #[inline]
+    pub(crate) fn spend(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {
+        match self.limit(check) {
+            Some(limit) => self.local().spend(limit, check, now),
+            None => Err(Miss { is_new: true }),
+        }
+    }
+
+    /// Denies a check, if the deny cache does.
+    #[inline]
+    pub(crate) fn deny(&self, check: &Check, now: Tick) -> Option<Verdict> {
+        self.local().deny(self.limit(check)?, check, now)
+    }
+
+    /// A decision of this process.
+    pub(crate) fn decision(
+        &self,
+        verdicts: impl IntoIterator<Item = Verdict>,
+        now: Tick,
+    ) -> Decision {
+        let at = self.local().store_time.at(now);
+        Decision::new(at, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    /// A decision that the store has not made.
+    pub(crate) fn unanswered(&self, checks: &[Check], outcome: Outcome) -> Decision {
+        let verdicts = checks
+            .iter()
+            .map(|check| Verdict::unanswered(check.rule(), check.plan(), outcome));
+        Decision::new(0, verdicts, |verdict| self.rules.enforces(verdict.rule()))
+    }
+
+    /// The rule set is no longer in use.
+    pub(crate) fn retire(&self) {
+        if !self.is_retired.swap(true, Ordering::SeqCst) {
+            self.limits.iter().for_each(|(_, _, it)| it.retire());
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is time to check leases for those that are not needed. If so, it is noted.
+    pub(crate) fn sweeps(&self, now: Tick) -> bool {
+        let swept = self.swept.load(Ordering::Relaxed);
+        let is_due = now.saturating_sub(swept) >= SWEEP_EVERY;
+        if is_due {
+            self.swept.store(now, Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        self.retire();
+        self.engine.unbind(&self.rules, &self.limits);
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Binding")
+            .field("rules", &self.rules)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,423 @@
+//! One query to the store and its reply.
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, Checks, Decision, Outcome, Source, Tick, Verdict};
+
+use crate::{
+    engine::{
+        binding::Binding,
+        events::{LeaseEvent, ReportEvent},
+        index_set::IndexSet,
+        limits::has_twins,
+        reply::{GrantReply, LeaseReply, NoReply, Reply, ReportReply},
+        reports::{Left, SentAt},
+    },
+    lease::grant::{LeaseQuery, ReturnedLease},
+};
+
+/// One query to the store and its reply: what is sent, and what this process learns.
+pub(crate) struct Exchange {
+    pub(crate) binding: Arc<Binding>,
+    kind: Kind,
+    checks: Checks,
+    /// Checks whose keys are in no table: their replies begin no local usage, and no leases are wanted.
+    new_keys: IndexSet,
+    leases: SmallVec<[LeaseItem; 1]>,
+    /// Each costs the units to report.
+    reports: SmallVec<[Check; 1]>,
+    sent: Option<SentAt>,
+}
+
+/// What a query is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Acquire,
+    Peek,
+    /// Reports and leases that go back, without a request.
+    Maintenance,
+}
+
+/// What a query says about the lease of a key.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LeaseItem {
+    /// The key, with its rule.
+    pub check: Check,
+    /// The lease that goes back, and what is wanted.
+    pub query: LeaseQuery,
+}
+
+impl Exchange {
+    pub(crate) fn acquire(binding: &Arc<Binding>, checks: Checks, new_keys: IndexSet) -> Self {
+        Self::new(binding, Kind::Acquire, checks, new_keys)
+    }
+
+    pub(crate) fn peek(binding: &Arc<Binding>, checks: Checks) -> Self {
+        Self::new(binding, Kind::Peek, checks, IndexSet::default())
+    }
+
+    pub(crate) fn maintenance(binding: &Arc<Binding>) -> Self {
+        let checks = Checks::new();
+        Self::new(binding, Kind::Maintenance, checks, IndexSet::default())
+    }
+
+    fn new(binding: &Arc<Binding>, kind: Kind, checks: Checks, new_keys: IndexSet) -> Self {
+        Self {
+            binding: Arc::clone(binding),
+            kind,
+            checks,
+            new_keys,
+            leases: SmallVec::new(),
+            reports: SmallVec::new(),
+            sent: None,
+        }
+    }
+
+    /// Begins the next exchange of the same request.
+    pub(crate) fn begin_step(&mut self, (checks, new_keys): (Checks, IndexSet)) {
+        (self.checks, self.new_keys, self.sent) = (checks, new_keys, None);
+    }
+
+    /// Adds a key to be reported when the query is sent.
+    pub(crate) fn add_report(&mut self, check: Check) {
+        self.reports.push(check.with_cost(0));
+    }
+
+    /// Adds a lease that goes back.
+    pub(crate) fn add_returned(&mut self, check: Check, returned: ReturnedLease) {
+        let query = LeaseQuery {
+            returned: Some(returned),
+            ..LeaseQuery::default()
+        };
+        self.leases.push(LeaseItem { check, query });
+    }
+
+    pub(crate) fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
+    /// Whether the units of the checks are taken, if all fit.
+    pub(crate) fn takes(&self) -> bool {
+        self.kind == Kind::Acquire
+    }
+
+    /// Whether it belongs to no request.
+    pub(crate) fn is_maintenance(&self) -> bool {
+        self.kind == Kind::Maintenance
+    }
+
+    pub(crate) fn reports(&self) -> &[Check] {
+        &self.reports
+    }
+
+    pub(crate) fn leases(&self) -> &[LeaseItem] {
+        &self.leases
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// Whether there may be units to report. Then they are taken and sent while the engine's `sending` is read.
+    pub(crate) fn has_reports_to_take(&self) -> bool {
+        let is_due = |check: &Check| {
+            let limit = self.binding.limit(check);
+            limit.is_some_and(|limit| limit.has_unreported())
+        };
+        !self.reports.is_empty() || self.checks.iter().any(is_due)
+    }
+
+    /// Adds what there is to say about leases and reports, as it is sent.
+    pub(crate) fn fill(&mut self, now: Tick, takes_reports: bool) {
+        self.sent = Some(self.binding.local().sent(now));
+        if takes_reports {
+            self.take_reports(now);
+        }
+        if self.takes() {
+            self.query_leases(now);
+        }
+    }
+
+    /// It is in flight, or has failed.
+    pub(crate) fn on_sent(&self) {
+        let events = self.binding.events();
+        for LeaseItem { query, .. } in &self.leases {
+            if query.wants_grant() {
+                events.lease(LeaseEvent::Requested);
+            }
+            if query.returned.is_some() {
+                events.lease(LeaseEvent::Returned);
+            }
+        }
+        if !self.reports.is_empty() {
+            events.reports(ReportEvent::Sent, self.reports.len());
+        }
+    }
+
+    fn take_reports(&mut self, now: Tick) {
+        let Some(reports) = self.binding.local().reports() else {
+            return;
+        };
+        let mut keys = std::mem::take(&mut self.reports);
+        keys.extend(self.checks.iter().copied());
+        for check in keys {
+            let limit = self.binding.limit(&check);
+            let Some(limit) = limit.filter(|limit| limit.report_terms().is_some()) else {
+                continue;
+            };
+            let units = reports.report(limit, check.key(), now);
+            if units > 0 {
+                self.reports.push(check.with_cost(units));
+            }
+        }
+    }
+
+    fn query_leases(&mut self, now: Tick) {
+        if self.binding.local().leases().is_none() || has_twins(&self.checks) {
+            return;
+        }
+        for (index, check) in self.checks.iter().enumerate() {
+            if self.new_keys.contains(index) {
+                continue;
+            }
+            let Some(limit) = self.binding.limit(check) else {
+                continue;
+            };
+            let query = self.binding.local().lease_query(limit, check, now);
+            self.leases.extend(query.map(|query| LeaseItem {
+                check: *check,
+                query,
+            }));
+        }
+    }
+
+    /// Processes the reply, or why there is none. Returns the store's decision, and leases that go back now.
+    pub(crate) fn finish(
+        &mut self,
+        reply: Result<Reply, NoReply>,
+        now: Tick,
+    ) -> (Decision, Vec<Self>) {
+        // Before the decision, which the store has made after them.
+        self.finish_reports(reply.as_ref(), now);
+        let leases = std::mem::take(&mut self.leases);
+        match reply {
+            Ok(reply) => {
+                self.keep_refused(&leases, &reply);
+                self.learn(&reply, now);
+                let returned = self.finish_leases(&leases, &reply, now);
+                (self.adjusted(reply.decision, now), returned)
+            }
+            Err(why) => {
+                self.on_no_reply(&leases, why);
+                let outcome = match why {
+                    NoReply::NothingToSend => Outcome::NotAsked,
+                    NoReply::NotRun | NoReply::Unknown => Outcome::Failed,
+                };
+                let decision = self.binding.unanswered(&self.checks, outcome);
+                (decision, Vec::new())
+            }
+        }
+    }
+
+    fn finish_reports(&mut self, reply: Result<&Reply, &NoReply>, now: Tick) {
+        let (reports, sent) = (std::mem::take(&mut self.reports), self.sent);
+        let (Some(sent), Some(table)) = (sent, self.binding.local().reports()) else {
+            return;
+        };
+        for (index, report) in reports.iter().enumerate() {
+            let (key, units) = (report.key(), report.cost());
+            let Some(limit) = self.binding.limit(report) else {
+                continue;
+            };
+            let reply = match reply {
+                Ok(reply) => reply.reports.get(index).copied(),
+                Err(NoReply::NotRun | NoReply::NothingToSend) => Some(ReportReply::Refused),
+                Err(NoReply::Unknown) => None,
+            };
+            match reply {
+                Some(ReportReply::Counted { left, reset_after }) => {
+                    let left = Left {
+                        units: left,
+                        reset_after,
+                    };
+                    table.on_reported(limit, key, units, (sent, now), left);
+                }
+                Some(ReportReply::Refused) => {
+                    self.binding.events().reports(ReportEvent::Kept, 1);
+                    table.keep(limit, key, units, now);
+                }
+                Some(ReportReply::Unknown) | None => self.report_lost(report),
+            }
+        }
+    }
+
+    fn report_lost(&self, report: &Check) {
+        let (limit, reports) = (self.binding.limit(report), self.binding.local().reports());
+        if let (Some(limit), Some(reports)) = (limit, reports) {
+            let units = reports.lost(limit, report.key(), report.cost());
+            self.binding.events().reports(ReportEvent::Lost, 1);
+            self.binding.events().units_lost(units);
+        }
+    }
+
+    /// Leases that the store has refused to take back are here again.
+    fn keep_refused(&self, leases: &[LeaseItem], reply: &Reply) {
+        let refused = leases.iter().zip(&reply.leases);
+        for (item, _) in refused.filter(|(_, reply)| reply.is_refused) {
+            self.not_returned(item);
+        }
+    }
+
+    fn not_returned(&self, LeaseItem { check, query }: &LeaseItem) {
+        if let (Some(limit), Some(leases)) =
+            (self.binding.limit(check), self.binding.local().leases())
+        {
+            leases.on_not_sent(limit, check.key(), query.returned);
+        }
+    }
+
+    fn learn(&self, reply: &Reply, now: Tick) {
+        let (Kind::Acquire, Some(sent)) = (self.kind, self.sent) else {
+            return;
+        };
+        let local = self.binding.local();
+        local
+            .store_time
+            .on_reply((sent.at, now), reply.decision.at());
+        let verdicts = self.checks.iter().zip(reply.decision.verdicts());
+        for (index, (check, verdict)) in verdicts.enumerate() {
+            let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+            let Some(limit) = self.binding.limit(check) else {
+                continue;
+            };
+            if !is_decided || verdict.source() != Source::Store {
+                continue;
+            }
+            let is_cached = !reply.shared.contains(index) && !has_twins(&self.checks);
+            let what = (is_cached, self.new_keys.contains(index));
+            local.learn(limit, check, verdict, (sent, now), what);
+        }
+    }
+
+    /// Returns what is left of leases of an earlier window.
+    fn finish_leases(&self, leases: &[LeaseItem], reply: &Reply, now: Tick) -> Vec<Self> {
+        let mut returned = Vec::new();
+        let (local, events) = (self.binding.local(), self.binding.events());
+        let sent = self.sent.map_or(now, |sent| sent.at);
+        for (index, item) in leases.iter().enumerate() {
+            let (check, key) = (&item.check, item.check.key());
+            let (Some(limit), Some(table)) = (self.binding.limit(check), local.leases()) else {
+                continue;
+            };
+            if self.kind == Kind::Maintenance {
+                // More is left by now.
+                local.unlearn(key);
+                table.lost(limit, key);
+                continue;
+            }
+            let lost = LeaseReply {
+                is_refused: false,
+                grant: GrantReply::Lost,
+            };
+            let reply_to_it = reply.leases.get(index).copied().unwrap_or(lost);
+            let grant = match reply_to_it.grant {
+                GrantReply::None => None,
+                GrantReply::Granted(grant) => {
+                    events.lease(LeaseEvent::Granted);
+                    Some(grant)
+                }
+                GrantReply::Lost => {
+                    events.lease(LeaseEvent::Lost);
+                    table.lost(limit, key);
+                    continue;
+                }
+            };
+            let left = local.on_lease_reply(limit, check, (sent, now), reply.at, grant);
+            if let Some(left) = left {
+                let mut exchange = Self::maintenance(&self.binding);
+                exchange.add_returned(*check, left);
+                returned.push(exchange);
+            }
+        }
+        returned
+    }
+
+    fn on_no_reply(&self, leases: &[LeaseItem], why: NoReply) {
+        for item in leases {
+            match why {
+                NoReply::NotRun | NoReply::NothingToSend => self.not_returned(item),
+                NoReply::Unknown => self.lease_lost(item),
+            }
+        }
+    }
+
+    fn lease_lost(&self, LeaseItem { check, query }: &LeaseItem) {
+        if let (Some(limit), Some(leases)) =
+            (self.binding.limit(check), self.binding.local().leases())
+        {
+            leases.lost(limit, check.key());
+        }
+        if self.kind == Kind::Maintenance {
+            self.binding.local().unlearn(check.key());
+        }
+        if query.wants_grant() {
+            self.binding.events().lease(LeaseEvent::Lost);
+        }
+    }
+
+    /// The store's decision, with what this process may spend: for checks that take nothing.
+    fn adjusted(&self, decision: Decision, now: Tick) -> Decision {
+        let local = self.binding.local();
+        let is_adjusted = |check: &Check| {
+            let limit = self.binding.limit(check);
+            limit.filter(|limit| match self.kind {
+                Kind::Peek => true,
+                _ => check.cost() == 0 && limit.lease_terms().is_some(),
+            })
+        };
+        if local.leases().is_none() && (local.reports().is_none() || self.takes())
+            || !self.checks.iter().any(|check| is_adjusted(check).is_some())
+        {
+            return decision;
+        }
+        let verdicts = self.checks.iter().zip(decision.verdicts());
+        let verdicts = verdicts.map(|(check, verdict)| match is_adjusted(check) {
+            Some(limit) => local.adjust(limit, check, *verdict, now),
+            None => *verdict,
+        });
+        let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
+        Decision::new(decision.at(), verdicts, enforces)
+    }
+}
+
+impl Drop for Exchange {
+    /// It is unknown what became of it.
+    fn drop(&mut self) {
+        let is_sent = self.is_sent();
+        for item in std::mem::take(&mut self.leases) {
+            if is_sent {
+                self.lease_lost(&item);
+            } else {
+                self.not_returned(&item);
+            }
+        }
+        if is_sent {
+            for report in std::mem::take(&mut self.reports) {
+                self.report_lost(&report);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange")
+            .field("kind", &self.kind)
+            .field("checks", &self.checks.len())
+            .field("reports", &self.reports.len())
+            .field("leases", &self.leases.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! Units that were taken: they come back, or more is charged.
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Source, Tick,
+    store::{Receipt, Settlement},
+};
+
+use crate::engine::{binding::Binding, local::as_counted};
+
+/// What the store has to settle.
+pub(crate) type Settlements = SmallVec<[(Receipt, Settlement); 1]>;
+
+/// Settles units that were taken. Those that this process may spend again stay here; the store has to settle the others.
+pub(crate) fn settle(
+    binding: &Binding,
+    receipts: &[Receipt],
+    how: Settlement,
+    now: Tick,
+) -> Settlements {
+    let mut settlements = Settlements::new();
+    let mut others: SmallVec<[Receipt; 4]> = SmallVec::new();
+    for receipt in receipts {
+        match settle_one(binding, receipt, how, now) {
+            None => {}
+            // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
+            Some((receipt, same)) if same == how => others.push(receipt),
+            Some(settlement) => settlements.push(settlement),
+        }
+    }
+    settlements.extend(others.into_iter().map(|receipt| (receipt, how)));
+    let is_local = |(receipt, _): &(Receipt, Settlement)| receipt.source == Source::Local;
+    if settlements.iter().any(is_local) {
+        binding.engine.wait_for_reports();
+    }
+    settlements
+}
+
+/// What the store has to settle for units that this process may have spent.
+fn settle_one(
+    binding: &Binding,
+    receipt: &Receipt,
+    how: Settlement,
+    now: Tick,
+) -> Option<(Receipt, Settlement)> {
+    let (check, local) = (&receipt.check, binding.local());
+    let back = match how {
+        Settlement::Refund(units) => units.min(check.cost()),
+        Settlement::Cancel => check.cost(),
+        Settlement::Charge(units) => {
+            // What this process may spend is as good as what the store has.
+            let more = check.with_cost(units);
+            let is_spent = binding.spend(&more, now).is_ok();
+            return (!is_spent).then_some((*receipt, how));
+        }
+        _ => return None,
+    };
+    local.unlearn(check.key());
+    let limit = match (receipt.source, binding.limit(check)) {
+        (Source::Lease | Source::Local, Some(limit)) => limit,
+        _ => return Some((*receipt, how)),
+    };
+    let times = (now, local.store_time.local(receipt.taken.at));
+    match local.give_back(limit, receipt, times, back) {
+        0 => None,
+        rest => Some((as_counted(limit, receipt), Settlement::Refund(rest))),
+    }
+}
+
+/// Units that this process spent at `spent` go back to where they came from. Returns what the store has to refund of them.
+pub(crate) fn give_back(
+    binding: &Binding,
+    receipt: &Receipt,
+    (now, spent): (Tick, Tick),
+) -> Option<(Receipt, Settlement)> {
+    let limit = binding.limit(&receipt.check)?;
+    let cost = receipt.check.cost();
+    match binding
+        .local()
+        .give_back(limit, receipt, (now, spent), cost)
+    {
+        0 => None,
+        rest => {
+            if receipt.source == Source::Local {
+                binding.engine.wait_for_reports();
+            }
+            Some((as_counted(limit, receipt), Settlement::Refund(rest)))
+        }
+    }
+}
+
+/// Units of a window that can be leased, which the store has taken for an abandoned request, stay in this process. Returns
+/// what the store has to refund of them.
+pub(crate) fn keep_abandoned(
+    binding: &Binding,
+    receipt: &Receipt,
+    now: Tick,
+) -> Option<(Receipt, Settlement)> {
+    let limit = binding.limit(&receipt.check);
+    limit.filter(|limit| limit.windows.is_some())?;
+    let mut receipt = *receipt;
+    receipt.source = Source::Lease;
+    let local = binding.local();
+    local.unlearn(receipt.check.key());
+    let spent = local.store_time.local(receipt.taken.at);
+    give_back(binding, &receipt, (now, spent))
+}

@@ -1,0 +1,113 @@
+//! Local usage, and reporting it.
+
+use tollgate_core::{Check, MINUTE, Quota, Retry, Rule, SECOND, Tick, store::Settlement};
+
+use crate::engine::tests::subject::{
+    AHEAD, EVENTUAL, LEASED, Subject, WAY, fits, key, one, receipt, tracked,
+};
+
+#[test]
+fn the_last_local_unit_says_when_there_is_another() {
+    let bucket = Subject::new(Quota::gcra(60, MINUTE), EVENTUAL);
+    bucket.known(fits(2, 58_000_000), None);
+    let retry = |subject: &Subject| {
+        let decision = subject.decide(&[one()]);
+        assert!(decision.is_allowed());
+        decision.verdicts()[0].retry()
+    };
+    assert_eq!(retry(&bucket), Retry::Now);
+    assert_eq!(retry(&bucket), Retry::After(SECOND));
+    // The end of the window by the store's clock, which is known to a tenth of a second.
+    let window = Subject::new(Quota::fixed_window(60, MINUTE), EVENTUAL);
+    window.known(fits(2, 58_000_000), None);
+    assert_eq!(retry(&window), Retry::Now);
+    let at = window.store_now();
+    let ends = (at / 60_000_000 + 1) * 60_000_000;
+    assert_eq!(retry(&window), Retry::after_micros(ends - at + 100_000));
+    let leased = Subject::new(Quota::gcra(60, MINUTE), LEASED);
+    leased.known(fits(0, 60_000_000), tracked(2, 7));
+    assert_eq!(retry(&leased), Retry::Now);
+    assert_eq!(retry(&leased), Retry::After(SECOND));
+}
+
+#[test]
+fn local_usage_begins_with_the_second_request_of_a_key_wherever_it_is_in_a_request() {
+    let rule = |name, quota| Rule::new(name, quota).consistency(EVENTUAL);
+    let subject = Subject::of([
+        rule("rule", Quota::fixed_window(1_000, SECOND)),
+        rule("other", Quota::fixed_window(2_000, SECOND)),
+    ]);
+    let answer = fits(900, 1_000_000);
+    subject.known(answer, None);
+    let other = |number| Check::new(1, key(number), 1);
+    let sent = |checks: &[Check]| {
+        let query = subject.query(checks);
+        let sent: Vec<_> = query.checks().to_vec();
+        drop(subject.finish(query, answer, None));
+        sent
+    };
+    // The key of the first rule is decided locally.
+    assert_eq!(sent(&[one(), other(8)]), [other(8)]);
+    assert_eq!(sent(&[other(9), one(), other(8)]), [other(9), other(8)]);
+    assert_eq!(sent(&[one(), other(8), other(9)]), [other(9)]);
+    // Two of one state go to the store, and do not count as a first request.
+    let twins = [other(10), other(10)];
+    assert_eq!(sent(&twins), twins);
+    assert_eq!(sent(&twins), twins);
+    assert_eq!(sent(&[other(10)]), [other(10)]);
+    assert_eq!(sent(&[other(10)]), [other(10)]);
+    assert!(subject.is_local(&[other(10)]));
+}
+
+#[test]
+fn local_usage_postpones_when_a_bucket_is_full_and_not_when_a_window_ends() {
+    // A unit of the bucket takes 3 ⅓ ms.
+    for (quota, unit) in [
+        (Quota::gcra(300, SECOND), 3_334),
+        (Quota::fixed_window(300, SECOND), 0),
+    ] {
+        let subject = Subject::new(quota, EVENTUAL);
+        subject.known(fits(200, 500_000), None);
+        let reset_after = || subject.decide(&[one()]).verdicts()[0].reset_after_ticks();
+        // The reply came a round trip after the query was sent.
+        let expected = 500_000 - 2 * WAY;
+        let after = [reset_after(), reset_after(), reset_after()];
+        assert_eq!(after, [1, 2, 3].map(|units| expected + units * unit));
+        // It was full meanwhile.
+        subject.advance(700_000);
+        assert_eq!(reset_after(), unit);
+    }
+}
+
+#[test]
+fn reported_units_of_a_window_are_refunded_to_it() {
+    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
+    let ends = |at: Tick| (at / 1_000_000 + 1) * 1_000_000;
+    let at = subject.store_now() + AHEAD + WAY;
+    subject.known(fits(999, ends(at) - at), None);
+    // Another window has begun since.
+    subject.advance(1_000_000);
+    let decision = subject.decide(&[one()]);
+    let spent = receipt(one(), &decision);
+    assert_eq!(subject.flush(), (1, 0));
+    let settled = subject.settle(spent, Settlement::Cancel);
+    let [(receipt, Settlement::Refund(1))] = settled[..] else {
+        panic!("it was reported: {settled:?}");
+    };
+    assert_eq!(receipt.taken.fresh_at, ends(decision.at()));
+}
+
+#[test]
+fn units_that_were_reported_long_ago_are_not_taken_off_later_local_usage() {
+    let subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
+    subject.known(fits(999, 500_000), None);
+    let spent = receipt(one(), &subject.decide(&[one()]));
+    subject.advance(100_000);
+    assert_eq!(subject.flush(), (1, 0));
+    subject.advance(100_000);
+    assert!(subject.is_local(&[one()]));
+    assert_eq!(subject.engine.units_unreported(), 1);
+    let settled = subject.settle(spent, Settlement::Cancel);
+    assert!(matches!(settled[..], [(_, Settlement::Refund(1))]));
+    assert_eq!(subject.engine.units_unreported(), 1);
+}

@@ -1,0 +1,10 @@
+//! What the engine decides, and what it says to the store.
+
+mod denials;
+mod leases;
+mod local_usage;
+mod replacement;
+mod request_events;
+mod several_rules;
+mod subject;
+mod windows;

@@ -1,0 +1,132 @@
+//! Rule sets that replace others.
+
+use std::sync::Arc;
+
+use tollgate_core::{Check, MINUTE, Quota, Rule, SECOND, Source, store::Settlement};
+
+use crate::{
+    Begin, Engine, EngineEvents, EngineOptions, LeaseEvent, ReportEvent,
+    engine::tests::subject::{
+        Anywhere, EVENTUAL, KEY, LEASED, Subject, denied, fits, leased_bucket, one, receipt,
+        rule_set, tracked,
+    },
+};
+
+#[test]
+fn a_lease_that_comes_to_a_retired_rule_set_goes_back() {
+    let subject = leased_bucket(tracked(10, 7));
+    let large = [one().with_cost(20)];
+    let late = subject.query(&large);
+    assert_eq!(subject.rules.retire(subject.now()).len(), 0);
+    let done = subject.finish(late, fits(5_000, 500_000), tracked(10, 8));
+    let [query] = &done.follow_up.queries[..] else {
+        panic!("one lease: {done:?}");
+    };
+    let returned = query.leases()[0].query.returned;
+    assert_eq!(returned.map(|it| (it.left, it.generation)), Some((10, 8)));
+    // It certainly did not reach the store, and is here again.
+    drop(done);
+    assert_eq!(subject.engine.units_on_lease(subject.now()), 10);
+}
+
+#[test]
+fn a_rule_set_that_replaces_another_keeps_leases_and_denials_of_rules_that_have_not_changed() {
+    let rules = |limit| {
+        [
+            Rule::new("rule", Quota::gcra(6_000, MINUTE)).consistency(LEASED),
+            Rule::new("other", Quota::gcra(limit, MINUTE)).consistency(LEASED),
+            Rule::new("exact", Quota::gcra(9, MINUTE)),
+        ]
+    };
+    let mut subject = Subject::of(rules(6_000));
+    subject.known(fits(5_000, 500_000), tracked(10, 7));
+    let other = Check::new(1, KEY, 1);
+    let mut is_leased = false;
+    while !is_leased {
+        let query = subject.query(&[other]);
+        is_leased = query.leases().iter().any(|it| it.query.tracked > 0);
+        let grant = tracked(20, 7).filter(|_| is_leased);
+        drop(subject.finish(query, fits(5_000, 500_000), grant));
+    }
+    let exact = Check::new(2, KEY, 1);
+    let _ = subject.decided(&[exact], denied(60_000_000, 10_000_000));
+    // In another order, and one of them changed.
+    let [first, second, third] = rules(5_000);
+    let new = subject
+        .engine
+        .bind(rule_set([third, second, first]), Box::new(Anywhere));
+    let old = std::mem::replace(&mut subject.rules, new);
+    let returned: Vec<_> = old.retire(subject.now());
+    let [query] = &returned[..] else {
+        panic!("the lease of the changed rule goes back: {returned:?}");
+    };
+    assert_eq!(query.leases()[0].check.rule(), 1);
+    let same = Check::new(2, KEY, 1);
+    assert_eq!(
+        subject.decide(&[same]).verdicts()[0].source(),
+        Source::Lease
+    );
+    let exact = Check::new(0, KEY, 1);
+    let denied = subject.decide(&[exact]);
+    assert_eq!(denied.verdicts()[0].source(), Source::DenyCache);
+    assert!(!subject.is_local(&[other]));
+    // Requests of the old rules are still served, and so is what they give back.
+    let decision = match old.begin(&[one()], subject.now()) {
+        Begin::Decided(decision) => decision,
+        Begin::Query(query) => panic!("the lease is there: {query:?}"),
+    };
+    let held = || subject.engine.units_on_lease(subject.now());
+    let before = held();
+    subject.advance(1);
+    let spent = receipt(one(), &decision);
+    assert!(
+        old.settle(&[spent], Settlement::Cancel, subject.now())
+            .is_empty()
+    );
+    assert_eq!(held(), before + 1);
+    drop(old);
+    assert_eq!(held(), before + 1);
+    assert!(subject.is_local(&[same]));
+}
+
+#[test]
+fn units_that_no_rule_set_can_report_any_more_are_lost_once() {
+    #[derive(Debug, Default)]
+    struct Lost(Arc<std::sync::atomic::AtomicU64>);
+    impl EngineEvents for Lost {
+        fn lease(&self, _: LeaseEvent) {}
+        fn reports(&self, _: ReportEvent, _: usize) {}
+        fn units_lost(&self, units: u64) {
+            self.0
+                .fetch_add(units, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let lost = Lost::default();
+    let count = Arc::clone(&lost.0);
+    let count = || count.load(std::sync::atomic::Ordering::Relaxed);
+    let mut subject = Subject::new(Quota::fixed_window(1_000, SECOND), EVENTUAL);
+    let rules =
+        || rule_set([Rule::new("rule", Quota::fixed_window(1_000, SECOND)).consistency(EVENTUAL)]);
+    subject.engine = Engine::new(EngineOptions::default(), Box::new(lost));
+    subject.rules = subject.engine.bind(rules(), Box::new(Anywhere));
+    subject.known(fits(900, 500_000), None);
+    for _ in 0..3 {
+        assert!(subject.is_local(&[one()]));
+    }
+    // A report of one unit less is in flight, and its reply never comes.
+    let report = subject.rules.flush(subject.now()).pop();
+    let mut report = report.expect("units are unreported");
+    report.send(subject.now(), |query| {
+        assert_eq!(query.reports()[0].cost(), 3)
+    });
+    drop(report);
+    assert_eq!(count(), 3);
+    let _ = subject.decided(&[one()], fits(900, 500_000));
+    assert!(subject.is_local(&[one()]));
+    let again = subject.engine.bind(rules(), Box::new(Anywhere));
+    drop(std::mem::replace(&mut subject.rules, again));
+    assert_eq!((count(), subject.engine.units_unreported()), (3, 1));
+    let other = rule_set([Rule::new("other", Quota::gcra(1, SECOND))]);
+    subject.rules = subject.engine.bind(other, Box::new(Anywhere));
+    assert_eq!((count(), subject.engine.units_unreported()), (4, 0));
+}

@@ -1,0 +1,82 @@
+//! Requests of several rules.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, MINUTE, Outcome, Quota, Rule, SECOND, Verdict, store::Settlement};
+
+use crate::{
+    Next,
+    engine::tests::subject::{
+        ByKey, EVENTUAL, KEY, LEASED, Subject, denied, fits, key, one, tracked,
+    },
+};
+
+#[test]
+fn units_that_were_reported_before_another_rule_denied_are_refunded_by_the_store() {
+    let quota = Quota::fixed_window(1_000, SECOND);
+    let subject = Subject::of([
+        Rule::new("rule", quota).consistency(EVENTUAL),
+        Rule::new("other", Quota::gcra(1, MINUTE)),
+    ]);
+    subject.known(fits(999, 1_000_000), None);
+    let checks = [one(), Check::new(1, KEY, 1)];
+    let query = subject.query(&checks);
+    assert_eq!(query.checks(), [checks[1]]);
+    assert_eq!(subject.flush(), (1, 0));
+    let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
+    assert_eq!(done.decision.outcome(), Outcome::Deny);
+    let back = done.follow_up.settle.iter();
+    let back: Vec<_> = back.map(|(receipt, how)| (receipt.check, *how)).collect();
+    assert_eq!(back, [(checks[0], Settlement::Refund(1))]);
+    // What is not reported yet comes back here.
+    let query = subject.query(&[one(), Check::new(1, key(8), 1)]);
+    let before = subject.engine.units_unreported();
+    let done = subject.finish(query, denied(60_000_000, 60_000_000), None);
+    assert!(done.follow_up.is_empty());
+    assert_eq!(subject.engine.units_unreported(), before - 1);
+}
+
+#[test]
+fn a_denial_in_one_place_cancels_what_earlier_places_took_and_the_rest_is_not_asked() {
+    let mut subject = Subject::of([
+        Rule::new("rule", Quota::gcra(6_000, MINUTE)).consistency(LEASED),
+        Rule::new("first", Quota::gcra(10, MINUTE)),
+        Rule::new("second", Quota::gcra(10, MINUTE)),
+        Rule::new("third", Quota::gcra(10, MINUTE)),
+    ]);
+    let rules = Arc::clone(subject.rules.rules());
+    subject.rules = subject.engine.bind(rules, Box::new(ByKey));
+    subject.known(fits(5_000, 500_000), tracked(10, 7));
+    // After the grant, so that it comes back to it.
+    subject.advance(1);
+    let check = |rule: u16| Check::new(rule, key(rule.into()), 1);
+    let checks = [check(1), one(), check(2), check(3)];
+    let query = subject.query(&checks);
+    assert_eq!(
+        (query.checks(), query.has_more_steps()),
+        (&[check(1)][..], true)
+    );
+    let reply = subject.reply(&query, fits(9, 6_000_000), None);
+    let Next::Query(mut query) = query.finish(Ok(reply), subject.now()) else {
+        panic!("two places are left");
+    };
+    query.send(subject.now(), |_| ());
+    assert_eq!(query.checks(), [check(2)]);
+    let done = subject.finish(query, denied(60_000_000, 6_000_000), None);
+    let outcomes: SmallVec<[_; 4]> = done
+        .decision
+        .verdicts()
+        .iter()
+        .map(Verdict::outcome)
+        .collect();
+    let (allow, deny) = (Outcome::Allow, Outcome::Deny);
+    assert_eq!(outcomes[..], [allow, allow, deny, Outcome::NotAsked]);
+    let settled = done.follow_up.settle.iter();
+    let settled: Vec<_> = settled
+        .map(|(receipt, how)| (receipt.check, *how))
+        .collect();
+    assert_eq!(settled, [(check(1), Settlement::Cancel)]);
+    // The unit of the lease is here again.
+    assert_eq!(subject.engine.units_on_lease(subject.now()), 10);
+}

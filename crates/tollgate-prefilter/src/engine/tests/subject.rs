@@ -1,0 +1,259 @@
+//! An engine with one rule set, and a store whose replies the test decides.
+
+use std::{cell::Cell, sync::Arc, time::Duration};
+
+use smallvec::smallvec;
+use tollgate_core::{
+    Check, Consistency, Decision, Fingerprint, LeaseShare, MINUTE, Quota, Retry, Rule, RuleSet,
+    Source, Tick, Verdict,
+    algorithm::Assessment,
+    store::{Receipt, Settlement},
+};
+
+use crate::{
+    Begin, BoundRules, Done, Engine, EngineEvents, EngineOptions, FollowUp, Grant, GrantReply,
+    IndexSet, LeaseEvent, LeaseReply, Next, Query, Reply, ReportEvent, ReportReply, StoreRules,
+};
+
+pub(super) const KEY: Fingerprint = key(7);
+
+/// Fingerprints are evenly spread.
+pub(super) const fn key(number: u128) -> Fingerprint {
+    Fingerprint::from_bits(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// The store's clock is this far ahead of the process's.
+pub(super) const AHEAD: Tick = 12_345_678;
+
+/// The half of a round trip.
+pub(super) const WAY: Tick = 150;
+
+pub(super) const LEASED: Consistency = Consistency::Leased {
+    share: LeaseShare::percent(10),
+};
+
+pub(super) const EVENTUAL: Consistency = Consistency::Eventual {
+    interval: Duration::from_millis(100),
+    max_unreported: 10,
+};
+
+#[derive(Debug)]
+pub(super) struct Anywhere;
+
+impl StoreRules for Anywhere {
+    fn exact(&self, _: &Rule) -> Option<&'static str> {
+        None
+    }
+
+    fn place(&self, _: &[Check], _: &Check) -> Option<Fingerprint> {
+        None
+    }
+}
+
+/// The states of each key lie in a place of their own.
+#[derive(Debug)]
+pub(super) struct ByKey;
+
+impl StoreRules for ByKey {
+    fn exact(&self, _: &Rule) -> Option<&'static str> {
+        None
+    }
+
+    fn place(&self, _: &[Check], check: &Check) -> Option<Fingerprint> {
+        Some(check.key())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Uncounted;
+
+impl EngineEvents for Uncounted {
+    fn lease(&self, _: LeaseEvent) {}
+    fn reports(&self, _: ReportEvent, _: usize) {}
+    fn units_lost(&self, _: u64) {}
+}
+
+pub(super) fn rule_set(rules: impl IntoIterator<Item = Rule>) -> Arc<RuleSet> {
+    Arc::new(RuleSet::new(rules).expect("valid rules"))
+}
+
+pub(super) struct Subject {
+    pub(super) engine: Engine,
+    pub(super) rules: BoundRules,
+    pub(super) now: Cell<Tick>,
+}
+
+impl Subject {
+    pub(super) fn new(quota: Quota, consistency: Consistency) -> Self {
+        Self::of([Rule::new("rule", quota).consistency(consistency)])
+    }
+
+    pub(super) fn of(rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self::on(Box::new(Anywhere), rules)
+    }
+
+    pub(super) fn on(store: Box<dyn StoreRules>, rules: impl IntoIterator<Item = Rule>) -> Self {
+        let engine = Engine::new(EngineOptions::default(), Box::new(Uncounted));
+        Self {
+            rules: engine.bind(rule_set(rules), store),
+            engine,
+            now: Cell::new(1_700_000_000_000_000),
+        }
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        self.now.get()
+    }
+
+    pub(super) fn advance(&self, micros: Tick) {
+        self.now.set(self.now() + micros);
+    }
+
+    pub(super) fn store_now(&self) -> Tick {
+        self.engine.store_now(self.now())
+    }
+
+    pub(super) fn begin(&self, checks: &[Check]) -> Begin {
+        self.rules.begin(checks, self.now())
+    }
+
+    /// The decision of a request that the process decides locally.
+    pub(super) fn decide(&self, checks: &[Check]) -> Decision {
+        match self.begin(checks) {
+            Begin::Decided(decision) => decision,
+            Begin::Query(query) => panic!("it is decided locally: {query:?}"),
+        }
+    }
+
+    /// The query of a request that the store decides, sent.
+    pub(super) fn query(&self, checks: &[Check]) -> Query {
+        match self.begin(checks) {
+            Begin::Query(mut query) => {
+                query.send(self.now(), |_| ());
+                query
+            }
+            Begin::Decided(decision) => panic!("the store decides it: {decision:?}"),
+        }
+    }
+
+    pub(super) fn is_local(&self, checks: &[Check]) -> bool {
+        matches!(self.begin(checks), Begin::Decided(_))
+    }
+
+    /// The store's reply to a query, which takes a round trip; the same answer to each check.
+    pub(super) fn reply(&self, query: &Query, answer: Assessment, grant: Option<Grant>) -> Reply {
+        let at = self.now() + AHEAD + WAY;
+        self.advance(2 * WAY);
+        let verdict = |check: &Check| Verdict::new(check.rule(), 0, answer, Source::Store);
+        let verdicts = query.checks().iter().map(verdict);
+        let counted = ReportReply::Counted {
+            left: answer.remaining,
+            reset_after: answer.reset_after,
+        };
+        let lease = LeaseReply {
+            is_refused: false,
+            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
+        };
+        Reply {
+            at,
+            decision: Decision::new(at, verdicts, |_| true),
+            shared: IndexSet::default(),
+            reports: smallvec![counted; query.reports().len()],
+            leases: smallvec![lease; query.leases().len()],
+        }
+    }
+
+    pub(super) fn finish(&self, query: Query, answer: Assessment, grant: Option<Grant>) -> Done {
+        let reply = self.reply(&query, answer, grant);
+        done(query.finish(Ok(reply), self.now()))
+    }
+
+    /// The store decides a request.
+    pub(super) fn decided(&self, checks: &[Check], answer: Assessment) -> Decision {
+        self.finish(self.query(checks), answer, None).decision
+    }
+
+    /// The store decides requests until something is kept of their key, and grants this once a lease is wanted.
+    pub(super) fn known(&self, answer: Assessment, grant: Option<Grant>) {
+        let check = [one()];
+        let _ = self.decided(&check, answer);
+        let Some(grant) = grant else {
+            let _ = self.decided(&check, answer);
+            return;
+        };
+        for _ in 0..100 {
+            let query = self.query(&check);
+            let is_wanted = !query.leases().is_empty();
+            let grant = is_wanted.then_some(grant);
+            drop(self.finish(query, answer, grant));
+            if is_wanted {
+                return;
+            }
+        }
+        panic!("no lease is wanted");
+    }
+
+    pub(super) fn settle(&self, receipt: Receipt, how: Settlement) -> Vec<(Receipt, Settlement)> {
+        let FollowUp { settle, queries } = self.rules.settle(&[receipt], how, self.now());
+        assert_eq!(queries.len(), 0);
+        settle.to_vec()
+    }
+
+    /// Sends what is unreported and returns leases. How many of both were sent.
+    pub(super) fn flush(&self) -> (usize, usize) {
+        let mut sent = (0, 0);
+        for mut query in self.rules.flush(self.now()) {
+            query.send(self.now(), |_| ());
+            sent = (
+                sent.0 + query.reports().len(),
+                sent.1 + query.leases().len(),
+            );
+            drop(self.finish(query, fits(500, 500_000), None));
+        }
+        sent
+    }
+}
+
+pub(super) fn done(next: Next) -> Done {
+    match next {
+        Next::Done(done) => done,
+        Next::Query(query) => panic!("all states are in one place: {query:?}"),
+    }
+}
+
+pub(super) fn one() -> Check {
+    Check::new(0, KEY, 1)
+}
+
+pub(super) fn fits(remaining: u64, reset_after: Tick) -> Assessment {
+    Assessment {
+        fits: true,
+        remaining,
+        reset_after,
+        retry: Retry::Now,
+    }
+}
+
+pub(super) fn denied(reset_after: Tick, retry: Tick) -> Assessment {
+    Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after,
+        retry: Retry::after_micros(retry),
+    }
+}
+
+pub(super) fn tracked(units: u64, generation: u64) -> Option<Grant> {
+    Some(Grant::Tracked { units, generation })
+}
+
+/// A bucket with a lease of one key.
+pub(super) fn leased_bucket(grant: Option<Grant>) -> Subject {
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), LEASED);
+    subject.known(fits(5_000, 500_000), grant);
+    subject
+}
+
+pub(super) fn receipt(check: Check, decision: &Decision) -> Receipt {
+    Receipt::new(check, &decision.verdicts()[0], decision.at())
+}

@@ -1,0 +1,364 @@
+//! A call of the script.
+
+use std::{fmt, time::Duration};
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Check, Fingerprint, Tick,
+    store::{Receipt, Settlement},
+};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms};
+
+use crate::{
+    call::{
+        args::{Args, Operation},
+        request_layout::{Capped, NO_ANSWER, RequestLayout},
+        state_keys::StateKeys,
+    },
+    encode::Encoder,
+    rule_line::double,
+};
+
+/// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
+const LAST: Tick = 1 << 52;
+
+/// The most keys of a check: its own and the overflow bucket, each by two secrets and in two formats.
+const MOST_KEYS: usize = 8;
+
+/// In the place of an algorithm: a state of any format is forgotten, whatever it is.
+const ANY: u8 = u8::MAX;
+
+/// A call of the script: its keys and arguments. One call may carry many requests.
+#[derive(Clone)]
+pub(crate) struct Call {
+    keys: StateKeys,
+    args: Args,
+    /// The bits of the rules whose states it touches.
+    rules: u64,
+}
+
+impl Call {
+    /// A call by the server's clock.
+    #[must_use]
+    pub(crate) fn new() -> Self {
+        Self::by(&[])
+    }
+
+    /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
+    /// longer than by that clock, because the server forgets by its own.
+    #[must_use]
+    pub(crate) fn at(now: Tick, margin: Duration) -> Self {
+        let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
+        Self::by(&[double(now.min(LAST)), double(margin.min(LAST))].concat())
+    }
+
+    fn by(time: &[u8]) -> Self {
+        Self {
+            keys: StateKeys::default(),
+            args: Args::at(time),
+            rules: 0,
+        }
+    }
+
+    /// The keys, in order.
+    #[must_use]
+    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.keys.iter()
+    }
+
+    /// The arguments, in order.
+    #[must_use]
+    pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.args.iter()
+    }
+
+    /// The bits of the rules whose states it touches. Two rules may share one.
+    pub(crate) fn rules(&self) -> u64 {
+        self.rules
+    }
+
+    /// The checks that were added.
+    #[must_use]
+    pub(crate) fn checks(&self) -> usize {
+        self.args.checks()
+    }
+
+    /// Whether nothing was added: then there is nothing to call.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.checks() == 0
+    }
+
+    /// Adds a request that takes its units if all fit.
+    ///
+    /// `None` if the call is full (about 65 000 checks), or if one rule and key is checked under two plans, whose costs have
+    /// no sum. Then nothing was added.
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
+        self.request(rules, checks, Operation::Take, |_| true)
+    }
+
+    /// Adds a request that takes its units if all fit, and creates new keys only if `may_make` allows it.
+    ///
+    /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
+    /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
+    /// bucket that all such clients share. [`Reply::new_keys`](crate::reply::Reply::new_keys) has the outcome.
+    ///
+    /// `None` as for [`acquire`](Self::acquire).
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub(crate) fn acquire_capped(
+        &mut self,
+        rules: &Encoder,
+        checks: &[Check],
+        may_make: impl FnMut(u16) -> bool,
+    ) -> Option<RequestLayout> {
+        self.request(rules, checks, Operation::Take, may_make)
+    }
+
+    /// Adds a request that takes nothing.
+    ///
+    /// `None` as for [`acquire`](Self::acquire).
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
+        self.request(rules, checks, Operation::Query, |_| true)
+    }
+
+    /// Adds the settlement of units that were taken. False where it does not fit any more.
+    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Receipt, how: Settlement) -> bool {
+        self.settle_all(rules, std::slice::from_ref(holding), how)
+    }
+
+    /// Adds the settlement of all units of a ticket. With a partition by a rule, their states are found by the client of
+    /// that rule, which has to be among them.
+    ///
+    /// False where it does not fit any more; then nothing was added.
+    pub(crate) fn settle_all(
+        &mut self,
+        rules: &Encoder,
+        holdings: &[Receipt],
+        how: Settlement,
+    ) -> bool {
+        if !self.has_room(holdings.len()) {
+            return false;
+        }
+        let with = rules.with(holdings.iter().map(|holding| holding.check));
+        for Receipt { check, taken, .. } in holdings {
+            let (what, units) = match how {
+                Settlement::Refund(units) => (Operation::Refund, units.min(check.cost())),
+                Settlement::Cancel => (Operation::Refund, check.cost()),
+                Settlement::Charge(units) => (Operation::Charge, units),
+                _ => continue,
+            };
+            let Some((line, plan)) = rules.line(check).filter(|_| units > 0) else {
+                continue;
+            };
+            let first = self.keys.len();
+            let found = (self.keys).find(rules, line, check, with, line.overflow, first);
+            let check = check.with_cost(units);
+            self.rules |= line.bit;
+            self.args.begin(what, line, &check, found.key, &plan);
+            if matches!(what, Operation::Refund) || found.overflow > 0 {
+                // Later than any state of a quota: LAST and the time from empty to full.
+                let fresh_at = taken.fresh_at.min(LAST << 1);
+                self.args
+                    .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
+            }
+            self.args.end_with(rules, found, false);
+        }
+        true
+    }
+
+    /// Adds a reset of a state. False if the call is full.
+    ///
+    /// With a partition by a rule, a state of another rule is [in another slot](Self::reset_all) if both were checked.
+    pub(crate) fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
+        self.reset_all(rules, &[Check::new(rule, key, 1)])
+    }
+
+    /// Adds a reset of the states of these checks of one request. A check with a cost of 0 keeps its state: it only
+    /// determines the slot of the others, if the partition is by its rule.
+    /// [`Reply::was_kept`](crate::reply::Reply::was_kept) says whether there was a state.
+    ///
+    /// False if they do not fit into the call. Then nothing was added.
+    pub(crate) fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
+        if !self.has_room(4 * checks.len()) {
+            return false;
+        }
+        let with = rules.with(checks.iter().copied());
+        for check in checks.iter().filter(|check| check.cost() > 0) {
+            let Some((line, quota)) = rules.any_line(check.rule()) else {
+                continue;
+            };
+            let check = check.with_cost(0);
+            let first = self.keys.len();
+            let found = self.keys.find(rules, line, &check, with, None, first);
+            let mut of_any = *quota;
+            of_any[0] = ANY;
+            let [older, older_other, ..] = found.older;
+            let keys = [
+                (found.key, quota),
+                (found.other, quota),
+                (older, &of_any),
+                (older_other, &of_any),
+            ];
+            for (key, quota) in keys.into_iter().filter(|(key, _)| *key > 0) {
+                self.rules |= line.bit;
+                self.args.begin(Operation::Reset, line, &check, key, quota);
+                self.args.end();
+            }
+        }
+        true
+    }
+
+    /// Adds the return of a lease of the check's state. Gives the index of its answer; `None` if the call is full, or there is
+    /// no such state.
+    #[must_use = "what was taken out of a holder is lost if it is not sent"]
+    pub(crate) fn close(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        returned: ReturnedLease,
+    ) -> Option<u16> {
+        let tail = [double(returned.left), double(returned.generation)];
+        self.single(
+            rules,
+            &check.with_cost(returned.size),
+            Operation::ReturnLease,
+            &tail,
+        )
+    }
+
+    /// Adds a query for a lease, granted if the previous request of this call is granted. If that is denied and has no other
+    /// checks, a scheduled lease may be granted. `None` as for [`close`](Self::close).
+    #[must_use = "the lease is in its answer"]
+    pub(crate) fn grant(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        query: &LeaseQuery,
+        terms: &LeaseTerms,
+    ) -> Option<u16> {
+        let tail = [
+            double(terms.reserve()),
+            double(terms.schedule().map_or(0, |_| query.scheduled)),
+            double(terms.schedule().map_or(0, ScheduleTerms::horizon)),
+            double(terms.schedule().map_or(0, ScheduleTerms::below)),
+        ];
+        self.single(
+            rules,
+            &check.with_cost(query.tracked),
+            Operation::GrantLease,
+            &tail,
+        )
+    }
+
+    /// Adds a report of admitted units, which count even if they do not fit. `None` as for [`close`](Self::close).
+    #[must_use = "what is left is in its answer"]
+    pub(crate) fn debit(&mut self, rules: &Encoder, check: &Check) -> Option<u16> {
+        self.single(rules, check, Operation::Debit, &[])
+    }
+
+    fn single(
+        &mut self,
+        rules: &Encoder,
+        check: &Check,
+        what: Operation,
+        tail: &[[u8; 8]],
+    ) -> Option<u16> {
+        if !self.has_room(1) {
+            return None;
+        }
+        let (line, plan) = rules.line(check)?;
+        // Below 65 535, as there was room.
+        let place = self.checks() as u16;
+        let found = self.keys.find(rules, line, check, None, None, 0);
+        self.rules |= line.bit;
+        self.args.begin(what, line, check, found.key, &plan);
+        self.args.add(tail);
+        self.args.end_with(rules, found, false);
+        Some(place)
+    }
+
+    fn has_room(&self, checks: usize) -> bool {
+        let most = usize::from(NO_ANSWER);
+        self.checks() + checks < most && self.keys.len() + MOST_KEYS * checks < most
+    }
+
+    fn request(
+        &mut self,
+        rules: &Encoder,
+        checks: &[Check],
+        what: Operation,
+        mut may_make: impl FnMut(u16) -> bool,
+    ) -> Option<RequestLayout> {
+        if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
+            return None;
+        }
+        let first_key = self.keys.len();
+        let with = rules.with(checks.iter().copied());
+        let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
+        let mut capped = SmallVec::new();
+        // The check before.
+        let mut before = None;
+        for (index, check) in checks.iter().enumerate() {
+            let Some((line, plan)) = rules.line(check) else {
+                places.push(NO_ANSWER);
+                continue;
+            };
+            // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
+            let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
+            let leader =
+                (0..index).find(|other| places[*other] != NO_ANSWER && same(&checks[*other]));
+            if let Some(leader) = leader {
+                places.push(places[leader]);
+                continue;
+            }
+            let cost = checks[index..].iter().filter(|other| same(other));
+            let cost = cost
+                .filter(|other| rules.line(other).is_some())
+                .fold(0, |sum: u64, other| sum.saturating_add(other.cost()));
+            if let Some(before) = before {
+                self.args.more_follow(before);
+            }
+            // Below 65 535, as there was room.
+            let place = self.checks() as u16;
+            places.push(place);
+            // A cost of 0 creates no key.
+            let cap = line
+                .overflow
+                .filter(|_| matches!(what, Operation::Take) && cost > 0);
+            let overflow = cap.and_then(|overflow| {
+                let rule = check.rule();
+                let may_make = may_make(rule);
+                capped.push(Capped {
+                    rule,
+                    place,
+                    may_make,
+                });
+                (!may_make).then_some(overflow)
+            });
+            let found = (self.keys).find(rules, line, check, with, overflow, first_key);
+            self.rules |= line.bit;
+            let check = check.with_cost(cost);
+            before = Some(self.args.begin(what, line, &check, found.key, &plan));
+            self.args.end_with(rules, found, cap.is_some());
+        }
+        Some(RequestLayout { places, capped })
+    }
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Shows how much there is: a key ties log lines to a person.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("keys", &self.keys.len())
+            .field("checks", &self.checks())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,387 @@
+//! Putting the tables of all texts of a document together.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
+use crate::{
+    bindings::Bindings,
+    condition::Condition,
+    document_error::DocumentError,
+    entries::Entries,
+    format::Format,
+    json_tree,
+    node::{Node, Value},
+    override_entry::Override,
+    path_pattern::Segment,
+    problems::{Problem, Problems},
+    reader::Reader,
+    rule_entry::RuleEntry,
+    switch_entry::Switch,
+    toml_tree, yaml_tree,
+};
+
+/// The fields of a document.
+pub(crate) const FIELDS: &[&str] = &[
+    "version",
+    "include",
+    "rules",
+    "groups",
+    "overrides",
+    "switches",
+];
+
+/// One text of a document, with what is wrong with it.
+pub(crate) struct Part<'a> {
+    pub(crate) origin: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) format: Format,
+    /// Whether it is a file, which may include others. They are further parts.
+    pub(crate) is_file: bool,
+    /// What was found wrong before.
+    pub(crate) problems: &'a [Problem],
+}
+
+/// The fields of a group.
+pub(crate) const GROUP_FIELDS: &[&str] = &["name", "rules", "description"];
+
+/// The most bytes of a text.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The tables of a text, before they are put together.
+struct Tables {
+    root: Node,
+    problems: Problems,
+}
+
+/// Reads the texts of a document: what they say together, and the tree of each.
+///
+/// # Errors
+///
+/// All that is wrong with them.
+pub(crate) fn assemble(
+    parts: &[Part<'_>],
+    bindings: &Bindings,
+) -> Result<(Entries, Vec<Node>), DocumentError> {
+    if let Some(long) = parts.iter().find(|part| part.text.len() > MOST_BYTES) {
+        let bytes = long.text.len();
+        let message = format!("a document of {bytes} bytes is above {MOST_BYTES}");
+        return Err(DocumentError::of_whole(long.origin, message));
+    }
+    let tables: Vec<Tables> = parts.iter().map(Tables::parse).collect();
+    let entries = Assembly::new(parts, &tables, bindings).entries();
+    let mut wrong: Option<DocumentError> = None;
+    let mut roots = Vec::with_capacity(tables.len());
+    for (part, Tables { problems, root }) in parts.iter().zip(tables) {
+        roots.push(root);
+        let problems = problems.into_sorted();
+        if problems.is_empty() {
+            continue;
+        }
+        let error = DocumentError::new(part.origin, part.text, &problems);
+        match &mut wrong {
+            None => wrong = Some(error),
+            Some(wrong) => wrong.extend(error),
+        }
+    }
+    wrong.map_or(Ok((entries, roots)), Err)
+}
+
+impl Tables {
+    fn parse(part: &Part<'_>) -> Self {
+        let problems = Problems::default();
+        let root = parse(part.text, part.format, &problems);
+        Self { root, problems }
+    }
+}
+
+fn parse(text: &str, format: Format, problems: &Problems) -> Node {
+    match format {
+        Format::Toml => toml_tree::parse(text, problems),
+        Format::Yaml => yaml_tree::parse(text, problems),
+        Format::Json => json_tree::parse(text, problems),
+    }
+}
+
+/// The names of the files that a text includes, with their places. What is wrong with it is found when it is read as a whole.
+pub(crate) fn includes(text: &str, format: Format) -> Vec<(Range<usize>, String)> {
+    if !text.contains("include") {
+        return Vec::new();
+    }
+    let Value::Table(fields) = parse(text, format, &Problems::default()).value else {
+        return Vec::new();
+    };
+    let included = fields
+        .into_iter()
+        .filter(|(name, _)| name.text == "include");
+    let nodes = included.flat_map(|(_, node)| match node.value {
+        Value::List(nodes) => nodes,
+        _ => vec![node],
+    });
+    nodes
+        .filter_map(|node| match node.value {
+            Value::Text(name) => Some((node.span, name)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Puts the tables of all texts together.
+struct Assembly<'a> {
+    parts: &'a [Part<'a>],
+    tables: &'a [Tables],
+    bindings: &'a Bindings,
+    rules: Vec<RuleEntry>,
+    /// By rule, the text that defines it.
+    defined_in: Vec<usize>,
+    by_name: HashMap<String, usize>,
+    /// Rules that are wrong, which may be named all the same.
+    wrong_names: Vec<String>,
+    /// Whether a rule has no name that can be read: it could be any.
+    has_nameless: bool,
+}
+
+impl<'a> Assembly<'a> {
+    fn new(parts: &'a [Part<'a>], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
+        Self {
+            parts,
+            tables,
+            bindings,
+            rules: Vec::new(),
+            defined_in: Vec::new(),
+            by_name: HashMap::new(),
+            wrong_names: Vec::new(),
+            has_nameless: false,
+        }
+    }
+
+    fn reader(&self, part: usize) -> Reader<'a> {
+        Reader {
+            text: self.parts[part].text,
+            problems: &self.tables[part].problems,
+        }
+    }
+
+    fn entries(mut self) -> Entries {
+        let mut all = Vec::new();
+        for part in 0..self.parts.len() {
+            let reader = self.reader(part);
+            let tables = self.tables;
+            if !tables[part].problems.is_empty() {
+                // What could be read of a text with wrong syntax says nothing of the rest.
+                self.has_nameless = true;
+                continue;
+            }
+            let Some(fields) = reader.fields(&tables[part].root, "a document", FIELDS) else {
+                continue;
+            };
+            if let Some(version) = fields.get("version") {
+                if let Some(version) = reader.number(version, "a version", 1, u64::MAX)
+                    && version != 1
+                {
+                    let message =
+                        format!("there is no version {version} of the format; write version = 1");
+                    let span = fields.get("version").map_or(0..0, |node| node.span.clone());
+                    reader.wrong(&span, message);
+                }
+            } else {
+                reader.wrong(
+                    &(0..0),
+                    "the version of the format is missing; begin with version = 1",
+                );
+            }
+            if let Some(node) = fields.get("include") {
+                self.check_include(part, node);
+            }
+            for problem in self.parts[part].problems {
+                reader.wrong(&problem.span, &*problem.message);
+            }
+            let nodes = |name: &str| {
+                let node = fields.get(name)?;
+                reader.list(node, name)
+            };
+            for node in nodes("rules").unwrap_or_default() {
+                self.add_rule(part, node);
+            }
+            all.push((part, ["groups", "overrides", "switches"].map(nodes)));
+        }
+        let is_fine = self.tables.iter().all(|tables| tables.problems.is_empty());
+        if self.rules.is_empty() && is_fine {
+            let reader = self.reader(0);
+            reader.wrong(&(0..0), "there is no rule; add one with name, limit and by");
+        }
+        let mut behind = vec![Vec::new(); self.rules.len()];
+        let (mut overrides, mut switches) = (Vec::new(), Vec::new());
+        let mut group_of = HashMap::new();
+        for (part, [groups, of_keys, switched]) in all {
+            for node in groups.unwrap_or_default() {
+                self.add_group(part, node, &mut behind, &mut group_of);
+            }
+            let of_keys = of_keys.unwrap_or_default().iter();
+            overrides.extend(of_keys.filter_map(|node| self.read_override(part, node)));
+            let switched = switched.unwrap_or_default().iter();
+            switches.extend(switched.filter_map(|node| self.read_switch(part, node)));
+        }
+        Entries {
+            rules: self.rules,
+            behind,
+            overrides,
+            switches,
+            hash_key: self.bindings.hash_key.clone(),
+            denials: Arc::clone(&self.bindings.denials),
+        }
+    }
+
+    /// The files themselves were read before.
+    fn check_include(&self, part: usize, node: &'a Node) {
+        let reader = self.reader(part);
+        if !self.parts[part].is_file {
+            let message = "only a file includes others; put all of it into one text";
+            return reader.wrong(&node.span, message);
+        }
+        for name in reader.list_or_one(node) {
+            reader.text(name, "the name of a file as \"billing.toml\"");
+        }
+    }
+
+    fn add_rule(&mut self, part: usize, node: &'a Node) {
+        let reader = self.reader(part);
+        let Some(rule) = RuleEntry::read(reader, node, self.bindings) else {
+            match name_of(node) {
+                Some(name) => self.wrong_names.push(name.to_owned()),
+                None => self.has_nameless = true,
+            }
+            return;
+        };
+        if let Some(other) = self.by_name.get(&rule.name.value) {
+            let origin = self.parts[self.defined_in[*other]].origin;
+            let before = &self.rules[*other].name.span;
+            let text = self.parts[self.defined_in[*other]].text;
+            let line = text[..before.start]
+                .bytes()
+                .filter(|byte| *byte == b'\n')
+                .count()
+                + 1;
+            let message = format!(
+                "there is a rule {:?} already, in {origin}:{line}; give each a name of its own",
+                rule.name.value
+            );
+            reader.wrong(&rule.name.span, message);
+            return;
+        }
+        self.by_name
+            .insert(rule.name.value.clone(), self.rules.len());
+        self.rules.push(rule);
+        self.defined_in.push(part);
+    }
+
+    /// The index of the rule that a node names.
+    fn named(&self, reader: Reader<'_>, node: &Node) -> Option<usize> {
+        let name = reader.text(node, "the name of a rule")?;
+        let found = self.by_name.get(name.value).copied();
+        let is_wrong = self.wrong_names.iter().any(|wrong| wrong == name.value);
+        if found.is_none() && !is_wrong && !self.has_nameless {
+            let known = self.rules.iter().map(|rule| &*rule.name.value);
+            reader.unknown(&name.span, "rule", name.value, known);
+        }
+        found
+    }
+
+    fn add_group(
+        &self,
+        part: usize,
+        node: &'a Node,
+        behind: &mut [Vec<usize>],
+        group_of: &mut HashMap<usize, String>,
+    ) {
+        let reader = self.reader(part);
+        let Some(fields) = reader.fields(node, "a group", GROUP_FIELDS) else {
+            return;
+        };
+        let name = fields.required(reader, "a group", "name", "\"api\"");
+        let name = name.and_then(|node| reader.text(node, "the name of the group"));
+        let nodes = fields.required(reader, "a group", "rules", "[\"export\", \"everything\"]");
+        let nodes = nodes.map(|node| reader.list_or_one(node));
+        let (Some(name), Some(nodes)) = (name, nodes) else {
+            return;
+        };
+        let mut members: Vec<(usize, Range<usize>)> = Vec::new();
+        for node in nodes {
+            let Some(rule) = self.named(reader, node) else {
+                continue;
+            };
+            match group_of.insert(rule, name.value.to_owned()) {
+                None => members.push((rule, node.span.clone())),
+                Some(other) => {
+                    let message =
+                        format!("this rule is in group {other:?} already; a rule is in one group");
+                    reader.wrong(&node.span, message);
+                }
+            }
+        }
+        // The most specific first; of equals, one that names methods.
+        let rank = |rule: usize| {
+            let condition = &self.rules[rule].condition;
+            let path = condition.path.as_ref().map(|path| path.value.specificity());
+            (path, !condition.methods.is_empty())
+        };
+        members.sort_by(|(one, _), (other, _)| compare(&rank(*other), &rank(*one)));
+        for (index, (rule, span)) in members.iter().enumerate() {
+            let before = &members[..index];
+            if let Some((tied, _)) = before.iter().find(|(other, _)| self.is_tied(*rule, *other)) {
+                let message = format!(
+                    "it is not more or less specific than {:?}, so that either could count a request; give them other paths \
+                     or methods",
+                    self.rules[*tied].name.value
+                );
+                reader.wrong(span, message);
+            }
+            behind[*rule] = before.iter().map(|(other, _)| *other).collect();
+        }
+    }
+
+    /// Whether two rules match one request, and neither is more specific.
+    fn is_tied(&self, one: usize, other: usize) -> bool {
+        let [one, other] = [one, other].map(|rule| &self.rules[rule].condition);
+        let shape = |condition: &Condition| condition.path.as_ref().map(|path| path.value.shape());
+        let shares_method = match (&one.methods[..], &other.methods[..]) {
+            ([], []) => true,
+            ([], _) | (_, []) => false,
+            (one, other) => one.iter().any(|method| other.contains(method)),
+        };
+        shape(one) == shape(other) && shares_method
+    }
+
+    fn read_override(&self, part: usize, node: &'a Node) -> Option<Override> {
+        let reader = self.reader(part);
+        let named = |node: &Node| {
+            let rule = self.named(reader, node)?;
+            Some((rule, &self.rules[rule]))
+        };
+        Override::read(reader, node, self.bindings.hash_key.is_some(), named)
+    }
+
+    fn read_switch(&self, part: usize, node: &'a Node) -> Option<Switch> {
+        let reader = self.reader(part);
+        let named = |node: &Node| self.named(reader, node);
+        Switch::read(reader, node, self.rules.len(), named)
+    }
+}
+
+/// The name of a rule that cannot be used for another reason.
+fn name_of(rule: &Node) -> Option<&str> {
+    let Value::Table(fields) = &rule.value else {
+        return None;
+    };
+    let (_, node) = fields.iter().find(|(name, _)| name.text == "name")?;
+    match &node.value {
+        Value::Text(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Rules without a path are the least specific.
+fn compare(
+    one: &(Option<Vec<Segment>>, bool),
+    other: &(Option<Vec<Segment>>, bool),
+) -> std::cmp::Ordering {
+    one.cmp(other)
+}

@@ -1,0 +1,184 @@
+//! Who changed what: records, and where they go.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tollgate_core::Tick;
+
+use crate::author::Author;
+
+/// A change of rules, or a denial by a rule that asks for it. Displayed in one line. No key of a client is part of it, unless
+/// somebody wrote it into a reason.
+///
+/// Every record is an event at target `tollgate::audit`, and goes to each [`AuditSink`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRecord {
+    pub(crate) at: Tick,
+    pub(crate) kind: AuditKind,
+    pub(crate) author: Author,
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+    pub(crate) lines: Vec<String>,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AuditKind {
+    /// Rules, overrides or switches are in force from now on.
+    Accepted,
+    /// A document was refused; the rules stay as they were.
+    Rejected,
+    /// Overrides or switches have ended by themselves.
+    Expired,
+    /// A rule with `audit = true` denied requests.
+    Denied,
+}
+
+impl AuditKind {
+    /// In one word: `accepted`, `rejected`, `expired`, `denied`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+impl AuditRecord {
+    /// When, by the clock of this process.
+    #[must_use]
+    pub fn at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.at)
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn kind(&self) -> AuditKind {
+        self.kind
+    }
+
+    /// Who did it, as the caller said, and why.
+    pub fn author(&self) -> &Author {
+        &self.author
+    }
+
+    /// The revision before.
+    #[must_use]
+    pub fn before(&self) -> u64 {
+        self.before
+    }
+
+    /// The revision after. It is the same where nothing is in force that was not before.
+    #[must_use]
+    pub fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document; which requests
+    /// were denied.
+    #[must_use]
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+impl fmt::Display for AuditRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, author, lines) = (self.kind.name(), &self.author, self.lines.join("; "));
+        match self.kind {
+            AuditKind::Accepted => {
+                let (before, after) = (self.before, self.after);
+                write!(
+                    f,
+                    "{kind}, revision {before} → {after}, by {author}: {lines}"
+                )
+            }
+            _ => write!(f, "{kind}, revision {}, by {author}: {lines}", self.before),
+        }
+    }
+}
+
+/// Where the audit goes, beside the events: a file, a queue, a table.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use tollgate_rules::{AuditRecord, AuditSink, Author, Bindings, Format, LiveRules};
+///
+/// #[derive(Clone, Default)]
+/// struct Kept(Arc<Mutex<Vec<String>>>);
+///
+/// impl AuditSink for Kept {
+///     fn record(&self, record: &AuditRecord) {
+///         self.0.lock().unwrap().push(record.to_string());
+///     }
+/// }
+///
+/// let kept = Kept::default();
+/// let limits = "version = 1\n[[rules]]\nname = 'api'\nlimit = '60/min'\nby = 'client_ip'\n";
+/// let rules = LiveRules::builder(Bindings::new())
+///     .audit(kept.clone())
+///     .from_text(limits, Format::Toml)?;
+/// let alice = rules.handle(Author::new("alice").because("ticket 4711"));
+/// alice.replace(limits.replace("60", "90"), Format::Toml)?;
+/// assert_eq!(
+///     kept.0.lock().unwrap().last().unwrap(),
+///     "accepted, revision 1 → 2, by alice, because: ticket 4711: api: gcra 60/min → gcra 90/min, used units are kept"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no sink for the audit",
+    note = "implement `tollgate_rules::AuditSink` for it: `fn record(&self, record: &AuditRecord)`"
+)]
+pub trait AuditSink: Send + Sync + 'static {
+    /// Takes a record. It is called in the task or thread that makes the change, so it should not wait: give the record to a
+    /// queue.
+    fn record(&self, record: &AuditRecord);
+}
+
+/// The sinks of a service.
+#[derive(Clone, Default)]
+pub(crate) struct AuditSinks(Vec<Arc<dyn AuditSink>>);
+
+impl AuditSinks {
+    pub(crate) fn add(&mut self, sink: impl AuditSink) {
+        self.0.push(Arc::new(sink));
+    }
+
+    /// Tells of a record, by an event and to all sinks.
+    pub(crate) fn record(&self, record: &AuditRecord) {
+        let AuditRecord { before, after, .. } = record;
+        let (what, actor) = (record.kind.name(), record.author.actor());
+        let (reason, lines) = (record.author.reason(), record.lines.join("\n"));
+        match record.kind {
+            AuditKind::Rejected => tracing::error!(
+                target: "tollgate::audit", what, actor, reason, before, after,
+                "the rules are rejected, and the last good ones stay in force:\n{lines}"
+            ),
+            AuditKind::Denied => tracing::warn!(
+                target: "tollgate::audit", what, before, after, "{lines}"
+            ),
+            _ => tracing::info!(
+                target: "tollgate::audit", what, actor, reason, before, after,
+                "the rules have changed:\n{lines}"
+            ),
+        }
+        for sink in &self.0 {
+            sink.record(record);
+        }
+    }
+}
+
+impl fmt::Debug for AuditSinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sinks", self.0.len())
+    }
+}

@@ -1,0 +1,401 @@
+//! Documents in JSON.
+
+use std::ops::Range;
+
+use crate::{
+    node::{Name, Node, Value},
+    problems::Problems,
+};
+
+/// How deep tables and lists may lie in each other.
+const DEPTH: usize = 32;
+
+/// The tree of a document. An empty table where it cannot be read.
+pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
+    let nothing = Node {
+        span: 0..text.len(),
+        value: Value::Table(Vec::new()),
+    };
+    if text.trim().is_empty() {
+        return nothing;
+    }
+    match Parser::new(text).document() {
+        Ok(node) => node,
+        Err((span, message)) => {
+            problems.add(span, format!("this is not JSON: {message}"));
+            nothing
+        }
+    }
+}
+
+type Wrong = (Range<usize>, &'static str);
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        // Windows begins texts with it.
+        let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        Self { text, at, depth: 0 }
+    }
+
+    fn document(mut self) -> Result<Node, Wrong> {
+        let node = self.value()?;
+        match self.peek() {
+            None => Ok(node),
+            Some(_) => Err(self.wrong("there is more behind the document; keep one table")),
+        }
+    }
+
+    /// The next byte that is no space.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let spaces = rest.iter().take_while(|byte| b" \t\r\n".contains(byte));
+        self.at += spaces.count();
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// An error at the character here.
+    fn wrong(&self, message: &'static str) -> Wrong {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let len = rest.chars().next().map_or(0, char::len_utf8);
+        (self.at..self.at + len, message)
+    }
+
+    fn value(&mut self) -> Result<Node, Wrong> {
+        let first = self.peek();
+        let begin = self.at;
+        let value = match first {
+            Some(b'{') => self.nested(Self::table)?,
+            Some(b'[') => self.nested(Self::list)?,
+            Some(b'"') => Value::Text(self.string()?),
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b'a'..=b'z') => self.word()?,
+            Some(b'\'') => return Err(self.wrong("a text stands in double quotes")),
+            Some(b'/' | b'#') => {
+                return Err(self.wrong("JSON has no comments; remove it, or write YAML or TOML"));
+            }
+            Some(_) => return Err(self.wrong("a value is missing")),
+            None => return Err(self.wrong("it ends where a value is missing")),
+        };
+        let span = begin..self.at;
+        Ok(Node { span, value })
+    }
+
+    fn nested(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<Value, Wrong>,
+    ) -> Result<Value, Wrong> {
+        if self.depth == DEPTH {
+            return Err(self.wrong("tables and lists lie more than 32 deep in each other"));
+        }
+        self.depth += 1;
+        self.at += 1;
+        let value = read(self)?;
+        self.at += 1;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn table(&mut self) -> Result<Value, Wrong> {
+        let mut fields = Vec::new();
+        if self.peek() == Some(b'}') {
+            return Ok(Value::Table(fields));
+        }
+        loop {
+            match self.peek() {
+                Some(b'"') => {}
+                Some(b'}') => return Err(self.wrong("a comma has nothing behind it; remove it")),
+                _ => return Err(self.wrong("the name of a field stands in double quotes")),
+            }
+            let begin = self.at;
+            let text = self.string()?;
+            let span = begin..self.at;
+            if self.peek() != Some(b':') {
+                return Err(self.wrong("a colon is missing behind the name"));
+            }
+            self.at += 1;
+            fields.push((Name { span, text }, self.value()?));
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => return Ok(Value::Table(fields)),
+                _ => return Err(self.wrong("a comma or } is missing")),
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<Value, Wrong> {
+        let mut nodes = Vec::new();
+        if self.peek() == Some(b']') {
+            return Ok(Value::List(nodes));
+        }
+        loop {
+            if self.peek() == Some(b']') {
+                return Err(self.wrong("a comma has nothing behind it; remove it"));
+            }
+            nodes.push(self.value()?);
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => return Ok(Value::List(nodes)),
+                _ => return Err(self.wrong("a comma or ] is missing")),
+            }
+        }
+    }
+
+    fn word(&mut self) -> Result<Value, Wrong> {
+        for (word, value) in [
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+            ("null", Value::Null),
+        ] {
+            if self.text[self.at..].starts_with(word) {
+                self.at += word.len();
+                return Ok(value);
+            }
+        }
+        Err(self.wrong("a text stands in double quotes"))
+    }
+
+    fn number(&mut self) -> Result<Value, Wrong> {
+        let rest = &self.text[self.at..];
+        let is_part = |byte: &u8| b"+-.0123456789eE".contains(byte);
+        let len = rest.bytes().take_while(|byte| is_part(byte)).count();
+        let number = &rest[..len];
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        let has_zero = digits.len() > 1 && digits.starts_with('0');
+        let value = match number.parse::<i128>() {
+            _ if has_zero && digits.as_bytes()[1].is_ascii_digit() => None,
+            Ok(integer) => Some(Value::Integer(integer)),
+            Err(_) => number
+                .parse::<f64>()
+                .ok()
+                .map(|_| Value::Float(number.to_owned())),
+        };
+        let value = value.ok_or((self.at..self.at + len, "this is not a number"))?;
+        self.at += len;
+        Ok(value)
+    }
+
+    fn string(&mut self) -> Result<String, Wrong> {
+        let begin = self.at;
+        self.at += 1;
+        let mut string = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let plain = rest
+                .bytes()
+                .position(|byte| byte == b'"' || byte == b'\\' || byte < b' ');
+            let Some(plain) = plain else {
+                return Err((
+                    begin..begin + 1,
+                    "this text has no end; a double quote is missing",
+                ));
+            };
+            string.push_str(&rest[..plain]);
+            self.at += plain;
+            match rest.as_bytes()[plain] {
+                b'"' => {
+                    self.at += 1;
+                    return Ok(string);
+                }
+                b'\\' => string.push(self.escaped()?),
+                b'\n' | b'\r' => {
+                    return Err((
+                        begin..self.at,
+                        "a text ends in its line; a double quote is missing",
+                    ));
+                }
+                _ => return Err(self.wrong("a control character is written as \\u0009")),
+            }
+        }
+    }
+
+    /// The character of an escape.
+    fn escaped(&mut self) -> Result<char, Wrong> {
+        let begin = self.at;
+        let kind = self.text.as_bytes().get(begin + 1).copied();
+        self.at += 2;
+        Ok(match kind {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                let wrong = "an escape has four hexadecimal digits, as \\u00e4";
+                let first = self.unit().ok_or((begin..begin + 2, wrong))?;
+                let mut units = vec![first];
+                if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with("\\u") {
+                    self.at += 2;
+                    units.extend(self.unit());
+                }
+                let mut chars = char::decode_utf16(units);
+                match (chars.next(), chars.next()) {
+                    (Some(Ok(char)), None) => char,
+                    _ => return Err((begin..self.at, "these are not the halves of a character")),
+                }
+            }
+            _ => {
+                return Err((
+                    begin..begin + 1,
+                    "there is no such escape; a backslash is \\\\",
+                ));
+            }
+        })
+    }
+
+    /// Four hexadecimal digits.
+    fn unit(&mut self) -> Option<u16> {
+        let digits = self.text.get(self.at..self.at + 4)?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let unit = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+        self.at += 4;
+        Some(unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Number};
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, String> {
+        let problems = Problems::default();
+        let node = parse(text, &problems);
+        match problems.into_sorted().pop() {
+            None => Ok(node.value),
+            Some(problem) => Err(format!("{:?} {}", problem.span, problem.message)),
+        }
+    }
+
+    fn plain(value: &Value) -> serde_json::Value {
+        match value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(boolean) => (*boolean).into(),
+            Value::Integer(number) => Number::from_i128(*number).expect("a number").into(),
+            Value::Float(text) | Value::Time(text) => serde_json::from_str(text).expect("a number"),
+            Value::Text(text) => text.clone().into(),
+            Value::List(nodes) => nodes.iter().map(|node| plain(&node.value)).collect(),
+            Value::Table(fields) => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, node)| (name.text.clone(), plain(&node.value)));
+                serde_json::Value::Object(fields.collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            (-1e6..1e6_f64).prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(4, 64, 8, |inner| {
+            let list = prop::collection::vec(inner.clone(), 0..8);
+            let table = prop::collection::btree_map(any::<String>(), inner, 0..8);
+            prop_oneof![
+                list.prop_map(Into::into),
+                table.prop_map(|fields| fields.into_iter().collect::<Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_json_writes_is_read_as_it_was(value in any_json(), is_pretty: bool) {
+            let text = match is_pretty {
+                true => serde_json::to_string_pretty(&value),
+                false => serde_json::to_string(&value),
+            };
+            let read = read(&text.expect("JSON")).expect("it is JSON");
+            prop_assert_eq!(plain(&read), value);
+        }
+
+        #[test]
+        fn a_text_is_json_where_serde_json_says_so(text in "[\\[\\]{}:,\"\\\\u019.eE+ \\-atrfnl]{0,24}") {
+            prop_assume!(!text.trim().is_empty());
+            let other = serde_json::from_str::<serde_json::Value>(&text);
+            // It refuses numbers that are too large for it.
+            let is_large = other.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
+            prop_assume!(!is_large);
+            prop_assert_eq!(read(&text).is_ok(), other.is_ok(), "{:?}", read(&text));
+        }
+    }
+
+    #[test]
+    fn halves_of_a_character_are_one_and_half_of_one_is_none() {
+        assert_eq!(read("\"\\ud83d\\ude00\""), Ok(Value::Text("😀".into())));
+        for half in ["\"\\ud83d\"", "\"\\ude00\"", "\"\\ud83d\\u0041\""] {
+            assert!(
+                read(half)
+                    .expect_err(half)
+                    .contains("halves of a character")
+            );
+        }
+    }
+
+    #[test]
+    fn each_mistake_says_what_would_be_right() {
+        for (text, expected) in [
+            (
+                "{\"a\": 1,}",
+                "8..9 this is not JSON: a comma has nothing behind it; remove it",
+            ),
+            (
+                "{\"a\": [1 2]}",
+                "9..10 this is not JSON: a comma or ] is missing",
+            ),
+            (
+                "{a: 1}",
+                "1..2 this is not JSON: the name of a field stands in double quotes",
+            ),
+            (
+                "{\"a\" 1}",
+                "5..6 this is not JSON: a colon is missing behind the name",
+            ),
+            (
+                "{\"a\": 'x'}",
+                "6..7 this is not JSON: a text stands in double quotes",
+            ),
+            (
+                "{\"a\": 012}",
+                "6..9 this is not JSON: this is not a number",
+            ),
+            (
+                "{\"a\": \"x}",
+                "6..7 this is not JSON: this text has no end; a double quote is missing",
+            ),
+            (
+                "{} {}",
+                "3..4 this is not JSON: there is more behind the document; keep one table",
+            ),
+            (
+                "// a\n{}",
+                "0..1 this is not JSON: JSON has no comments; remove it, or write YAML or TOML",
+            ),
+            (
+                "{\"a\":",
+                "5..5 this is not JSON: it ends where a value is missing",
+            ),
+        ] {
+            assert_eq!(read(text).expect_err(text), expected);
+        }
+        assert!(
+            read(&"[".repeat(1_000_000))
+                .expect_err("it is deep")
+                .contains("more than 32 deep")
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Changing rules while a service runs.
+
+use tokio::sync::watch;
+use tollgate::RuleChange;
+
+use crate::{
+    author::Author,
+    document_error::DocumentError,
+    document_tree::DocumentTree,
+    format::Format,
+    limit_override::{LimitOverride, RuleSwitch},
+    live_rules::LiveRules,
+    rule_text::RuleText,
+    rules_status::RulesStatus,
+};
+
+/// Changes the rules of **this process** in the name of an [`Author`]: made by [`LiveRules::handle`].
+///
+/// Overrides and switches that are set here lie on top of the source's document, stay when it changes, and end with the process.
+/// To change all processes, change the source.
+///
+/// ```
+/// use tollgate_rules::{Author, Bindings, Format, LimitOverride, LiveRules, RuleSwitch};
+///
+/// let limits = "version = 1\n[[rules]]\nname = 'per-key'\nlimit = '20/s'\nby = 'header:x-api-key'\n";
+/// let rules = LiveRules::from_text(limits, Format::Toml, Bindings::new())?;
+/// let alice = rules.handle(Author::new("alice").because("ticket 4711"));
+/// alice.override_limit(LimitOverride::new("per-key", "acme-key-1", "500/s"))?;
+/// alice.switch(RuleSwitch::all("50%"))?;
+/// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 10/s");
+///
+/// let error = alice.override_limit(LimitOverride::new("per-kye", "acme-key-1", "500/s")).unwrap_err();
+/// assert!(error.to_string().contains("did you mean \"per-key\"?"));
+/// alice.clear()?;
+/// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 20/s");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct LiveRulesHandle {
+    rules: LiveRules,
+    author: Author,
+}
+
+impl LiveRules {
+    /// Changes the rules of this process in the name of an author, who is part of the [audit](crate::AuditRecord).
+    pub fn handle(&self, author: Author) -> LiveRulesHandle {
+        LiveRulesHandle {
+            rules: self.clone(),
+            author,
+        }
+    }
+
+    /// Hears of each change of the [status](Self::status).
+    #[must_use]
+    pub fn subscribe(&self) -> RulesUpdates {
+        RulesUpdates {
+            changed: self.shared.rules.subscribe(),
+            rules: self.clone(),
+        }
+    }
+}
+
+impl LiveRulesHandle {
+    /// Puts another text in force, and says what changed in the first layer. A source that has another document later takes
+    /// its place.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with the text. The rules stay as they are.
+    pub fn replace(
+        &self,
+        text: impl Into<String>,
+        format: Format,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        let text = RuleText::new(text, format);
+        self.rules.shared.rules.apply(Ok(text), self.author.clone())
+    }
+
+    /// Gives one client a limit of its own.
+    ///
+    /// # Errors
+    ///
+    /// An unknown rule, a text that is no key of it, or a limit that does not go with it. Nothing changes.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "an entry is made for the call, and is not used twice"
+    )]
+    pub fn override_limit(&self, entry: LimitOverride) -> Result<Vec<RuleChange>, DocumentError> {
+        self.edit(|local| local.set_override(entry.node()))
+    }
+
+    /// Switches rules off, into a shadow, or to a part of their limits.
+    ///
+    /// # Errors
+    ///
+    /// An unknown rule, or something else to switch to. Nothing changes.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "an entry is made for the call, and is not used twice"
+    )]
+    pub fn switch(&self, entry: RuleSwitch) -> Result<Vec<RuleChange>, DocumentError> {
+        self.edit(|local| local.set_switch(entry.node()))
+    }
+
+    /// Ends all overrides and switches that were set in this process.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses the rules as they were.
+    pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
+        self.edit(|local| *local = DocumentTree::default())
+    }
+
+    /// Which rules are in force.
+    #[must_use]
+    pub fn status(&self) -> RulesStatus {
+        self.rules.status()
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut DocumentTree)) -> Result<Vec<RuleChange>, DocumentError> {
+        self.rules.shared.rules.set_local(self.author.clone(), edit)
+    }
+}
+
+/// Changes of the status of [`LiveRules`], from [`LiveRules::subscribe`].
+#[derive(Debug)]
+pub struct RulesUpdates {
+    changed: watch::Receiver<u64>,
+    rules: LiveRules,
+}
+
+impl RulesUpdates {
+    /// Waits for the next change, and says what is in force then. Changes that come close together may be one.
+    ///
+    /// # Cancel safety
+    ///
+    /// A change that was not waited for is there at the next call.
+    pub async fn next(&mut self) -> RulesStatus {
+        // The rules are kept here, so that there is always somebody to hear from.
+        let _ = self.changed.changed().await;
+        self.rules.status()
+    }
+}

@@ -1,0 +1,104 @@
+//! A client's own limit, by its key.
+
+use tollgate::Key;
+use tollgate_core::{Quota, RuleSet};
+
+use crate::{
+    limit::limit,
+    node::{Node, Value},
+    reader::{At, Reader, Term},
+    rule_entry::{RuleEntry, without_name},
+};
+
+/// A client's own limit.
+#[derive(Clone)]
+pub(crate) struct Override {
+    pub(crate) rule: usize,
+    pub(crate) client: Client,
+    pub(crate) quota: Quota,
+    pub(crate) term: Term,
+}
+
+/// Whose limit it is.
+#[derive(Clone)]
+pub(crate) enum Client {
+    Key(Key),
+    /// Of whom the document has only a keyed hash.
+    Hash(u128),
+}
+
+/// The fields of an override.
+pub(crate) const FIELDS: &[&str] = &["rule", "key", "limit", "until", "reason"];
+
+/// The fields of a key that is known by its hash.
+pub(crate) const KEY_FIELDS: &[&str] = &["hash"];
+
+impl Override {
+    /// Reads an override of a rule that `named` finds, with its index. `has_secret`: keys may be named by their hash.
+    pub(crate) fn read<'r>(
+        reader: Reader<'_>,
+        node: &Node,
+        has_secret: bool,
+        named: impl FnOnce(&Node) -> Option<(usize, &'r RuleEntry)>,
+    ) -> Option<Self> {
+        let fields = reader.fields(node, "an override", FIELDS)?;
+        let rule = fields.required(reader, "an override", "rule", "\"search-per-key\"");
+        let rule = rule.and_then(named);
+        let term = reader.term(&fields);
+        let key = fields.required(reader, "an override", "key", "\"acme-key-1\"");
+        let quota = fields.required(reader, "an override", "limit", "\"500/s\"");
+        let (rule, entry) = rule?;
+        let client = key.and_then(|node| match &node.value {
+            Value::Table(_) => hash(reader, node, has_secret).map(Client::Hash),
+            _ => {
+                let key = entry.key.of_text(reader, node, &entry.name.value);
+                key.map(Client::Key)
+            }
+        });
+        let quota = quota.and_then(|node| limit(reader, node, Some(&entry.limit.value)));
+        let (client, quota, term) = (client?, quota?, term?);
+        refuse_override(reader, entry, &quota)?;
+        Some(Self {
+            rule,
+            client,
+            quota: quota.value,
+            term,
+        })
+    }
+}
+
+/// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.
+fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
+    let fields = reader.fields(node, "a key", KEY_FIELDS)?;
+    let hash = fields.required(reader, "a key", "hash", "32 hexadecimal digits")?;
+    let digits = reader.text(hash, "the hash of a key as text")?;
+    let number = u128::from_str_radix(digits.value, 16).ok();
+    let number = number.filter(|_| digits.value.len() == 32 && !digits.value.starts_with('+'));
+    if number.is_none() {
+        let message = "this is not the hash of a key; it has 32 hexadecimal digits";
+        reader.wrong(&digits.span, message);
+    } else if !has_secret {
+        let message = "keys are found by their hash with the secret that made it, and there is none; write the key itself, or give \
+                       the secret by Bindings::secret";
+        reader.wrong(&hash.span, message);
+    }
+    number
+}
+
+/// An override is a plan: it shares the state with the rule's other quotas.
+fn refuse_override(reader: Reader<'_>, rule: &RuleEntry, quota: &At<Quota>) -> Option<()> {
+    let own = &rule.limit.value;
+    if quota.value.reads_state_of(own) {
+        return Some(());
+    }
+    let with_plan = rule.numbers(&|quota| quota).plan("override", quota.value);
+    match RuleSet::new([with_plan]) {
+        Ok(_) => Some(()),
+        Err(wrong) => {
+            let message = without_name(&wrong.to_string());
+            let message = message.replace("plan \"override\" ", "the override ");
+            reader.wrong(&quota.span, message);
+            None
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A document that is pushed: without the keys of clients.
+
+use std::collections::{HashMap, HashSet};
+
+use tollgate::KeyBuf;
+
+use crate::{
+    bindings::Bindings,
+    document_error::DocumentError,
+    document_tree::{DocumentTree, field, table},
+    node::{Node, Value},
+    problems::Problems,
+    reader::Reader,
+    rule_document::RuleDocument,
+    rule_entry::RuleEntry,
+    rule_text::RuleText,
+};
+
+/// A document, and the lists that it was read from.
+pub(crate) struct PushedDocument {
+    pub(crate) document: RuleDocument,
+    pub(crate) lists: DocumentTree,
+}
+
+impl PushedDocument {
+    /// Reads a document, and its lists.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub(crate) fn read(text: &RuleText, bindings: &Bindings) -> Result<Self, DocumentError> {
+        let (document, trees) = text.read(bindings)?;
+        let mut lists = DocumentTree::default();
+        for tree in trees {
+            let Value::Table(fields) = tree.value else {
+                continue;
+            };
+            for (name, node) in fields {
+                let list = match &*name.text {
+                    "rules" => &mut lists.rules,
+                    "groups" => &mut lists.groups,
+                    "overrides" => &mut lists.overrides,
+                    "switches" => &mut lists.switches,
+                    _ => continue,
+                };
+                if let Value::List(nodes) = node.value {
+                    list.extend(nodes);
+                }
+            }
+        }
+        Ok(Self { document, lists })
+    }
+
+    /// Replaces the keys of clients by their hashes.
+    pub(crate) fn hash_keys(&mut self, hash_key: impl Fn(&str, &KeyBuf) -> u128) {
+        let rules = self.document.entries.rules.iter();
+        let rules: HashMap<&str, &RuleEntry> =
+            rules.map(|rule| (&*rule.name.value, rule)).collect();
+        let problems = Problems::default();
+        let reader = Reader {
+            text: "",
+            problems: &problems,
+        };
+        for node in &mut self.lists.overrides {
+            let Value::Table(fields) = &mut node.value else {
+                continue;
+            };
+            let rule = fields.iter().find_map(|(name, node)| match &node.value {
+                Value::Text(rule) if name.text == "rule" => rules.get(&**rule),
+                _ => None,
+            });
+            let key = fields.iter_mut().find(|(name, _)| name.text == "key");
+            let (Some(rule), Some((_, key))) = (rule, key) else {
+                continue;
+            };
+            if matches!(key.value, Value::Table(_)) {
+                continue;
+            }
+            // The document was read with it.
+            let name = &rule.name.value;
+            let Some(of_client) = rule.key.of_text(reader, key, name) else {
+                continue;
+            };
+            let hash = hash_key(name, of_client.as_ref());
+            key.value = table([("hash", Value::Text(format!("{hash:032x}")))]).value;
+        }
+        self.drop_repeated();
+    }
+
+    /// Of several overrides for one client the last one counts.
+    fn drop_repeated(&mut self) {
+        let mut seen = HashSet::new();
+        let mut kept: Vec<Node> = std::mem::take(&mut self.lists.overrides);
+        kept.reverse();
+        kept.retain(|node| {
+            let hash = hash_of(node);
+            let (Some(Value::Text(rule)), Some(Value::Text(hash))) = (field(node, "rule"), hash)
+            else {
+                return true;
+            };
+            seen.insert((rule.clone(), hash.to_lowercase()))
+        });
+        kept.reverse();
+        self.lists.overrides = kept;
+    }
+}
+
+/// The hash by which an override names its client.
+fn hash_of(node: &Node) -> Option<&Value> {
+    match field(node, "key")? {
+        Value::Table(fields) => fields.first().map(|(_, hash)| &hash.value),
+        _ => None,
+    }
+}

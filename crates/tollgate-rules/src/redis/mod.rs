@@ -1,0 +1,79 @@
+//! Rules that processes share through Redis.
+//!
+//! A document is pushed once, and is in force in every process of the service within a second:
+//!
+//! ```no_run
+//! use tollgate::MemoryStore;
+//! use tollgate_redis::Secret;
+//! use tollgate_rules::{Author, Bindings, Format, LiveRules, RuleText, redis::RedisRules};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let redis = RedisRules::new("redis://localhost", "shop", &Secret::from_env("TOLLGATE_SECRET")?)?;
+//!
+//! // In a service: one that starts while Redis is down has the rules of the file.
+//! let fallback = RuleText::new(std::fs::read_to_string("limits.toml")?, Format::Toml);
+//! let rules = LiveRules::builder(Bindings::new()).fallback(fallback).follow(redis.source()).await?;
+//!
+//! // In a program for operators, with the same bindings:
+//! let limits = RuleText::new(std::fs::read_to_string("limits.toml")?, Format::Toml);
+//! let author = Author::new("alice").because("ticket 4711");
+//! let revision = redis.push(limits, &Bindings::new(), &author).await?;
+//! println!("revision {revision} is pushed");
+//! # drop(rules);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//!
+//! - **The document and its revision are in the service's namespace.** One script compares the revision that was seen, stores
+//!   the new one, writes the audit and publishes. Two who push at once do not overwrite each other: the second one gets an
+//!   [error](PushError) and looks again.
+//! - **Processes listen and look.** A publication arrives at once; where it is lost, as in a failover, the next look finds the
+//!   document. A process looks every 5 s, and tells at the same time which revision it has in force.
+//! - **A document is signed** with a key that is derived from the service's secret. One without a right signature is rejected:
+//!   otherwise everybody who can write to the namespace could switch limits off. The signature covers the namespace and the
+//!   revision. Who can write to Redis can still delete the document, or put an older signed one back: processes that run ignore it,
+//!   one that starts anew does not know better.
+//! - **No key of a client is in it.** Overrides hold a keyed hash, which is found again with the secret alone. Comments are
+//!   dropped. What is written in a `reason` or a `description` stays as it is, and so does what a condition compares with.
+//! - **While Redis is unavailable** the last document stays in force. A process that starts then has its
+//!   [fallback](crate::LiveRulesBuilder::fallback), or does not start.
+//!
+//! With a changed secret, push the document again: processes with the new secret reject what the old one signed.
+//!
+//! # Which servers
+//!
+//! **One server**, by a `redis://` or `unix://` address, through the client redis-rs: none of it is on the path of a request.
+//! Encrypted addresses are not served.
+//!
+//! *Behind Sentinel*, give an address that follows the master: a service name, or a proxy. A connection that breaks is made
+//! anew by that name. *In a cluster*, all names have the namespace as their hash tag and lie in one slot: give the address of the
+//! server that has it; if the slot moves, the error says so, and the last rules stay in force until the address is changed.
+//!
+//! # What is kept
+//!
+//! | key | is |
+//! | --- | --- |
+//! | `{shop}:rules` | the document, its revision, its signature, and who pushed it |
+//! | `{shop}:rules:pushed` | when each of the last 100 revisions was pushed |
+//! | `{shop}:rules:in_force`, `:rules:heard`, `:rules:said`, `:rules:documents` | what processes say; gone 15 s after the last one was heard |
+//! | `{shop}:rules:audit` | a stream of about 10 000 [records](RedisRules::audit) |
+//!
+//! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `EVALSHA`, `SUBSCRIBE`.
+
+mod document_conflicts;
+mod link;
+mod names;
+mod push_error;
+mod redis_audit;
+mod redis_rules;
+mod redis_source;
+
+pub use self::{
+    push_error::{PushError, PushErrorKind},
+    redis_audit::RedisAudit,
+    redis_rules::RedisRules,
+    redis_source::RedisSource,
+};

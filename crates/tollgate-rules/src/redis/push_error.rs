@@ -1,0 +1,69 @@
+//! Why a document was not pushed.
+
+use std::{error::Error, fmt};
+
+use tollgate_core::RuleError;
+
+use crate::document_error::DocumentError;
+
+/// Why a document was not pushed, or Redis not asked. Nothing has changed, unless the reply was
+/// [lost](PushErrorKind::Unavailable).
+#[derive(Clone)]
+pub struct PushError {
+    kind: PushErrorKind,
+    message: String,
+}
+
+/// What a [`PushError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushErrorKind {
+    /// The document is wrong.
+    Document,
+    /// Somebody else has pushed in the meantime: look at that document, and push again.
+    Conflict,
+    /// Redis is unavailable, or refuses. If a connection broke, the push may have arrived: look at the revision.
+    Unavailable,
+    /// The address or the namespace cannot be used.
+    Setting,
+}
+
+impl PushError {
+    pub(crate) fn new(kind: PushErrorKind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { kind, message }
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn kind(&self) -> PushErrorKind {
+        self.kind
+    }
+}
+
+impl From<DocumentError> for PushError {
+    fn from(wrong: DocumentError) -> Self {
+        Self::new(PushErrorKind::Document, wrong.to_string())
+    }
+}
+
+impl From<RuleError> for PushError {
+    fn from(wrong: RuleError) -> Self {
+        Self::new(PushErrorKind::Setting, wrong.to_string())
+    }
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// As it is displayed: it comes out of `main`.
+impl fmt::Debug for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for PushError {}

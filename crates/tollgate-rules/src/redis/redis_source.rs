@@ -1,0 +1,194 @@
+//! Following the rules in Redis.
+
+use std::{fmt, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    document_error::DocumentError,
+    fleet::Fleet,
+    redis::{
+        document_conflicts::{DocumentConflict, DocumentConflicts},
+        link::Subscription,
+        redis_rules::{RedisRules, Report},
+    },
+    rule_text::RuleText,
+    rules_status::RulesStatus,
+    source::{Source, SourceError},
+};
+
+/// How often a process looks, and tells what it has in force.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How much that differs, so that processes do not look all at once.
+const SPREAD: u64 = 1_000;
+/// How long a broken subscription is left alone.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The rules in Redis as a [`Source`]: made by [`RedisRules::source`].
+pub struct RedisSource {
+    rules: RedisRules,
+    report: Report,
+    subscription: Option<Subscription>,
+    /// Look now, and do not wait for a publication.
+    is_due: bool,
+    conflicts: DocumentConflicts,
+    fleet: Fleet,
+    listens: bool,
+}
+
+impl RedisRules {
+    /// The source that a process follows: give it to [`LiveRules::follow`](crate::LiveRules::follow).
+    #[must_use]
+    pub fn source(&self) -> RedisSource {
+        RedisSource::new(self.clone())
+    }
+}
+
+impl RedisSource {
+    fn new(rules: RedisRules) -> Self {
+        let process = format!("{}-{:016x}", std::process::id(), unique());
+        Self {
+            rules,
+            report: Report {
+                process,
+                ..Report::default()
+            },
+            subscription: None,
+            is_due: true,
+            conflicts: DocumentConflicts::default(),
+            fleet: Fleet::default(),
+            listens: true,
+        }
+    }
+
+    /// The name under which other processes see this one in their [status](crate::FleetStatus): of a host or a pod. Names differ;
+    /// the process's number is added. Default: only that.
+    #[must_use]
+    pub fn named(mut self, process: &str) -> Self {
+        self.report.process = format!("{process}-{}", self.report.process);
+        self
+    }
+
+    /// Does not listen to publications, and looks every 5 s alone: for servers whose users may not subscribe.
+    #[must_use]
+    pub fn without_listening(mut self) -> Self {
+        self.listens = false;
+        self
+    }
+
+    /// Until there may be another document.
+    async fn wait(&mut self) {
+        if std::mem::take(&mut self.is_due) {
+            return self.subscribe().await;
+        }
+        let interval = INTERVAL - Duration::from_millis(unique() % SPREAD);
+        let Some(subscription) = &mut self.subscription else {
+            sleep(interval).await;
+            return self.subscribe().await;
+        };
+        if let Ok(None) = timeout(interval, subscription.next()).await {
+            self.subscription = None;
+            sleep(PAUSE).await;
+            // Listen before looking, so that nothing is missed in between.
+            self.subscribe().await;
+        }
+    }
+
+    async fn subscribe(&mut self) {
+        if self.listens && self.subscription.is_none() {
+            let shared = &self.rules.shared;
+            self.subscription = Subscription::new(&shared.client, shared.names.channel()).await;
+        }
+    }
+
+    /// Looks once. `None`: the document is the one that was seen last.
+    async fn look(&mut self) -> Result<Option<RuleText>, SourceError> {
+        let report = match self.report.hash.is_empty() {
+            // Nothing is in force yet.
+            true => &Report::default(),
+            false => &self.report,
+        };
+        let stored = self.rules.ask(report).await?;
+        let found = self.conflicts.compare(&stored.in_force, Instant::now());
+        found.iter().for_each(tell);
+        self.fleet.set(stored.fleet);
+        if stored.revision == 0 {
+            let namespace = &self.rules.shared.names.namespace;
+            let message = format!("there are no rules in Redis, namespace {namespace}; push them");
+            return Err(message.into());
+        }
+        let Some(document) = stored.document else {
+            return Ok(None);
+        };
+        self.report.signature.clone_from(&document.signature);
+        self.rules.verify(stored.revision, &document)?;
+        let text = self.rules.rule_text(&document);
+        Ok(Some(text.with_revision(stored.revision)))
+    }
+}
+
+impl Source for RedisSource {
+    async fn next(&mut self) -> Result<RuleText, SourceError> {
+        loop {
+            self.wait().await;
+            match self.look().await {
+                Ok(Some(text)) => {
+                    // What is in force then is told at once.
+                    self.is_due = true;
+                    return Ok(text);
+                }
+                Ok(None) => {}
+                Err(wrong) => {
+                    // A document that is wrong was seen; that Redis failed is no reason to wait.
+                    self.is_due = !wrong.is::<DocumentError>();
+                    if self.is_due {
+                        self.subscription = None;
+                    }
+                    return Err(wrong);
+                }
+            }
+        }
+    }
+
+    fn on_status(&mut self, status: &RulesStatus) {
+        self.report.revision = status.revision();
+        self.report.hash = format!("{:016x}", status.hash());
+        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        self.report.says = status.last_rejection().map(first).unwrap_or_default();
+    }
+
+    fn fleet(&self) -> Option<Fleet> {
+        Some(self.fleet.clone())
+    }
+}
+
+fn tell(conflict: &DocumentConflict) {
+    match conflict {
+        DocumentConflict::SameRevision(revision) => tracing::error!(
+            target: "tollgate",
+            revision,
+            "processes have different rules in force that claim one revision; push the rules again, which gives them a new one"
+        ),
+        DocumentConflict::Lasting { documents, since } => tracing::error!(
+            target: "tollgate",
+            documents,
+            since_s = since.as_secs(),
+            "processes have had different rules in force for longer than a deployment takes; look which of them lag, and why"
+        ),
+    }
+}
+
+/// Another number each time and in each process.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
+}
+
+impl fmt::Debug for RedisSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSource")
+            .field("rules", &self.rules)
+            .field("process", &self.report.process)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! The text of a document, before it is read.
+
+use std::{
+    borrow::Cow,
+    collections::hash_map::DefaultHasher,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use crate::{
+    assembly::Part,
+    author::Author,
+    bindings::{Bindings, HashKey},
+    document_error::DocumentError,
+    format::Format,
+    node::Node,
+    problems::Problem,
+    rule_document::RuleDocument,
+};
+
+/// The text of a document, or several texts that make one document together: what a [`Source`](crate::Source) gives.
+///
+/// ```
+/// use tollgate_rules::{Format, RuleText};
+///
+/// let limits = RuleText::named("limits of team a", "version: 1\nrules: []", Format::Yaml).with_revision(7);
+/// assert_eq!(limits.revision(), Some(7));
+/// ```
+#[must_use]
+#[derive(Clone)]
+pub struct RuleText {
+    texts: Vec<OneText>,
+    revision: Option<u64>,
+    author: Option<Author>,
+    /// For overrides that name the hash of a key, where the bindings have none.
+    hash_key: Option<Arc<HashKey>>,
+}
+
+/// One of the texts of a document.
+#[derive(Clone, Hash)]
+pub(crate) struct OneText {
+    /// The name that errors begin with: the path of a file.
+    pub(crate) origin: String,
+    pub(crate) format: Format,
+    pub(crate) text: String,
+    /// Whether it is a file, which may include others. They are further texts.
+    pub(crate) is_file: bool,
+    /// What was found wrong before it was read as a whole.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl RuleText {
+    /// A text, whose errors begin with its format.
+    pub fn new(text: impl Into<String>, format: Format) -> Self {
+        Self::named(format!("<{format}>"), text, format)
+    }
+
+    /// A text whose errors begin with `origin`: where it comes from.
+    pub fn named(origin: impl Into<String>, text: impl Into<String>, format: Format) -> Self {
+        Self::of_texts(vec![OneText {
+            origin: origin.into(),
+            format,
+            text: text.into(),
+            is_file: false,
+            problems: Vec::new(),
+        }])
+    }
+
+    /// Texts that make one document: their rules together.
+    pub(crate) fn of_texts(texts: Vec<OneText>) -> Self {
+        Self {
+            texts,
+            revision: None,
+            author: None,
+            hash_key: None,
+        }
+    }
+
+    /// Adds a text: both make one document. Each has its own `version`.
+    pub fn and(mut self, other: Self) -> Self {
+        self.texts.extend(other.texts);
+        self
+    }
+
+    /// The number that its source gives this document. It increases with each change: a process never goes back to a document
+    /// with a lower one. Without a number, the process counts.
+    pub fn with_revision(mut self, revision: u64) -> Self {
+        self.revision = Some(revision);
+        self
+    }
+
+    /// The number that its source gives this document.
+    #[must_use]
+    pub fn revision(&self) -> Option<u64> {
+        self.revision
+    }
+
+    /// Who wrote it, for the audit. Default: its origin.
+    pub fn by(mut self, author: Author) -> Self {
+        self.author = Some(author);
+        self
+    }
+
+    pub(crate) fn author(&self) -> Author {
+        let origin = || self.texts.first().map_or("", |text| &*text.origin);
+        self.author.clone().unwrap_or_else(|| Author::new(origin()))
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_hash_key(mut self, hash_key: Arc<HashKey>) -> Self {
+        self.hash_key = Some(hash_key);
+        self
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn parse(&self, bindings: &Bindings) -> Result<RuleDocument, DocumentError> {
+        self.read(bindings).map(|(document, _)| document)
+    }
+
+    /// Reads it: the document, and the tree of each text.
+    pub(crate) fn read(
+        &self,
+        bindings: &Bindings,
+    ) -> Result<(RuleDocument, Vec<Node>), DocumentError> {
+        let mut bindings = Cow::Borrowed(bindings);
+        if bindings.hash_key.is_none() && self.hash_key.is_some() {
+            bindings.to_mut().hash_key.clone_from(&self.hash_key);
+        }
+        let parts = self.texts.iter().map(|text| Part {
+            origin: &text.origin,
+            text: &text.text,
+            format: text.format,
+            is_file: text.is_file,
+            problems: &text.problems,
+        });
+        RuleDocument::of_parts(&parts.collect::<Vec<_>>(), &bindings)
+    }
+
+    /// The text, once: nothing is left.
+    pub(crate) fn take(&mut self) -> Option<Self> {
+        let texts = std::mem::take(&mut self.texts);
+        (!texts.is_empty()).then_some(Self {
+            texts,
+            ..self.clone()
+        })
+    }
+
+    /// Equal for equal contents, whatever the revision. Times of files are not looked at, because they may stand still.
+    pub(crate) fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.texts.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Shows where the texts are from. They may hold the keys of clients.
+impl fmt::Debug for RuleText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origins: Vec<_> = self.texts.iter().map(|text| &text.origin).collect();
+        f.debug_struct("RuleText")
+            .field("origins", &origins)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,503 @@
+//! The rules in force, and what follows them.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use tollgate::{
+    LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleChange, RuleError, RulesHandle, Store,
+};
+use tollgate_core::Tick;
+
+use crate::{
+    audit::{AuditKind, AuditRecord, AuditSinks},
+    author::Author,
+    bindings::Bindings,
+    clock::now,
+    denial_audit::DenialAudit,
+    document_changes::document_changes,
+    document_error::DocumentError,
+    document_tree::DocumentTree,
+    fleet::Fleet,
+    metrics,
+    rule_document::RuleDocument,
+    rule_text::RuleText,
+    rules_status::RulesStatus,
+};
+
+/// The document in force, and the layers and limiters that follow it.
+pub(crate) struct RulesInForce {
+    bindings: Bindings,
+    sinks: AuditSinks,
+    /// What the source knows of other processes.
+    fleet: OnceLock<Fleet>,
+    state: Mutex<State>,
+    /// How often the status has changed.
+    changed: watch::Sender<u64>,
+}
+
+struct State {
+    /// As the source gave it.
+    text: RuleText,
+    /// Overrides and switches that were set in this process.
+    local: DocumentTree,
+    /// Both together.
+    document: RuleDocument,
+    /// Of the contents in force, and of those that were rejected last.
+    hash: u64,
+    rejected_hash: Option<u64>,
+    followers: Followers,
+    /// The number that the source gave the document in force.
+    of_source: Option<u64>,
+    revision: u64,
+    since: Tick,
+    /// When the rules in force were computed: entries that expire later are in force.
+    computed: Tick,
+    rejected: u64,
+    last_rejection: Option<String>,
+    source_error: Option<String>,
+}
+
+/// What has the rules in force.
+#[derive(Default)]
+struct Followers {
+    layers: Vec<RulesHandle>,
+    limiters: Vec<LiveLimiter>,
+}
+
+/// What a change did: the result, and what the audit says of it.
+type Changed = (Result<Vec<RuleChange>, DocumentError>, Option<AuditRecord>);
+
+impl RulesInForce {
+    /// # Errors
+    ///
+    /// All that is wrong with the text.
+    pub(crate) fn new(
+        mut bindings: Bindings,
+        sinks: AuditSinks,
+        text: RuleText,
+    ) -> Result<Self, DocumentError> {
+        bindings.denials = Arc::new(DenialAudit::new(sinks.clone()));
+        let document = text.parse(&bindings)?;
+        let now = now();
+        let revision = text.revision().unwrap_or(1);
+        let rules = Self {
+            bindings,
+            sinks,
+            fleet: OnceLock::new(),
+            state: Mutex::new(State {
+                local: DocumentTree::default(),
+                document,
+                hash: text.hash(),
+                rejected_hash: None,
+                followers: Followers::default(),
+                of_source: text.revision(),
+                revision,
+                since: now,
+                computed: now,
+                rejected: 0,
+                last_rejection: None,
+                source_error: None,
+                text,
+            }),
+            changed: watch::Sender::new(0),
+        };
+        let state = rules.lock();
+        let began = AuditRecord {
+            at: now,
+            kind: AuditKind::Accepted,
+            author: state.text.author(),
+            before: 0,
+            after: revision,
+            lines: vec![format!(
+                "{} rules to begin with",
+                state.document.names().count()
+            )],
+        };
+        drop(state);
+        rules.sinks.record(&began);
+        metrics::in_force(revision, now);
+        Ok(rules)
+    }
+
+    /// As [`new`](Self::new), until the source has a document: its first one takes the place of this text.
+    pub(crate) fn fallback(
+        bindings: Bindings,
+        sinks: AuditSinks,
+        text: RuleText,
+    ) -> Result<Self, DocumentError> {
+        let rules = Self::new(bindings, sinks, text)?;
+        let mut state = rules.lock();
+        (state.revision, state.of_source) = (0, None);
+        metrics::in_force(0, state.since);
+        drop(state);
+        Ok(rules)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What is behind it is whole at each step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_fleet(&self, fleet: Fleet) {
+        // A source says it once.
+        let _ = self.fleet.set(fleet);
+    }
+
+    pub(crate) fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
+        let mut state = self.lock();
+        let layer = RateLimitLayer::switchable(store, state.document.rules_at(state.computed))?;
+        state.followers.layers.push(layer.handle());
+        Ok(layer)
+    }
+
+    pub(crate) fn message_layer(&self, store: impl Store) -> Result<MessageLimitLayer, RuleError> {
+        let mut state = self.lock();
+        let layer = MessageLimitLayer::new(store, state.document.rules_at(state.computed))?;
+        state.followers.layers.push(layer.handle());
+        Ok(layer)
+    }
+
+    pub(crate) fn limiter(&self, store: impl Store) -> Result<LiveLimiter, RuleError> {
+        let mut state = self.lock();
+        let rules = state.document.limiter_rules_at(state.computed);
+        let limiter = LiveLimiter::new(store, rules)?;
+        state.followers.limiters.push(limiter.clone());
+        Ok(limiter)
+    }
+
+    pub(crate) fn document(&self) -> RuleDocument {
+        self.lock().document.clone()
+    }
+
+    pub(crate) fn status(&self) -> RulesStatus {
+        let state = self.lock();
+        RulesStatus {
+            revision: state.revision,
+            hash: state.hash,
+            rules: state.document.names().count(),
+            in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
+            rejected: state.rejected,
+            last_rejection: state.last_rejection.clone(),
+            source_error: state.source_error.clone(),
+            fleet: self.fleet.get().map(Fleet::status),
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Puts a text in force, unless it is already.
+    pub(crate) fn apply(
+        &self,
+        text: Result<RuleText, DocumentError>,
+        author: Author,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        self.change(|state| state.apply(&self.bindings, text, author))
+    }
+
+    /// Sets overrides and switches of this process beside the source's document.
+    pub(crate) fn set_local(
+        &self,
+        author: Author,
+        edit: impl FnOnce(&mut DocumentTree),
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        self.change(|state| {
+            let mut local = state.local.clone();
+            edit(&mut local);
+            state.set_local(&self.bindings, local, author)
+        })
+    }
+
+    /// Notes that the source has no document at present.
+    pub(crate) fn source_failed(&self, error: &str) {
+        let mut state = self.lock();
+        let is_known = state.source_error.replace(error.to_owned()).as_deref() == Some(error);
+        let revision = state.revision;
+        drop(state);
+        if !is_known {
+            tracing::error!(
+                target: "tollgate",
+                revision,
+                "the source has no rules at present, and the last ones stay in force: {error}"
+            );
+            self.changed.send_modify(|n| *n += 1);
+        }
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut State) -> Changed,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        // Held all along, so that two changes follow each other. Sinks may ask for the status.
+        let mut state = self.lock();
+        let (result, record) = change(&mut state);
+        let (revision, since) = (state.revision, state.since);
+        metrics::rejected(state.last_rejection.is_some());
+        drop(state);
+        metrics::in_force(revision, since);
+        if let Some(record) = record {
+            if record.kind == AuditKind::Rejected {
+                metrics::count_rejected();
+            }
+            self.sinks.record(&record);
+        }
+        self.changed.send_modify(|n| *n += 1);
+        result
+    }
+
+    /// Ends overrides and switches whose time is over. Returns how long until the next one is.
+    pub(crate) fn expire(&self) -> Option<Duration> {
+        let mut state = self.lock();
+        let now = now();
+        let due = state.document.expires_after(state.computed)?;
+        let mut record = None;
+        if due <= now {
+            let document = state.document.clone();
+            let lines = match state.replace(&document, now) {
+                Ok(changes) => changes.iter().map(ToString::to_string).collect(),
+                Err(wrong) => {
+                    tracing::error!(target: "tollgate", "what has expired stays in force: {wrong}");
+                    state.computed = now;
+                    Vec::new()
+                }
+            };
+            record = Some(AuditRecord {
+                at: now,
+                kind: AuditKind::Expired,
+                author: Author::new("its time is over"),
+                before: state.revision,
+                after: state.revision,
+                lines,
+            });
+        }
+        let next = state.document.expires_after(now);
+        drop(state);
+        if let Some(record) = record {
+            self.sinks.record(&record);
+        }
+        next.map(|next| Duration::from_micros(next - now))
+    }
+}
+
+impl State {
+    fn apply(
+        &mut self,
+        bindings: &Bindings,
+        text: Result<RuleText, DocumentError>,
+        author: Author,
+    ) -> Changed {
+        let hash = text.as_ref().ok().map(RuleText::hash);
+        let of_source = text.as_ref().ok().and_then(RuleText::revision);
+        if hash == Some(self.hash) && of_source >= self.of_source {
+            // It was put right again, or pushed again.
+            self.last_rejection = None;
+            self.source_error = None;
+            self.rejected_hash = None;
+            self.number(of_source);
+            return (Ok(Vec::new()), None);
+        }
+        let before = self.revision;
+        let now = now();
+        let applied = text.and_then(|text| {
+            self.refuse_older(of_source)?;
+            let (document, local) = self.with_local(bindings, &text, &self.local)?;
+            let lines = document_changes(&self.document.entries, &document.entries);
+            let changes = self.replace(&document, now)?;
+            Ok((text, document, local, changes, lines))
+        });
+        match applied {
+            Ok((text, document, local, changes, lines)) => {
+                self.hash = text.hash();
+                (self.text, self.document, self.local) = (text, document, local);
+                self.rejected_hash = None;
+                self.last_rejection = None;
+                self.source_error = None;
+                self.revision += 1;
+                self.number(of_source);
+                self.since = now;
+                let record = self.record(AuditKind::Accepted, author, before, lines);
+                (Ok(changes), Some(record))
+            }
+            Err(wrong) => {
+                let message = wrong.to_string();
+                let is_known = self.last_rejection.as_ref() == Some(&message);
+                let mut record = None;
+                if !is_known || hash != self.rejected_hash {
+                    self.rejected += 1;
+                    let lines = vec![message.clone()];
+                    record = Some(self.record(AuditKind::Rejected, author, before, lines));
+                }
+                self.rejected_hash = hash;
+                self.last_rejection = Some(message);
+                (Err(wrong), record)
+            }
+        }
+    }
+
+    fn set_local(&mut self, bindings: &Bindings, local: DocumentTree, author: Author) -> Changed {
+        let before = self.revision;
+        let now = now();
+        let applied = together(bindings, &self.text, &local).and_then(|document| {
+            let lines = document_changes(&self.document.entries, &document.entries);
+            let changes = self.replace(&document, now)?;
+            Ok((document, changes, lines))
+        });
+        match applied {
+            Ok((document, changes, lines)) => {
+                (self.document, self.local) = (document, local);
+                (
+                    Ok(changes),
+                    Some(self.record(AuditKind::Accepted, author, before, lines)),
+                )
+            }
+            Err(wrong) => {
+                let lines = vec![wrong.to_string()];
+                let record = self.record(AuditKind::Rejected, author, before, lines);
+                (Err(wrong), Some(record))
+            }
+        }
+    }
+
+    /// A text with the overrides and switches of this process, but for those of rules that it does not have.
+    fn with_local(
+        &self,
+        bindings: &Bindings,
+        text: &RuleText,
+        local: &DocumentTree,
+    ) -> Result<(RuleDocument, DocumentTree), DocumentError> {
+        let alone = text.parse(bindings)?;
+        if local.overrides.is_empty() && local.switches.is_empty() {
+            return Ok((alone, local.clone()));
+        }
+        let mut kept = local.clone();
+        kept.retain_rules(&alone.names().collect());
+        let together = together(bindings, text, &kept);
+        Ok(together.map_or_else(
+            |wrong| {
+                tracing::error!(target: "tollgate", "overrides and switches of this process do not go with the new rules and \
+                    have ended: {wrong}");
+                (alone, DocumentTree::default())
+            },
+            |document| (document, kept),
+        ))
+    }
+
+    fn record(
+        &self,
+        kind: AuditKind,
+        author: Author,
+        before: u64,
+        lines: Vec<String>,
+    ) -> AuditRecord {
+        AuditRecord {
+            at: now(),
+            kind,
+            author,
+            before,
+            after: self.revision,
+            lines,
+        }
+    }
+
+    /// Takes over the number that the source gave the document in force.
+    fn number(&mut self, of_source: Option<u64>) {
+        if let Some(revision) = of_source {
+            self.revision = revision;
+            self.of_source = of_source;
+        }
+    }
+
+    /// Another document than the one in force has a higher number.
+    fn refuse_older(&self, revision: Option<u64>) -> Result<(), DocumentError> {
+        let (Some(revision), Some(in_force)) = (revision, self.of_source) else {
+            return Ok(());
+        };
+        if revision > in_force {
+            return Ok(());
+        }
+        let message = if revision == in_force {
+            format!(
+                "two different documents claim revision {revision}; give each change a higher number"
+            )
+        } else {
+            format!(
+                "revision {revision} is older than revision {in_force}, which is in force; \
+                 to go back, give the older rules a number above {in_force}"
+            )
+        };
+        Err(DocumentError::of_whole("the rules", message))
+    }
+
+    /// Replaces the rules of all layers in one step, then those of the limiters.
+    fn replace(
+        &mut self,
+        document: &RuleDocument,
+        now: Tick,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        let changes = self
+            .followers
+            .replace((&self.document, self.computed), (document, now))
+            .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
+        self.computed = now;
+        Ok(changes)
+    }
+}
+
+/// A document, and the time that its rules are for.
+type At<'a> = (&'a RuleDocument, Tick);
+
+impl Followers {
+    /// All or none. Says what changed in the first layer, or else in the first limiter.
+    fn replace(&mut self, before: At<'_>, after: At<'_>) -> Result<Vec<RuleChange>, RuleError> {
+        self.layers.retain(|handle| handle.limiter().is_some());
+        let of_layers = self.replace_layers(after)?;
+        let rules = |(document, at): At<'_>| document.limiter_rules_at(at);
+        let mut of_limiters = Vec::new();
+        for (index, limiter) in self.limiters.iter().enumerate() {
+            match limiter.replace(rules(after)) {
+                Ok(changes) => of_limiters.push(changes),
+                Err(wrong) => {
+                    // These rules were in force until now, and their names are free.
+                    for limiter in &self.limiters[..index] {
+                        let _ = limiter.replace(rules(before));
+                    }
+                    let _ = self.replace_layers(before);
+                    return Err(wrong);
+                }
+            }
+        }
+        let changes = of_layers.into_iter().chain(of_limiters).next();
+        Ok(changes.unwrap_or_default())
+    }
+
+    fn replace_layers(&self, (document, at): At<'_>) -> Result<Vec<Vec<RuleChange>>, RuleError> {
+        if self.layers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rules = document.rules_at(at);
+        RulesHandle::replace_all(self.layers.iter().map(|handle| (handle, rules.clone())))
+    }
+}
+
+/// A text with the overrides and switches of this process.
+fn together(
+    bindings: &Bindings,
+    text: &RuleText,
+    local: &DocumentTree,
+) -> Result<RuleDocument, DocumentError> {
+    let local = local.rule_text("what was set in this process");
+    text.clone().and(local).parse(bindings)
+}
+
+impl fmt::Debug for RulesInForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RulesInForce")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}

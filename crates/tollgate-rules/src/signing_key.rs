@@ -1,0 +1,113 @@
+//! What is made with the service's secret: signatures, and hashes of keys.
+
+use std::fmt;
+
+use tollgate_core::KeyBuf;
+use tollgate_redis::Secret;
+
+use crate::author::Author;
+
+/// Keys that are derived from the service's secret.
+#[derive(Clone)]
+pub(crate) struct SigningKey {
+    documents: [u8; 32],
+    clients: [u8; 32],
+}
+
+impl SigningKey {
+    pub(crate) fn new(secret: &Secret) -> Self {
+        Self {
+            documents: secret.derive("tollgate-rules, signature of documents"),
+            clients: secret.derive("tollgate-rules, hash of clients"),
+        }
+    }
+
+    /// The signature of a document of this namespace with this revision.
+    pub(crate) fn sign(&self, namespace: &str, revision: u64, text: &str, by: &Author) -> String {
+        self.signature(namespace, revision, text, by)
+            .to_hex()
+            .to_string()
+    }
+
+    /// Whether it is the signature of that document.
+    pub(crate) fn has_signed(
+        &self,
+        signature: &str,
+        (namespace, revision): (&str, u64),
+        text: &str,
+        by: &Author,
+    ) -> bool {
+        let given = blake3::Hash::from_hex(signature);
+        // Hashes are compared in constant time.
+        given.is_ok_and(|given| given == self.signature(namespace, revision, text, by))
+    }
+
+    fn signature(&self, namespace: &str, revision: u64, text: &str, by: &Author) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.documents);
+        hasher.update(&revision.to_le_bytes());
+        for part in [namespace, by.actor(), by.reason(), text] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        hasher.finalize()
+    }
+
+    /// The hash by which documents name a client of a rule.
+    pub(crate) fn hash_key(&self, rule: &str, key: &KeyBuf) -> u128 {
+        let mut hasher = blake3::Hasher::new_keyed(&self.clients);
+        hasher.update(&(rule.len() as u64).to_le_bytes());
+        hasher.update(rule.as_bytes());
+        hasher.update(key.as_bytes());
+        let mut half = [0; 16];
+        half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        u128::from_be_bytes(half)
+    }
+}
+
+/// Shows nothing.
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Key;
+
+    use super::*;
+
+    fn key(byte: u8) -> SigningKey {
+        SigningKey::new(&Secret::from_bytes([byte; 32]).expect("32 bytes"))
+    }
+
+    #[test]
+    fn a_signature_is_of_one_document_one_revision_one_namespace_and_one_author() {
+        let by = Author::new("alice").because("launch");
+        let signature = key(7).sign("shop", 3, "text", &by);
+        assert!(key(7).has_signed(&signature, ("shop", 3), "text", &by));
+        let other = Author::new("alic").because("elaunch");
+        assert!(!key(8).has_signed(&signature, ("shop", 3), "text", &by));
+        assert!(!key(7).has_signed(&signature, ("shop", 4), "text", &by));
+        assert!(!key(7).has_signed(&signature, ("web", 3), "text", &by));
+        assert!(!key(7).has_signed(&signature, ("shop", 3), "text ", &by));
+        assert!(!key(7).has_signed(&signature, ("shop", 3), "text", &other));
+        assert!(!key(7).has_signed("", ("shop", 3), "text", &by));
+    }
+
+    #[test]
+    fn a_client_has_another_hash_under_each_rule_and_secret() {
+        let hash =
+            |byte: u8, rule: &str, text: &str| key(byte).hash_key(rule, Key::of(text).as_ref());
+        let hashes = [
+            hash(7, "a", "acme"),
+            hash(7, "b", "acme"),
+            hash(7, "a", "acme2"),
+            hash(8, "a", "acme"),
+        ];
+        for (index, one) in hashes.iter().enumerate() {
+            assert!(!hashes[..index].contains(one), "{index}");
+        }
+        assert_eq!(hash(7, "a", "acme"), hashes[0]);
+    }
+}

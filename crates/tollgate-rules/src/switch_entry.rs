@@ -1,0 +1,117 @@
+//! What is switched for some or all rules: off, shadow, or a part of their limits.
+
+use std::fmt;
+
+use tollgate_core::Quota;
+
+use crate::{
+    node::{Node, Value},
+    reader::{Reader, Term},
+    rule_entry::Mode,
+};
+
+/// What is switched for some or all rules.
+#[derive(Clone)]
+pub(crate) struct Switch {
+    /// By rule.
+    pub(crate) rules: Vec<bool>,
+    pub(crate) effect: Effect,
+    pub(crate) term: Term,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Effect {
+    Mode(Mode),
+    /// Of all limits, so many thousandths.
+    Permille(u64),
+}
+
+/// The fields of a switch.
+pub(crate) const FIELDS: &[&str] = &["rules", "limit", "until", "reason"];
+
+impl Switch {
+    /// Reads a switch of so many rules, whose indices `named` finds.
+    pub(crate) fn read(
+        reader: Reader<'_>,
+        node: &Node,
+        all: usize,
+        named: impl Fn(&Node) -> Option<usize>,
+    ) -> Option<Self> {
+        let fields = reader.fields(node, "a switch", FIELDS)?;
+        let nodes = fields.required(reader, "a switch", "rules", "\"*\"");
+        let limit = fields.required(reader, "a switch", "limit", "\"50%\"");
+        let effect = limit.and_then(|node| effect(reader, node));
+        let term = reader.term(&fields);
+        let mut rules = vec![false; all];
+        for node in reader.list_or_one(nodes?) {
+            if matches!(&node.value, Value::Text(all) if all == "*") {
+                rules.fill(true);
+            } else if let Some(rule) = named(node) {
+                rules[rule] = true;
+            }
+        }
+        Some(Self {
+            rules,
+            effect: effect?,
+            term: term?,
+        })
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode(Mode::Enforce) => f.write_str("enforced"),
+            Self::Mode(Mode::Shadow) => f.write_str("shadow"),
+            Self::Mode(Mode::Off) => f.write_str("off"),
+            Self::Permille(part) if part % 10 == 0 => write!(f, "{} % of each limit", part / 10),
+            Self::Permille(part) => write!(f, "{}.{} % of each limit", part / 10, part % 10),
+        }
+    }
+}
+
+fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
+    match &node.value {
+        Value::Text(text) if !text.trim().ends_with('%') => {
+            let words = [("off", Mode::Off), ("shadow", Mode::Shadow)];
+            if words.iter().any(|(word, _)| word == text) {
+                return reader.word(node, "switch", &words).map(Effect::Mode);
+            }
+            reader.unknown(&node.span, "switch", text, ["off", "shadow", "50%"]);
+            None
+        }
+        _ => {
+            let permille = reader.permille(node, 100)?;
+            if permille == 0 {
+                reader.wrong(&node.span, "0 % of a limit is none; to deny all, take a limit of 1 a day; to count nothing, \"off\"");
+                return None;
+            }
+            Some(Effect::Permille(permille))
+        }
+    }
+}
+
+/// So many thousandths of a quota, rounded up to whole units.
+pub(crate) fn scaled(quota: Quota, permille: u64) -> Quota {
+    if permille == 1_000 || quota.is_unlimited() {
+        return quota;
+    }
+    let part = |units: u64| {
+        let units = (u128::from(units) * u128::from(permille)).div_ceil(1_000);
+        u64::try_from(units).unwrap_or(u64::MAX).max(1)
+    };
+    use tollgate_core::AlgorithmKind as A;
+    let (rate, period, burst) = (part(quota.rate()), quota.period(), part(quota.limit()));
+    let made = match quota.algorithm() {
+        A::Gcra => Quota::gcra(rate, period).burst(burst),
+        A::TokenBucket => Quota::token_bucket(burst).refill(rate, period),
+        A::LeakyBucket => Quota::leaky_bucket(burst).leak(rate, period),
+        A::FixedWindow => Quota::fixed_window(rate, period),
+        A::SlidingWindow => Quota::sliding_window(rate, period),
+        A::SlidingBuckets => Quota::sliding_buckets(rate, period).buckets(quota.bucket_count()),
+        A::SlidingLog => Quota::sliding_log(rate, period),
+        _ => quota,
+    };
+    // A rate that cannot be counted exactly stays what it was.
+    if made.validate().is_ok() { made } else { quota }
+}

@@ -1,0 +1,179 @@
+//! Who changed what in a process.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use http::{Request, Response, StatusCode};
+use tokio::time::{Instant, sleep};
+use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate_rules::{
+    AuditKind, AuditRecord, AuditSink, Author, Bindings, Format, LimitOverride, LiveRules,
+    RuleSwitch,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// A key that must not be found anywhere.
+const KEY: &str = "acme-key-4711";
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<AuditRecord>>>);
+
+impl AuditSink for Kept {
+    fn record(&self, record: &AuditRecord) {
+        self.0.lock().expect("whole").push(record.clone());
+    }
+}
+
+impl Kept {
+    fn all(&self) -> Vec<AuditRecord> {
+        self.0.lock().expect("whole").clone()
+    }
+
+    fn last(&self) -> String {
+        let all = self.all();
+        all.last().expect("there is one").to_string()
+    }
+}
+
+fn limits(limit: &str) -> String {
+    format!(
+        "version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'header:x-api-key'\naudit = true\n"
+    )
+}
+
+fn rules() -> (Kept, LiveRules) {
+    let kept = Kept::default();
+    let rules = LiveRules::builder(Bindings::new())
+        .audit(kept.clone())
+        .from_text(&limits("fixed_window 2/h"), Format::Toml);
+    (kept, rules.expect("valid"))
+}
+
+async fn status(layer: &RateLimitLayer) -> StatusCode {
+    let service = layer.layer(service_fn(|_: Request<String>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let request = Request::get("/")
+        .header("x-api-key", KEY)
+        .body(String::new());
+    let Ok(response) = service.oneshot(request.expect("a request")).await;
+    response.status()
+}
+
+#[tokio::test]
+async fn changes_of_one_process_are_recorded_with_their_author() {
+    let (kept, rules) = rules();
+    assert_eq!(
+        kept.last(),
+        "accepted, revision 0 → 1, by <TOML>: 1 rules to begin with"
+    );
+    let alice = rules.handle(Author::new("alice").because("ticket 4711"));
+    alice
+        .replace(limits("fixed_window 3/h"), Format::Toml)
+        .expect("valid");
+    assert_eq!(
+        kept.last(),
+        "accepted, revision 1 → 2, by alice, because: ticket 4711: \
+         api: fixed_window 2/h → fixed_window 3/h, used units are kept"
+    );
+    let until = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
+    let raised = LimitOverride::new("api", KEY, "500/h")
+        .until(until)
+        .because("launch week");
+    alice.override_limit(raised).expect("valid");
+    assert_eq!(
+        kept.last(),
+        "accepted, revision 2 → 2, by alice, because: ticket 4711: \
+         api: fixed_window 3/h → fixed_window 500/h for one key until 2100-01-01T00:00:00Z (launch week)"
+    );
+    alice
+        .switch(RuleSwitch::all("50%").because("database is slow"))
+        .expect("valid");
+    assert!(
+        kept.last()
+            .ends_with("all rules: 50 % of each limit (database is slow)")
+    );
+    // A switch takes the place of the one before.
+    alice.switch(RuleSwitch::all("shadow")).expect("valid");
+    let last = kept.all().pop().expect("there is one");
+    let mut lines = last.lines().to_vec();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "all rules: no longer 50 % of each limit",
+            "all rules: shadow"
+        ]
+    );
+    assert!(alice.switch(RuleSwitch::rule("api", "offf")).is_err());
+    let last = kept.all().pop().expect("there is one");
+    assert_eq!(
+        (last.kind(), last.before(), last.after()),
+        (AuditKind::Rejected, 2, 2)
+    );
+    assert!(last.lines()[0].contains("did you mean \"off\"?"), "{last}");
+    alice.clear().expect("valid");
+    let last = kept.all().pop().expect("there is one");
+    assert_eq!(last.lines().len(), 2, "{last}");
+    for record in kept.all() {
+        assert!(!format!("{record:?}").contains(KEY), "{record}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_set_in_a_process_stays_when_the_document_changes() {
+    let (kept, rules) = rules();
+    let layer = rules.layer(MemoryStore::new()).expect("valid rules");
+    let alice = rules.handle(Author::new("alice"));
+    alice
+        .override_limit(LimitOverride::new("api", KEY, "1/h"))
+        .expect("valid");
+    rules
+        .set_text(&limits("fixed_window 9/h"), Format::Toml)
+        .expect("valid");
+    assert_eq!(status(&layer).await, StatusCode::OK);
+    assert_eq!(status(&layer).await, StatusCode::TOO_MANY_REQUESTS);
+    let denied = kept.all().pop().expect("there is one");
+    assert_eq!(denied.kind(), AuditKind::Denied);
+    // Without a secret there is no hash that only its owner could make.
+    assert_eq!(denied.lines(), ["api: a request is denied"]);
+    // A document without the rule ends it.
+    let other = limits("fixed_window 9/h").replace("'api'", "'web'");
+    rules.set_text(&other, Format::Toml).expect("valid");
+    rules
+        .set_text(&limits("fixed_window 9/h"), Format::Toml)
+        .expect("valid");
+    assert_eq!(status(&layer).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_end_of_a_switch_is_recorded_and_a_subscriber_hears_of_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    std::fs::write(&path, limits("fixed_window 2/h")).expect("written");
+    let kept = Kept::default();
+    let rules = LiveRules::builder(Bindings::new())
+        .audit(kept.clone())
+        .watch(&path);
+    let rules = rules.expect("valid");
+    let mut updates = rules.subscribe();
+    let soon =
+        SystemTime::UNIX_EPOCH + Duration::from_micros(tollgate::Clock::system().now() + 1_500_000);
+    let halved = RuleSwitch::all("50%").until(soon);
+    rules
+        .handle(Author::new("alice"))
+        .switch(halved)
+        .expect("valid");
+    updates.next().await;
+    assert_eq!(rules.document().limiter_rules()[0].quota().limit(), 1);
+    let begin = Instant::now();
+    // A change of the file wakes those who look at the time.
+    while kept.all().last().expect("there is one").kind() != AuditKind::Expired {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", kept.last());
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(rules.document().limiter_rules()[0].quota().limit(), 2);
+}

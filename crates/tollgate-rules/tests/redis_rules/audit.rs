@@ -1,0 +1,130 @@
+//! Who changed what, in Redis.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate::MemoryStore;
+use tollgate_rules::{
+    AuditKind, Author, Bindings, Format, LimitOverride, LiveRules, RuleSwitch, RuleText,
+};
+
+use crate::{KEY, alice, limits, push, redis, redis_server::RedisServer, told};
+
+#[tokio::test]
+async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    let bindings = Bindings::new();
+    push(&redis, limits("fixed_window 20/h")).await;
+    let bob = Author::new("bob").because("launch week");
+    let raised = LimitOverride::new("api", KEY, "500/h");
+    redis
+        .override_limit(raised, &bindings, &bob)
+        .await
+        .expect("pushed");
+    let wrong = LimitOverride::new("api", KEY, "500/hh");
+    assert!(redis.override_limit(wrong, &bindings, &bob).await.is_err());
+    let off = RuleSwitch::rule("api", "off").because("it was wrong");
+    redis
+        .switch(off, &bindings, &alice())
+        .await
+        .expect("pushed");
+
+    let records = redis.audit(10).await.expect("Redis is there");
+    let words: Vec<String> = records.iter().rev().map(ToString::to_string).collect();
+    assert_eq!(
+        words[..2],
+        [
+            "accepted, revision 0 → 1, by alice, because: ticket 4711: api: added, fixed_window 20/h",
+            "accepted, revision 1 → 2, by bob, because: launch week: \
+             api: fixed_window 20/h → fixed_window 500/h for one key",
+        ]
+    );
+    assert!(
+        words[2].starts_with("rejected, revision 0, by bob"),
+        "{}",
+        words[2]
+    );
+    assert!(
+        words[2].contains("\"hh\" is not a unit of time"),
+        "{}",
+        words[2]
+    );
+    assert_eq!(
+        words[3],
+        "accepted, revision 2 → 3, by alice, because: ticket 4711: all rules: off (it was wrong)"
+    );
+    assert_eq!(records[3].kind(), AuditKind::Accepted);
+    let all = server.dump().await;
+    assert!(!all.contains(KEY), "{all}");
+
+    // Capped: about 10 000 records.
+    for n in 0..12_000 {
+        let n = n.to_string();
+        if n.ends_with("000") {
+            let many =
+                "for i = 1, 1000 do redis.call('XADD', KEYS[1], '*', 'what', 'accepted') end";
+            let _: redis::Value = server.ask(&["EVAL", many, "1", "{shop}:rules:audit"]).await;
+        }
+    }
+    push(&redis, limits("fixed_window 21/h")).await;
+    let length: u64 = server.ask(&["XLEN", "{shop}:rules:audit"]).await;
+    assert!((10_000..11_000).contains(&length), "{length}");
+}
+
+#[tokio::test]
+async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    let text = "version = 1\n[[rules]]\nname = 'log-in'\nlimit = 'fixed_window 1/h'\nby = 'header:x-api-key'\naudit = true\n";
+    push(&redis, RuleText::new(text, Format::Toml)).await;
+    let rules = LiveRules::builder(Bindings::new())
+        .audit(redis.audit_sink())
+        .follow(redis.source())
+        .await
+        .expect("there are rules");
+    let layer = rules.layer(MemoryStore::new()).expect("valid rules");
+    for _ in 0..3 {
+        told(&layer, KEY).await;
+    }
+    let bob = rules.handle(Author::new("bob"));
+    bob.switch(RuleSwitch::all("off")).expect("a switch");
+    let begin = Instant::now();
+    let records = loop {
+        let records = redis.audit(10).await.expect("Redis is there");
+        if records.len() == 4 {
+            break records;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{records:?}");
+        sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(records[0].author().actor(), "bob");
+    assert_eq!(records[0].lines(), ["all rules: off"]);
+    let denied = &records[1].lines()[0];
+    assert_eq!(records[1].kind(), AuditKind::Denied);
+    let client = denied.strip_prefix("log-in: a request of client ");
+    let client = client.and_then(|rest| rest.strip_suffix(" is denied"));
+    let client = client.expect("the start of a hash");
+    assert_eq!(client.len(), 8);
+    assert_eq!(
+        records[2].lines(),
+        records[1].lines(),
+        "it is the same client"
+    );
+    assert!(!server.dump().await.contains(KEY));
+    // Who has the secret finds out whether it is a client: its hash, as a document has it, begins so.
+    let own = LimitOverride::new("log-in", KEY, "9/h");
+    redis
+        .override_limit(own, &Bindings::new(), &alice())
+        .await
+        .expect("pushed");
+    let (_, document) = redis
+        .document()
+        .await
+        .expect("signed")
+        .expect("there is one");
+    assert!(
+        document.contains(&format!("\"hash\": \"{client}")),
+        "{document}"
+    );
+}

@@ -1,0 +1,179 @@
+//! Pushing documents, overrides and switches.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tollgate::MemoryStore;
+use tollgate_rules::{
+    Bindings, Format, LimitOverride, RuleSwitch, RuleText,
+    redis::{PushErrorKind, RedisRules},
+};
+
+use crate::{
+    KEY, alice, follow, limit_of, limits, push, redis, redis_server::RedisServer, told, until,
+    with_override,
+};
+
+#[tokio::test]
+async fn a_pushed_document_is_in_force_and_holds_no_key() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    assert_eq!(push(&redis, with_override("fixed_window 9/h")).await, 1);
+    let rules = follow(&redis).await;
+    let layer = rules.layer(MemoryStore::new()).expect("valid rules");
+    assert_eq!(told(&layer, KEY).await, "\"api\";q=9;w=3600");
+    assert_eq!(told(&layer, "other").await, "\"api\";q=3;w=3600");
+
+    assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
+    until("it is in force", || rules.status().revision() == 2).await;
+    assert_eq!(told(&layer, KEY).await, "\"api\";q=8;w=3600");
+
+    // It is there already.
+    assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
+
+    let all = server.dump().await;
+    assert!(!all.contains(KEY), "{all}");
+    assert!(all.contains("\"hash\""), "{all}");
+    let (revision, text) = redis
+        .document()
+        .await
+        .expect("signed")
+        .expect("there is one");
+    assert_eq!(revision, 2);
+    // A file may name the hash as well.
+    let text = RuleText::new(text, Format::Json);
+    let error = text
+        .parse(&Bindings::new())
+        .expect_err("there is no secret");
+    assert!(error.to_string().contains("Bindings::secret"), "{error}");
+    let bindings = Bindings::new().secret(&crate::secret(7));
+    assert!(text.parse(&bindings).is_ok());
+}
+
+#[tokio::test]
+async fn a_wrong_document_is_not_pushed() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    let error = redis.push(limits("3/hh"), &Bindings::new(), &alice()).await;
+    let error = error.expect_err("it is wrong");
+    assert_eq!(error.kind(), PushErrorKind::Document);
+    assert!(
+        error.to_string().contains("limits.toml:5:12: \"hh\""),
+        "{error}"
+    );
+    let stored = redis
+        .document()
+        .await
+        .expect("signed")
+        .expect("there is one");
+    assert_eq!(stored.0, 1);
+}
+
+#[tokio::test]
+async fn overrides_and_switches_reach_all_processes() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    let bindings = Bindings::new();
+    let early = redis
+        .switch(RuleSwitch::all("off"), &bindings, &alice())
+        .await;
+    let early = early.expect_err("there is nothing to switch");
+    assert!(
+        early.to_string().contains("push a document first"),
+        "{early}"
+    );
+
+    push(&redis, limits("fixed_window 10/h")).await;
+    let rules = follow(&redis).await;
+    let layer = rules.layer(MemoryStore::new()).expect("valid rules");
+    let raised = LimitOverride::new("api", KEY, "50/h").because("launch week");
+    let raised = redis.override_limit(raised, &bindings, &alice()).await;
+    assert_eq!(raised.expect("pushed"), 2);
+    // Of two for one client the later one counts, and is the only one.
+    let raised = LimitOverride::new("api", KEY, "60/h");
+    let raised = redis.override_limit(raised, &bindings, &alice()).await;
+    assert_eq!(raised.expect("pushed"), 3);
+    until("it is in force", || rules.status().revision() == 3).await;
+    assert_eq!(told(&layer, KEY).await, "\"api\";q=60;w=3600");
+    let (_, text) = redis
+        .document()
+        .await
+        .expect("signed")
+        .expect("there is one");
+    assert_eq!(text.matches("\"hash\"").count(), 1, "{text}");
+
+    let halved = redis
+        .switch(RuleSwitch::all("50%"), &bindings, &alice())
+        .await;
+    assert_eq!(halved.expect("pushed"), 4);
+    until("it is in force", || rules.status().revision() == 4).await;
+    assert_eq!(told(&layer, KEY).await, "\"api\";q=30;w=3600");
+    assert_eq!(told(&layer, "other").await, "\"api\";q=5;w=3600");
+    redis
+        .clear_switches(&bindings, &alice())
+        .await
+        .expect("pushed");
+    until("it is in force", || rules.status().revision() == 5).await;
+    assert_eq!(told(&layer, "other").await, "\"api\";q=10;w=3600");
+    assert!(!server.dump().await.contains(KEY));
+
+    let unknown = LimitOverride::new("apy", KEY, "50/h");
+    let unknown = redis.override_limit(unknown, &bindings, &alice()).await;
+    let unknown = unknown.expect_err("there is no such rule").to_string();
+    assert!(unknown.contains("did you mean \"api\"?"), "{unknown}");
+}
+
+#[tokio::test]
+async fn of_many_who_push_at_once_no_change_is_lost() {
+    const OPERATORS: usize = 6;
+    let server = Arc::new(RedisServer::start().await);
+    push(&redis(&server), limits("fixed_window 10/h")).await;
+    let mut operators = JoinSet::new();
+    for n in 0..OPERATORS {
+        let server = Arc::clone(&server);
+        operators.spawn(async move {
+            let entry = LimitOverride::new("api", format!("client-{n}"), "50/h");
+            let redis: RedisRules = redis(&server);
+            let (bindings, author) = (Bindings::new(), alice());
+            let pushed = redis.override_limit(entry, &bindings, &author).await;
+            pushed.expect("it is tried again")
+        });
+    }
+    let mut revisions = operators.join_all().await;
+    revisions.sort_unstable();
+    assert_eq!(revisions, [2, 3, 4, 5, 6, 7]);
+    let (_, text) = redis(&server)
+        .document()
+        .await
+        .expect("signed")
+        .expect("there is one");
+    assert_eq!(text.matches("\"hash\"").count(), OPERATORS, "{text}");
+}
+
+#[tokio::test]
+async fn a_document_that_redis_has_lost_stays_in_force_and_the_next_one_is_newer() {
+    let mut server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    push(&redis, limits("4/h")).await;
+    let rules = follow(&redis).await;
+    assert_eq!(rules.status().revision(), 2);
+
+    server.kill();
+    until("it is noticed", || rules.status().source_error().is_some()).await;
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (2, 4));
+    server.start_again().await;
+    until("there are none", || {
+        let status = rules.status();
+        let error = status.source_error();
+        error.is_some_and(|error| error.contains("no rules in Redis"))
+    })
+    .await;
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (2, 4));
+    // It comes after what processes have in force.
+    assert_eq!(push(&redis, limits("5/h")).await, 3);
+    until("it is in force", || rules.status().revision() == 3).await;
+    assert_eq!(limit_of(&rules), 5);
+    assert_eq!(rules.status().source_error(), None);
+}

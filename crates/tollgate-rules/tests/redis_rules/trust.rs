@@ -1,0 +1,152 @@
+//! Who may change rules, and what happens without Redis.
+
+use tollgate_rules::{
+    Bindings, LiveRules,
+    redis::{PushErrorKind, RedisRules},
+};
+
+use crate::{follow, limit_of, limits, push, redis, redis_server::RedisServer, secret, until};
+
+const DOCUMENT: &str = "{shop}:rules";
+
+#[tokio::test]
+async fn a_document_without_a_right_signature_is_rejected() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    let rules = follow(&redis).await;
+
+    // Somebody who can write to Redis switches the limits off.
+    let text: String = server.ask(&["HGET", DOCUMENT, "document"]).await;
+    let off = text.replace("3/h", "unlimited");
+    assert_ne!(off, text);
+    for (field, value) in [("document", off.as_str()), ("revision", "2")] {
+        let _: i64 = server.ask(&["HSET", DOCUMENT, field, value]).await;
+    }
+    let _: i64 = server
+        .ask(&["HSET", DOCUMENT, "signature", &"ab".repeat(32)])
+        .await;
+    let _: i64 = server.ask(&["PUBLISH", DOCUMENT, "2"]).await;
+    until("it is rejected", || rules.status().rejected() == 1).await;
+    let status = rules.status().to_string();
+    assert!(
+        status.contains("revision 2 is not signed with the secret"),
+        "{status}"
+    );
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+    // A service that starts does not take it either, nor is it built upon.
+    let refused = LiveRules::follow(redis.source(), Bindings::new()).await;
+    assert!(
+        refused
+            .expect_err("it is not signed")
+            .to_string()
+            .contains("not signed")
+    );
+    assert!(redis.document().await.is_err());
+
+    // Those of a service with another secret are as good as none.
+    let other = RedisRules::new(&server.url(), "shop", &secret(8)).expect("an address");
+    let _: i64 = server.ask(&["DEL", DOCUMENT]).await;
+    push(&other, limits("9/h")).await;
+    assert_eq!(push(&other, limits("8/h")).await, 3);
+    until("they are rejected", || {
+        let status = rules.status().to_string();
+        status.contains("revision 3 is not signed with the secret")
+    })
+    .await;
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (1, 3));
+}
+
+#[tokio::test]
+async fn an_older_document_that_is_put_back_is_rejected() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    let older: Vec<String> = server.ask(&["HGETALL", DOCUMENT]).await;
+    push(&redis, limits("4/h")).await;
+    let rules = follow(&redis).await;
+    assert_eq!(limit_of(&rules), 4);
+    let mut put_back = vec!["HSET", DOCUMENT];
+    put_back.extend(older.iter().map(String::as_str));
+    let _: i64 = server.ask(&put_back).await;
+    let _: i64 = server.ask(&["PUBLISH", DOCUMENT, "1"]).await;
+    until("it is rejected", || rules.status().rejected() == 1).await;
+    let status = rules.status().to_string();
+    assert!(
+        status.contains("revision 1 is older than revision 2"),
+        "{status}"
+    );
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (2, 4));
+}
+
+#[tokio::test]
+async fn without_redis_a_service_starts_with_its_fallback_or_not_at_all() {
+    let mut server = RedisServer::start().await;
+    let redis = redis(&server);
+    server.kill();
+    let refused = LiveRules::follow(redis.source(), Bindings::new()).await;
+    let refused = refused.expect_err("there is no Redis").to_string();
+    assert!(
+        refused.contains("the source of the rules: Redis"),
+        "{refused}"
+    );
+
+    let fallback = LiveRules::builder(Bindings::new()).fallback(limits("2/h"));
+    let rules = fallback.follow(redis.source()).await.expect("a fallback");
+    let status = rules.status();
+    assert_eq!((status.revision(), limit_of(&rules)), (0, 2));
+    assert!(
+        status.source_error().is_some() && status.rejected() == 0,
+        "{status}"
+    );
+    server.start_again().await;
+    push(&redis, limits("3/h")).await;
+    until("Redis has rules", || rules.status().revision() == 1).await;
+    assert_eq!(limit_of(&rules), 3);
+
+    server.kill();
+    let (bindings, author) = (Bindings::new(), crate::alice());
+    let unreachable = redis.push(limits("4/h"), &bindings, &author).await;
+    let unreachable = unreachable.expect_err("there is no Redis");
+    assert_eq!(unreachable.kind(), PushErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_subscribe_follows_all_the_same() {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits("3/h")).await;
+    let rights = [
+        "on",
+        ">sesame",
+        "~{shop}:*",
+        "+@all",
+        "-subscribe",
+        "resetchannels",
+    ];
+    let user = ["ACL", "SETUSER", "limits"].into_iter().chain(rights);
+    let _: String = server.ask(&user.collect::<Vec<_>>()).await;
+    let address = server.url_of("limits", "sesame");
+    let restricted = RedisRules::new(&address, "shop", &secret(7)).expect("an address");
+    let rules = follow(&restricted).await;
+    // Nor may it publish.
+    push(&restricted, limits("4/h")).await;
+    until("it is found by looking", || rules.status().revision() == 2).await;
+    assert_eq!(limit_of(&rules), 4);
+}
+
+#[test]
+fn an_address_or_a_namespace_that_cannot_be_used_is_refused() {
+    let error = |address: &str, namespace: &str| {
+        let made = RedisRules::new(address, namespace, &secret(7));
+        let error = made.expect_err(address);
+        assert_eq!(error.kind(), PushErrorKind::Setting);
+        error.to_string()
+    };
+    let address = error("http://:sesame@localhost", "shop");
+    assert!(
+        address.contains("redis://host:6379") && !address.contains("sesame"),
+        "{address}"
+    );
+    assert!(error("redis://localhost", "{shop}").contains("is no namespace"));
+}

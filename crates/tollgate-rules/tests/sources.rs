@@ -1,0 +1,333 @@
+//! Sources of documents: files that include others, and those that users write.
+
+use std::{fs, path::Path, time::Duration};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, timeout},
+};
+use tollgate_rules::{Bindings, FileSource, Format, LiveRules, RuleText, Source, SourceError};
+
+fn document(name: &str, limit: &str) -> String {
+    format!("version = 1\n\n[[rules]]\nname = \"{name}\"\nlimit = \"{limit}\"\nby = \"constant\"\n")
+}
+
+fn text(limit: &str) -> RuleText {
+    RuleText::named("a test", document("api", limit), Format::Toml)
+}
+
+/// Documents as a test sends them.
+struct Sent(mpsc::Receiver<Result<RuleText, SourceError>>);
+
+impl Source for Sent {
+    async fn next(&mut self) -> Result<RuleText, SourceError> {
+        match self.0.recv().await {
+            Some(next) => next,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+type Sender = mpsc::Sender<Result<RuleText, SourceError>>;
+
+fn sent() -> (Sender, Sent) {
+    let (sender, receiver) = mpsc::channel(8);
+    (sender, Sent(receiver))
+}
+
+/// Waits until it holds, with a deadline.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn limit_of(rules: &LiveRules) -> u64 {
+    rules.document().limiter_rules()[0].quota().limit()
+}
+
+#[tokio::test]
+async fn a_document_of_a_source_is_in_force_with_its_number() {
+    let (sender, source) = sent();
+    sender
+        .send(Ok(text("3/h").with_revision(7)))
+        .await
+        .expect("sent");
+    let rules = LiveRules::follow(source, Bindings::new())
+        .await
+        .expect("valid");
+    assert_eq!((rules.status().revision(), limit_of(&rules)), (7, 3));
+    sender
+        .send(Ok(text("4/h").with_revision(12)))
+        .await
+        .expect("sent");
+    until("the next one", || rules.status().revision() == 12).await;
+    assert_eq!(limit_of(&rules), 4);
+    // The same rules under another number are no change, but for the number.
+    sender
+        .send(Ok(text("4/h").with_revision(13)))
+        .await
+        .expect("sent");
+    until("its number", || rules.status().revision() == 13).await;
+    assert_eq!(rules.status().rejected(), 0);
+}
+
+#[tokio::test]
+async fn a_process_never_goes_back_to_an_older_document() {
+    let (sender, source) = sent();
+    sender
+        .send(Ok(text("5/h").with_revision(5)))
+        .await
+        .expect("sent");
+    let rules = LiveRules::follow(source, Bindings::new())
+        .await
+        .expect("valid");
+    for (n, (revision, words)) in [
+        (4, "revision 4 is older than revision 5, which is in force"),
+        (5, "two different documents claim revision 5"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let other = text("9/h").with_revision(revision);
+        sender.send(Ok(other)).await.expect("sent");
+        until("it is rejected", || {
+            rules.status().rejected() == n as u64 + 1
+        })
+        .await;
+        let status = rules.status().to_string();
+        assert!(status.contains(words), "{status}");
+        assert_eq!((rules.status().revision(), limit_of(&rules)), (5, 5));
+    }
+    // The one that is in force is still right.
+    sender
+        .send(Ok(text("5/h").with_revision(5)))
+        .await
+        .expect("sent");
+    until("it is right again", || {
+        rules.status().last_rejection().is_none()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_is_asked_again_and_the_last_rules_stay_in_force() {
+    let (sender, source) = sent();
+    sender.send(Ok(text("3/h"))).await.expect("sent");
+    let rules = LiveRules::follow(source, Bindings::new())
+        .await
+        .expect("valid");
+    for _ in 0..3 {
+        sender
+            .send(Err("the table is locked".into()))
+            .await
+            .expect("sent");
+    }
+    until("it has failed", || rules.status().rejected() == 1).await;
+    let status = rules.status().to_string();
+    assert!(status.contains("the table is locked"), "{status}");
+    assert_eq!(limit_of(&rules), 3);
+    sender.send(Ok(text("4/h"))).await.expect("sent");
+    until("it is there again", || rules.status().revision() == 2).await;
+    let status = rules.status();
+    assert_eq!((status.rejected(), status.last_rejection()), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_without_a_first_document_starts_with_its_fallback_or_not_at_all() {
+    let (_sender, source) = sent();
+    let error = LiveRules::follow(source, Bindings::new()).await;
+    let error = error.expect_err("there is none").to_string();
+    assert!(error.contains("gave no document within 10s"), "{error}");
+
+    let (sender, source) = sent();
+    let wrong = RuleText::new("version = 1\nrulez = []", Format::Toml);
+    sender.send(Ok(wrong.with_revision(1))).await.expect("sent");
+    let rules = LiveRules::builder(Bindings::new())
+        .fallback(text("2/h"))
+        .follow(source)
+        .await
+        .expect("the fallback is valid");
+    let status = rules.status();
+    assert_eq!((status.revision(), status.rejected()), (0, 1));
+    assert_eq!(limit_of(&rules), 2);
+    sender
+        .send(Ok(text("3/h").with_revision(2)))
+        .await
+        .expect("sent");
+    until("the document is in force", || {
+        rules.status().revision() == 2
+    })
+    .await;
+    assert_eq!(limit_of(&rules), 3);
+}
+
+#[tokio::test]
+async fn a_limiter_of_workers_follows_a_source() {
+    let (sender, source) = sent();
+    sender
+        .send(Ok(text("fixed_window 1/h")))
+        .await
+        .expect("sent");
+    let rules = LiveRules::follow(source, Bindings::new())
+        .await
+        .expect("valid");
+    let limiter = rules
+        .limiter(tollgate::MemoryStore::new())
+        .expect("valid rules");
+    let key = tollgate::Key::of("job");
+    let is_allowed = || {
+        let decision = limiter.try_acquire("api", &key).expect("the rule is there");
+        decision.is_allowed()
+    };
+    assert!(is_allowed() && !is_allowed());
+    sender
+        .send(Ok(text("fixed_window 2/h")))
+        .await
+        .expect("sent");
+    until("the change is in force", || rules.status().revision() == 2).await;
+    assert!(is_allowed() && !is_allowed());
+    let off = "version = 1\n[[switches]]\nrules = '*'\nlimit = 'off'\n";
+    let off = text("fixed_window 2/h").and(RuleText::new(off, Format::Toml));
+    sender.send(Ok(off)).await.expect("sent");
+    until("the switch is in force", || rules.status().revision() == 3).await;
+    assert!(is_allowed());
+}
+
+#[tokio::test]
+async fn a_text_is_a_source_that_never_changes() {
+    let mut source = text("3/h");
+    let first = source.next().await.expect("there is one");
+    assert_eq!(
+        first
+            .parse(&Bindings::new())
+            .expect("valid")
+            .names()
+            .count(),
+        1
+    );
+    let second = timeout(Duration::from_millis(20), source.next()).await;
+    assert!(second.is_err(), "there is no other");
+}
+
+fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
+    fs::write(folder.join(name), text).expect("written");
+}
+
+fn watch(path: &Path) -> Result<LiveRules, String> {
+    LiveRules::watch(path, Bindings::new()).map_err(|wrong| wrong.to_string())
+}
+
+#[tokio::test]
+async fn a_file_includes_others_of_its_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("limits.toml");
+    let included = "include = [\"billing.yaml\", \"search.toml\"]\n";
+    write(
+        folder.path(),
+        "limits.toml",
+        format!("{included}{}", document("api", "3/h")),
+    );
+    // Read once, although two include it.
+    write(
+        folder.path(),
+        "search.toml",
+        format!("include = \"billing.yaml\"\n{}", document("search", "4/h")),
+    );
+    let billing = |limit: &str| {
+        format!("version: 1\nrules: [{{ name: billing, limit: {limit}, by: constant }}]")
+    };
+    write(folder.path(), "billing.yaml", billing("5/h"));
+    write(folder.path(), "other.toml", "this file is not included");
+    let rules = watch(&path).expect("valid");
+    let mut names: Vec<_> = rules.document().names().map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(names, ["api", "billing", "search"]);
+
+    // A change of an included file is a change.
+    write(folder.path(), "billing.yaml", billing("6/h"));
+    until("it is in force", || rules.status().revision() == 2).await;
+    // What is wrong with it has its own place.
+    write(folder.path(), "billing.yaml", billing("6/hh"));
+    until("it is rejected", || rules.status().rejected() == 1).await;
+    let status = rules.status().to_string();
+    assert!(status.contains("billing.yaml:2:"), "{status}");
+
+    // As a source by itself.
+    write(folder.path(), "billing.yaml", billing("7/h"));
+    let mut source = FileSource::new(&path).expect("the folder is there");
+    let text = source.next().await.expect("read");
+    assert_eq!(
+        text.parse(&Bindings::new()).expect("valid").names().count(),
+        3
+    );
+}
+
+#[tokio::test]
+async fn an_include_that_leaves_the_folder_or_ends_in_a_circle_is_refused() {
+    let outer = tempfile::tempdir().expect("a folder");
+    let folder = outer.path().join("limits");
+    fs::create_dir(&folder).expect("a folder");
+    fs::create_dir(folder.join("team")).expect("a folder");
+    write(outer.path(), "outside.toml", document("outside", "1/h"));
+    write(&folder, "team/inner.toml", document("inner", "1/h"));
+    write(
+        &folder,
+        "latin.toml",
+        [b"version = 1 # ".as_slice(), &[0xff]].concat(),
+    );
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../outside.toml", folder.join("link.toml")).expect("a link");
+    let path = folder.join("limits.toml");
+    let error = |include: &str| {
+        write(
+            &folder,
+            "limits.toml",
+            format!("version = 1\ninclude = {include}\n"),
+        );
+        watch(&path).expect_err(include)
+    };
+    for outside in [
+        "../outside.toml",
+        "/etc/limits.toml",
+        "team/inner.toml",
+        "..",
+    ] {
+        let error = error(&format!("\"{outside}\""));
+        assert!(error.contains("limits.toml:2:11"), "{error}");
+        assert!(error.contains("is outside of the file's folder"), "{error}");
+    }
+    #[cfg(unix)]
+    assert!(error("\"link.toml\"").contains("is outside of the file's folder"));
+    assert!(error("\"missing.toml\"").contains("\"missing.toml\" cannot be read"));
+    assert!(error("\"latin.toml\"").contains("\"latin.toml\": line 1 is not UTF-8"));
+    assert!(error("\"notes.txt\"").contains("cannot be read"));
+    assert!(error("7").contains("this is a number; write the name of a file"));
+    let all = error("[\"missing.toml\", \"../outside.toml\"]");
+    assert!(all.contains("2 mistakes"), "{all}");
+
+    write(&folder, "b.toml", "version = 1\ninclude = [\"c.toml\"]\n");
+    write(
+        &folder,
+        "c.toml",
+        "version = 1\ninclude = [\"limits.toml\"]\n",
+    );
+    let circle = error("[\"b.toml\"]");
+    let words = "these files include each other: limits.toml, b.toml, c.toml, limits.toml";
+    assert!(
+        circle.contains("c.toml:2:12") && circle.contains(words),
+        "{circle}"
+    );
+    assert!(
+        error("\"limits.toml\"")
+            .contains("these files include each other: limits.toml, limits.toml")
+    );
+
+    // A text has no folder.
+    let text = format!("include = \"b.toml\"\n{}", document("api", "1/h"));
+    let error = LiveRules::from_text(&text, Format::Toml, Bindings::new());
+    let error = error.expect_err("there is no file").to_string();
+    assert!(error.contains("only a file includes others"), "{error}");
+}

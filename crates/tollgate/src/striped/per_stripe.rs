@@ -1,0 +1,29 @@
+//! A value for each stripe.
+
+use crate::striped::stripe;
+
+/// A value for each stripe of threads, on cache lines of its own.
+#[derive(Debug)]
+pub(crate) struct PerStripe<T>(Box<[Line<T>]>);
+
+/// Two lines, because processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+impl<T> PerStripe<T> {
+    pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
+        Self((0..stripe::count()).map(|_| Line(make())).collect())
+    }
+
+    /// The value of the current thread's stripe.
+    #[inline]
+    pub(crate) fn here(&self) -> &T {
+        &self.0[stripe::current()].0
+    }
+
+    /// The values of all stripes, in one order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.0.iter().map(|line| &line.0)
+    }
+}
