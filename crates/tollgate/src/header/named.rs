@@ -55,10 +55,11 @@ impl Named {
             usual = Box::default();
         }
         let mut joined = Line::new();
-        for policy in usual.iter().filter_map(|rule| policies.find(*rule, 0)) {
-            if let Some(policy) = policy {
-                push_policy(&mut joined, policy.as_bytes());
-            }
+        for policy in usual
+            .iter()
+            .filter_map(|rule| policies.find(*rule, 0)?.as_ref())
+        {
+            push_policy(&mut joined, policy.as_bytes());
         }
         let usual_policies = structured::value(&joined);
         let prefixes = before.map(|(rules, before)| (rules, &before.parts.prefixes));
